@@ -1,0 +1,182 @@
+"""Walks in plain torch: the specification that every other sampler equals bit for bit (paper, section 2.1, appendix A.1).
+
+All walks advance together, one step at a time. Draws are 32-bit integers, laws are integer masses, so nothing depends
+on rounding. A choice among n equal arcs takes the arc floor(u * n / 2^32): its bias is below n / 2^32.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from crawl.graph import Graph
+from crawl.walks.philox import FIRST_ATTEMPT, STEP, philox
+
+
+@dataclass(frozen=True)
+class StepLaw:
+    """How the next node is drawn, given the current and the previous one.
+
+    Every strategy first draws an arc of the current node: uniformly, or in proportion to the edge weights.
+
+    Attributes:
+        skips_previous: Non-backtracking: arcs to the previous node are left out, unless there are no others.
+        acceptance: node2vec: the chance, in 2^-32, to keep a drawn arc that leads back, to a neighbour of the previous node,
+            or elsewhere; otherwise draw again. None for the other strategies.
+    """
+
+    skips_previous: bool = False
+    acceptance: tuple[int, int, int] | None = None
+
+    @classmethod
+    def named(cls, strategy: str, p: float = 1.0, q: float = 1.0) -> StepLaw:
+        """The law of a strategy: `uniform`, `non_backtracking` or `node2vec` with its parameters p and q."""
+        if strategy == "uniform":
+            return cls()
+        if strategy == "non_backtracking":
+            return cls(skips_previous=True)
+        if strategy != "node2vec":
+            raise ValueError(f"strategy must be 'uniform', 'non_backtracking' or 'node2vec', not {strategy!r}.")
+        # A far smaller p or larger q would have nearly every draw rejected; p may be infinite (never go back).
+        if not (p >= 1e-3 and 1e-3 <= q <= 1e3):
+            raise ValueError(f"node2vec needs p from 0.001 to infinity and q from 0.001 to 1000, not p={p} and q={q}.")
+        weights = (1 / p, 1.0, 1 / q)
+        back, common, other = (math.floor(weight / max(weights) * 2**32) for weight in weights)
+        return cls(acceptance=(back, common, other))
+
+
+def sample(
+    graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes."""
+    arcs = _SortedArcs(graph)
+    visited, walked = [start.long()], []
+    for step in range(num_steps):
+        arc = _draw_arc(arcs, visited, step, keys, law, seed)
+        visited.append(graph.col[arc].long())
+        walked.append(graph.edge_id[arc])
+    nodes = torch.stack(visited, dim=1)
+    edges = torch.stack(walked, dim=1) if walked else torch.empty_like(nodes[:, 1:], dtype=torch.int32)
+    return nodes.int(), edges, encode(graph, nodes, window_size)
+
+
+def encode(graph: Graph, nodes: Tensor, window_size: int) -> Tensor:
+    """`[W, T]` codes of the bits seen along the given walks; see `Walks.code` for the layout."""
+    nodes = nodes.long()
+    arcs = _SortedArcs(graph)
+    code = torch.zeros_like(nodes)
+    for j in range(1, min(window_size, nodes.shape[1] - 1) + 1):
+        here, back = nodes[:, j:], nodes[:, :-j]
+        code[:, j:] |= (here == back).long() << (j - 1)
+        if j >= 2:
+            first, last = arcs.between(here, back)
+            code[:, j:] |= (first < last).long() << (window_size + j - 2)
+    return code.to(code_dtype(window_size))
+
+
+def code_dtype(window_size: int) -> torch.dtype:
+    """The smallest integer that holds 2s - 1 bits and stays non-negative."""
+    return torch.int16 if window_size <= 8 else torch.int32 if window_size <= 16 else torch.int64
+
+
+def find_edges(graph: Graph, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The first column of `edge_index` that leads from each source to its target (-1 if none), and whether there is one."""
+    first, last = _SortedArcs(graph).between(source.long(), target.long())
+    is_edge = first < last
+    edge_id = torch.cat([graph.edge_id, graph.edge_id.new_tensor([-1])])  # `first` may point behind the last arc
+    return torch.where(is_edge, edge_id[first], -1), is_edge
+
+
+def edges_fit(graph: Graph, nodes: Tensor, edges: Tensor) -> bool:
+    """Whether each edge joins the two nodes of its step, in that direction."""
+    source = torch.repeat_interleave(graph.degree.long())
+    arc = source * graph.num_nodes + graph.col
+    order = torch.argsort(graph.edge_id, stable=True)  # an edge walked both ways has two arcs
+    wanted = nodes[:, :-1].long() * graph.num_nodes + nodes[:, 1:].long()
+    first = torch.searchsorted(graph.edge_id[order], edges)
+    fits = torch.zeros_like(edges, dtype=torch.bool)
+    for position in (first, first + 1):
+        inside = position.clamp_max(max(graph.num_arcs - 1, 0))
+        fits |= (graph.edge_id[order][inside] == edges) & (arc[order][inside] == wanted)
+    return bool(fits.all())
+
+
+def _draw_arc(
+    arcs: _SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int
+) -> Tensor:
+    here = visited[-1]
+    if step == 0 or (not law.skips_previous and law.acceptance is None):
+        return arcs.at(here, _scaled(_step_word(seed, step, keys), arcs.total(here)))
+    previous = visited[-2]
+    first, last = arcs.between(here, previous)
+    if law.acceptance is None:
+        before = arcs.mass_before(here, first)
+        skipped = arcs.mass_before(here, last) - before
+        skipped = torch.where(skipped == arcs.total(here), 0, skipped)
+        mass = _scaled(_step_word(seed, step, keys), arcs.total(here) - skipped)
+        return arcs.at(here, torch.where(mass >= before, mass + skipped, mass))
+
+    back, common, other = law.acceptance
+    only_back = last - first == arcs.degree(here)
+    chosen = torch.full_like(here, -1)
+    pending = torch.arange(here.numel(), device=here.device)
+    attempt = 0
+    while pending.numel():
+        words = philox(seed, step, FIRST_ATTEMPT + attempt, keys[pending])
+        arc = arcs.at(here[pending], _scaled(words[0], arcs.total(here[pending])))
+        target = arcs.graph.col[arc].long()
+        near, behind = arcs.between(previous[pending], target)
+        limit = torch.where(near < behind, common, other)
+        limit = torch.where(target == previous[pending], back, limit)
+        accepted = (words[1] < limit) | only_back[pending]
+        chosen[pending[accepted]] = arc[accepted]
+        pending = pending[~accepted]
+        attempt += 1
+    return chosen
+
+
+def _step_word(seed: int, step: int, keys: Tensor) -> Tensor:
+    return philox(seed, step // 4, STEP, keys)[step % 4]
+
+
+def _scaled(word: Tensor, total: Tensor) -> Tensor:
+    """A number from 0 to total - 1, from a 32-bit word; the product stays below 2^63."""
+    return (word * total) >> 32
+
+
+class _SortedArcs:
+    """The arcs of a graph as sorted 64-bit keys, so that finding an arc is one binary search."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.rowptr = graph.rowptr.long()
+        source = torch.repeat_interleave(graph.degree.long())
+        self.by_target = source * graph.num_nodes + graph.col
+        self.by_mass = None if graph.cum_weight is None else (source << 31) + graph.cum_weight
+
+    def degree(self, node: Tensor) -> Tensor:
+        return self.rowptr[node + 1] - self.rowptr[node]
+
+    def between(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The range [first, last) of arcs from source to target; empty if there is none."""
+        key = source * self.graph.num_nodes + target
+        return torch.searchsorted(self.by_target, key), torch.searchsorted(self.by_target, key, right=True)
+
+    def mass_before(self, node: Tensor, arc: Tensor) -> Tensor:
+        """The mass of the arcs of a node that come before the given one."""
+        if self.graph.cum_weight is None:
+            return arc - self.rowptr[node]
+        return torch.where(arc > self.rowptr[node], self.graph.cum_weight[(arc - 1).clamp_min(0)], 0)
+
+    def total(self, node: Tensor) -> Tensor:
+        """The mass of all arcs of a node: their number, or the sum of their integer weights."""
+        return self.mass_before(node, self.rowptr[node + 1])
+
+    def at(self, node: Tensor, mass: Tensor) -> Tensor:
+        """The arc of a node in which a number from 0 to its total mass - 1 falls."""
+        if self.by_mass is None:
+            return self.rowptr[node] + mass
+        return torch.searchsorted(self.by_mass, (node << 31) + mass, right=True)

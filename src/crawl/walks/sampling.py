@@ -1,0 +1,152 @@
+"""`sample_walks`: from a graph to walks, with the sampler that suits the device."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from crawl.graph import Graph
+from crawl.walks import reference
+from crawl.walks.philox import START, philox
+from crawl.walks.reference import StepLaw
+from crawl.walks.walks import Walks, check_window_size
+
+Strategy = Literal["uniform", "non_backtracking", "node2vec"]
+Backend = Literal["auto", "reference", "numba", "triton"]
+
+
+def sample_walks(
+    graph: Graph,
+    num_steps: int = 50,
+    strategy: Strategy = "non_backtracking",
+    start: float | Tensor | None = None,
+    window_size: int = 8,
+    seed: int = 0,
+    p: float = 1.0,
+    q: float = 1.0,
+    backend: Backend = "auto",
+    *,
+    keys: Tensor | None = None,
+) -> Walks:
+    """Random walks on a graph, with the identity and adjacency bits of a sliding window.
+
+    A walk depends on the seed, its start node and its key, and on nothing else: not on the backend, the device, the number of
+    threads, or the other walks of the call.
+
+    Args:
+        graph: The graph or batch of graphs. If it has edge weights, steps are drawn in proportion to them.
+        num_steps: The number of steps; a walk visits one more node.
+        strategy: `uniform` draws among all arcs of a node; `non_backtracking` leaves out those that lead back where the
+            walk came from, unless there are no others; `node2vec` weighs an arc by 1/p if it leads back, by 1 if it
+            leads to a neighbour of the previous node, and by 1/q otherwise.
+        start: None for one walk from every node that has an edge; a share in (0, 1] to draw that share of them at random, at
+            least one in every graph that has an edge; or a tensor of nodes, repeated ones allowed.
+        window_size: How far back the bits look (s), 0 to 32.
+        seed: Any integer from 0 to 2^64 - 1.
+        p: node2vec's return parameter, from 0.001 to infinity.
+        q: node2vec's in-out parameter, from 0.001 to 1000.
+        backend: `auto` takes `numba` on a CPU, `triton` on a GPU, `reference` elsewhere. All give the same walks.
+        keys: int64, one for each node (`start` None or a share) or one for each start (`start` a tensor). Walks with the same key
+            and start are the same walk. By default the key of a node is its id; when `start` repeats a node, each
+            repetition gets a key of its own. `Graph.node_keys` makes keys that do not depend on the batch.
+
+    Raises:
+        ValueError: If an argument is out of its range.
+    """
+    if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
+        raise ValueError(f"num_steps must be a whole number of at least 0, not {num_steps!r}.")
+    check_window_size(window_size)
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed must lie between 0 and 2^64 - 1, not {seed}.")
+    law = StepLaw.named(strategy, p, q)
+    nodes, keys = _starts(graph, start, keys, seed)
+    sampler = _SAMPLERS.get(_chosen_backend(graph, backend))
+    if sampler is None:
+        raise ValueError(f"backend must be 'auto', 'reference', 'numba' or 'triton', not {backend!r}.")
+    return Walks(*sampler(graph, nodes, keys, num_steps, law, window_size, seed), window_size=window_size)
+
+
+def _starts(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
+    """The start node and the key of every walk."""
+    walkable = graph.degree > 0
+    if isinstance(start, Tensor):
+        start = start.to(graph.device)
+        if start.dim() != 1 or start.is_floating_point() or start.dtype == torch.bool:
+            raise ValueError("start must be a one-dimensional tensor of node ids (or a share, or None).")
+        start = start.long()
+        if start.numel():
+            low, high = int(start.min()), int(start.max())
+            if low < 0 or high >= graph.num_nodes:
+                raise ValueError(f"start holds node {low if low < 0 else high}; the nodes are 0 to {graph.num_nodes - 1}.")
+            if not bool(walkable[start].all()):
+                node = int(start[~walkable[start]][0])
+                raise ValueError(f"No walk can start at node {node}: it has no edge.")
+        return start.int(), _start_keys(start) if keys is None else _checked_keys(keys, start)
+    all_nodes = torch.arange(graph.num_nodes, device=graph.device)
+    keys = all_nodes if keys is None else _checked_keys(keys, all_nodes)
+    if start is not None:
+        if isinstance(start, bool) or not isinstance(start, int | float) or not 0 < start <= 1:
+            raise ValueError(f"start must be None, a share in (0, 1], or a tensor of node ids, not {start!r}.")
+        walkable = walkable & _drawn_share(graph, walkable, keys, float(start), seed)
+    nodes = walkable.nonzero().squeeze(1)
+    return nodes.int(), keys[nodes]
+
+
+def _drawn_share(graph: Graph, walkable: Tensor, keys: Tensor, share: float, seed: int) -> Tensor:
+    """Which nodes start a walk: each with the given chance, and in every graph at least the one with the smallest draw."""
+    word = philox(seed, 0, START, keys)[0]
+    rank = (word << 31) | torch.arange(graph.num_nodes, device=graph.device)  # ties go to the first node
+    rank = torch.where(walkable, rank, torch.iinfo(torch.int64).max)
+    smallest = rank.new_full((graph.num_graphs,), torch.iinfo(torch.int64).max)
+    smallest = smallest.scatter_reduce(0, graph.batch.long(), rank, "amin")
+    return (word < round(share * 2**32)) | (rank == smallest[graph.batch])
+
+
+def _start_keys(start: Tensor) -> Tensor:
+    """A start's node id; repetition r of a node within the call adds r * 2^32."""
+    order = torch.argsort(start, stable=True)
+    position = torch.arange(start.numel(), device=start.device)
+    is_first = torch.ones_like(start, dtype=torch.bool)
+    is_first[1:] = start[order][1:] != start[order][:-1]
+    first = torch.cummax(torch.where(is_first, position, 0), 0).values
+    repetition = torch.empty_like(start)
+    repetition[order] = position - first
+    return start | (repetition << 32)
+
+
+def _checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
+    if keys.shape != starts.shape or keys.is_floating_point():
+        raise ValueError(f"keys must be integers of shape {list(starts.shape)}, not {keys.dtype} {list(keys.shape)}.")
+    return keys.to(starts.device).long()
+
+
+def _chosen_backend(graph: Graph, backend: str) -> str:
+    if backend != "auto":
+        return backend
+    if graph.device.type == "cpu":
+        return "numba"
+    if graph.device.type == "cuda" and importlib.util.find_spec("triton") is not None:
+        return "triton"
+    return "reference"
+
+
+def _sample_numba(
+    graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    from crawl.walks import cpu  # numba takes a second to import and is not needed on a GPU
+
+    return cpu.sample(graph, start, keys, num_steps, law, window_size, seed)
+
+
+def _sample_triton(
+    graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    from crawl.walks import gpu  # Triton is not there on every platform
+
+    return gpu.sample(graph, start, keys, num_steps, law, window_size, seed)
+
+
+_SAMPLERS = {"reference": reference.sample, "numba": _sample_numba, "triton": _sample_triton}

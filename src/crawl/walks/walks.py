@@ -1,0 +1,115 @@
+"""Walks and what is seen along them: the contract every sampler fulfils (paper, section 2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from crawl.graph import Graph
+from crawl.walks import reference
+
+MAX_WINDOW_SIZE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Walks:
+    """Walks with the subgraph seen in a sliding window, packed into one integer per position.
+
+    A walk of `num_steps` visits `num_steps + 1` nodes: T = num_steps + 1.
+
+    Attributes:
+        nodes: `[W, T]` int32; the nodes visited.
+        edges: `[W, T - 1]` int32; the columns of the given `edge_index` walked along. Row `w` of `edges[:, i - 1]` leads to
+            `nodes[w, i]`.
+        code: `[W, T]` int16, int32 or int64 (for s up to 8, 16 and 32); bit j - 1 is the identity bit j, bit s + j - 2 the
+            adjacency bit j. `bits` unpacks it.
+        window_size: How far back the bits look (s).
+    """
+
+    nodes: Tensor
+    edges: Tensor
+    code: Tensor
+    window_size: int
+
+    @classmethod
+    def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
+        """The walks that visit the given nodes.
+
+        Args:
+            graph: The graph the walks run on.
+            nodes: `[W, T]` node ids.
+            window_size: How far back the bits look (s).
+            edges: `[W, T - 1]` the column of each step, for graphs with parallel edges; the first one that fits when None.
+
+        Raises:
+            ValueError: If two nodes that follow each other are not joined by an edge.
+        """
+        check_window_size(window_size)
+        if nodes.dim() != 2 or nodes.shape[1] == 0 or nodes.is_floating_point():
+            raise ValueError(f"nodes must be integers of shape [num_walks, num_steps + 1], not {list(nodes.shape)}.")
+        nodes = nodes.to(graph.device).long()
+        if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
+            raise ValueError(f"nodes must lie between 0 and {graph.num_nodes - 1}, the nodes of the graph.")
+        found, is_edge = reference.find_edges(graph, nodes[:, :-1], nodes[:, 1:])
+        if not bool(is_edge.all()):
+            walk, step = (int(i) for i in (~is_edge).nonzero()[0])
+            u, v = int(nodes[walk, step]), int(nodes[walk, step + 1])
+            raise ValueError(f"Walk {walk} steps from node {u} to node {v}, which is not an edge of the graph.")
+        if edges is not None:
+            edges = edges.to(graph.device).int()
+            if edges.shape != found.shape or not reference.edges_fit(graph, nodes, edges):
+                raise ValueError("edges must name, for every step, a column of edge_index that joins its two nodes.")
+        return cls(
+            nodes=nodes.int(),
+            edges=found if edges is None else edges,
+            code=reference.encode(graph, nodes, window_size),
+            window_size=window_size,
+        )
+
+    @property
+    def num_walks(self) -> int:
+        """The number of walks (W)."""
+        return self.nodes.shape[0]
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps of each walk; one less than the number of nodes it visits."""
+        return self.nodes.shape[1] - 1
+
+    @property
+    def device(self) -> torch.device:
+        """The device all tensors are on."""
+        return self.nodes.device
+
+    def bits(self) -> Tensor:
+        """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
+        [v_i has an edge to v_(i-j)], j = 2..s; False where i - j < 0. Nothing (`[W, T, 0]`) for window size 0.
+        """
+        shifts = torch.arange(num_bits(self.window_size), device=self.device)
+        return ((self.code.long().unsqueeze(-1) >> shifts) & 1).bool()
+
+    def to(self, device: torch.device | str) -> Walks:
+        """The same walks on another device."""
+        return replace(self, nodes=self.nodes.to(device), edges=self.edges.to(device), code=self.code.to(device))
+
+    def __len__(self) -> int:
+        return self.num_walks
+
+    def __repr__(self) -> str:
+        return (
+            f"Walks(num_walks={self.num_walks}, num_steps={self.num_steps}, window_size={self.window_size}, "
+            f"device='{self.device}')"
+        )
+
+
+def num_bits(window_size: int) -> int:
+    """The number of structural bits per position: 2s - 1, or 0 without a window."""
+    return max(2 * window_size - 1, 0)
+
+
+def check_window_size(window_size: int) -> None:
+    """Refuse a window that no code can hold."""
+    if isinstance(window_size, bool) or not isinstance(window_size, int) or not 0 <= window_size <= MAX_WINDOW_SIZE:
+        raise ValueError(f"window_size must be a whole number from 0 to {MAX_WINDOW_SIZE}, not {window_size!r}.")
