@@ -1,0 +1,331 @@
+"""Walks on the CPU with numba: one parallel pass that draws every step and writes the bits.
+
+A block of walks advances in lockstep, one lane each. A step is a handful of short loops over the lanes, so that the compiler
+turns comparisons into vector instructions and the cache misses of different walks overlap instead of waiting for each
+other. Long rows, weights and node2vec take a detour lane by lane.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import njit, prange, types, uint32, uint64
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+from torch import Tensor
+
+from crawl.graph import Graph
+from crawl.walks import philox
+from crawl.walks.reference import StepLaw, code_dtype
+
+_LANES = 64  # walks that advance together
+_SHORT = 6  # when no lane has more arcs, all lanes look at their first arc, then at their second, ...
+_LONG = 64  # lanes with more arcs search; those between read their row in chunks
+_CHUNK = 16  # arcs that one vector instruction compares
+
+
+def sample(
+    graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes, edges and codes of one walk from each start; see `reference.sample`, which this equals bit for bit."""
+    if graph.device.type != "cpu":
+        raise ValueError(f"backend='numba' needs a graph on the CPU, not on {graph.device}; use backend='auto'.")
+    num_walks = start.numel()
+    nodes = torch.empty(num_walks, num_steps + 1, dtype=torch.int32)
+    edges = torch.empty(num_walks, num_steps, dtype=torch.int32)
+    code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size))
+    if num_walks == 0:
+        return nodes, edges, code
+    cum_weight = np.empty(0, np.int64) if graph.cum_weight is None else graph.cum_weight.numpy()
+    back, common, other = law.acceptance or (0, 0, 0)
+    # numba starts with its own number of threads; follow torch's, which is what users set
+    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    _walk(
+        graph.rowptr.numpy(),
+        graph.col.numpy(),
+        graph.edge_id.numpy(),
+        cum_weight,
+        start.numpy(),
+        keys.numpy(),
+        uint64(seed),
+        law.skips_previous,
+        law.acceptance is not None,
+        np.array([back, common, other], np.int64),
+        window_size,
+        nodes.numpy(),
+        edges.numpy(),
+        code.numpy(),
+    )
+    return nodes, edges, code
+
+
+@njit(inline="always")
+def _philox(seed, block, purpose, key):  # type: ignore[no-untyped-def]
+    c0, c1 = uint32(block), uint32(purpose)
+    c2, c3 = uint32(uint64(key) & uint64(0xFFFFFFFF)), uint32(uint64(key) >> uint64(32))
+    k0, k1 = uint32(seed & uint64(0xFFFFFFFF)), uint32(seed >> uint64(32))
+    for _ in range(philox.NUM_ROUNDS):
+        product_a = uint64(c0) * uint64(philox.MULTIPLIER_A)
+        product_b = uint64(c2) * uint64(philox.MULTIPLIER_B)
+        c0, c1 = uint32(product_b >> uint64(32)) ^ c1 ^ k0, uint32(product_b)
+        c2, c3 = uint32(product_a >> uint64(32)) ^ c3 ^ k1, uint32(product_a)
+        k0, k1 = uint32(k0 + uint32(philox.INCREMENT_A)), uint32(k1 + uint32(philox.INCREMENT_B))
+    return c0, c1, c2, c3
+
+
+@njit(inline="always")
+def _lower_bound(col, low, high, target):  # type: ignore[no-untyped-def]
+    """The first arc in [low, high) that leads to `target` or beyond."""
+    while low < high:
+        middle = (low + high) >> 1
+        if col[middle] < target:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(inline="always")
+def _arcs_between(col, row, end, target):  # type: ignore[no-untyped-def]
+    """The range of the arcs in [row, end) that lead to `target`."""
+    first = row
+    if end - row > _LONG:
+        first = _lower_bound(col, row, end, target)
+    else:
+        while first < end and col[first] < target:
+            first += 1
+    last = first
+    while last < end and col[last] == target:
+        last += 1
+    return first, last
+
+
+@njit(inline="always")
+def _is_arc(col, row, end, target):  # type: ignore[no-untyped-def]
+    if end - row > _LONG:
+        first = _lower_bound(col, row, end, target)
+        return first < end and col[first] == target
+    found = False
+    for arc in range(row, end):
+        found |= col[arc] == target
+    return found
+
+
+def _compare(operator: str) -> Any:
+    """A function of (col, base, target): bit k says whether `col[base + k] operator target`, for the _CHUNK arcs from `base` on.
+
+    One vector comparison. Left to itself the compiler makes sixteen of it, which are ten times slower.
+    """
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def compare(typing_context, col, base, target):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            vector = ir.VectorType(ir.IntType(32), _CHUNK)
+            pointer = builder.gep(make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
+            arcs = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
+            first = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[2], ir.IntType(32)(0))
+            targets = builder.shuffle_vector(first, first, ir.Constant(vector, [0] * _CHUNK))
+            mask = builder.icmp_signed(operator, arcs, targets)
+            return builder.zext(builder.bitcast(mask, ir.IntType(_CHUNK)), ir.IntType(32))
+
+        return types.uint32(col, types.int64, types.int32), generate
+
+    return compare
+
+
+_equal = _compare("==")
+_less = _compare("<")
+
+
+@njit(inline="always")
+def _count(mask):  # type: ignore[no-untyped-def]
+    """The number of ones in a 16-bit mask."""
+    mask = mask - ((mask >> uint32(1)) & uint32(0x5555))
+    mask = (mask & uint32(0x3333)) + ((mask >> uint32(2)) & uint32(0x3333))
+    mask = (mask + (mask >> uint32(4))) & uint32(0x0F0F)
+    return np.int32((mask + (mask >> uint32(8))) & uint32(0x1F))
+
+
+@njit(inline="always")
+def _mass_before(cum_weight, row, arc):  # type: ignore[no-untyped-def]
+    if cum_weight.size == 0:
+        return np.int64(arc - row)
+    return cum_weight[arc - 1] if arc > row else np.int64(0)
+
+
+@njit(inline="always")
+def _arc_at(cum_weight, row, end, mass):  # type: ignore[no-untyped-def]
+    if cum_weight.size == 0:
+        return row + mass
+    low, high = row, end
+    while low < high:
+        middle = (low + high) >> 1
+        if cum_weight[middle] <= mass:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(inline="always")
+def _scaled(word, total):  # type: ignore[no-untyped-def]
+    return np.int64((uint64(word) * uint64(total)) >> uint64(32))
+
+
+@njit(parallel=True, cache=True, boundscheck=False)
+def _walk(  # type: ignore[no-untyped-def]
+    rowptr,
+    col,
+    edge_id,
+    cum_weight,
+    start,
+    keys,
+    seed,
+    skips_previous,
+    is_node2vec,
+    acceptance,
+    window_size,
+    nodes,
+    edges,
+    code,
+):
+    num_walks, num_positions = nodes.shape
+    is_weighted = cum_weight.size > 0
+    for block in prange((num_walks + _LANES - 1) // _LANES):
+        low = block * _LANES
+        size = min(_LANES, num_walks - low)
+        # position-major copies of this block's output: the lanes of one position lie side by side
+        visited = np.empty((num_positions, _LANES), np.int32)
+        walked = np.empty((num_positions, _LANES), np.int32)
+        packed = np.empty((num_positions, _LANES), code.dtype)
+        key = np.empty(_LANES, np.int64)
+        words = np.empty((4, _LANES), np.uint32)
+        row, degree = np.empty(_LANES, np.int32), np.empty(_LANES, np.int32)
+        neighbour = np.empty(_LANES, np.int32)
+        before, back = np.empty(_LANES, np.int32), np.empty(_LANES, np.int32)  # arcs that precede, that lead back
+        identity, adjacency = np.empty(_LANES, np.uint32), np.empty(_LANES, np.uint32)
+        for b in range(_LANES):
+            w = low + min(b, size - 1)  # spare lanes repeat the last walk
+            visited[0, b] = start[w]
+            key[b] = keys[w]
+
+        for i in range(num_positions):
+            longest = np.int32(0)
+            for b in range(_LANES):
+                here = visited[i, b]
+                row[b] = rowptr[here]
+                degree[b] = rowptr[here + 1] - rowptr[here]
+                longest = max(longest, degree[b])
+                before[b] = back[b] = 0
+                identity[b] = adjacency[b] = 0
+
+            reach = min(window_size, i)
+            for j in range(1, reach + 1):
+                for b in range(_LANES):
+                    identity[b] |= uint32(visited[i - j, b] == visited[i, b]) << uint32(j - 1)
+            needs_back = i > 0 and (skips_previous or is_node2vec)
+            if reach >= 2 or needs_back:
+                if longest <= _SHORT or col.size < _CHUNK:
+                    for k in range(longest):
+                        for b in range(_LANES):
+                            neighbour[b] = col[row[b] + min(np.int32(k), degree[b] - np.int32(1))]
+                        for j in range(2, reach + 1):
+                            for b in range(_LANES):
+                                adjacency[b] |= uint32(visited[i - j, b] == neighbour[b]) << uint32(j - 2)
+                        if needs_back:
+                            for b in range(_LANES):
+                                is_there = np.int32(k < degree[b])
+                                before[b] += is_there & np.int32(neighbour[b] < visited[i - 1, b])
+                                back[b] += is_there & np.int32(neighbour[b] == visited[i - 1, b])
+                else:
+                    for b in range(_LANES):
+                        end = row[b] + degree[b]
+                        bits = uint32(0)
+                        if degree[b] > _LONG:
+                            for j in range(2, reach + 1):
+                                bits |= uint32(_is_arc(col, row[b], end, visited[i - j, b])) << uint32(j - 2)
+                            if needs_back:
+                                first, last = _arcs_between(col, row[b], end, visited[i - 1, b])
+                                before[b], back[b] = first - row[b], last - first
+                        else:
+                            for chunk in range(row[b], end, _CHUNK):
+                                base = min(chunk, col.size - _CHUNK)
+                                inside = uint32(0xFFFF) << uint32(chunk - base)
+                                if end - base < _CHUNK:
+                                    inside &= (uint32(1) << uint32(end - base)) - uint32(1)
+                                for j in range(2, reach + 1):
+                                    hit = _equal(col, base, visited[i - j, b]) & inside
+                                    bits |= uint32(hit != 0) << uint32(j - 2)
+                                if needs_back:
+                                    before[b] += _count(_less(col, base, visited[i - 1, b]) & inside)
+                                    back[b] += _count(_equal(col, base, visited[i - 1, b]) & inside)
+                        adjacency[b] = bits
+            for b in range(_LANES):
+                packed[i, b] = uint64(identity[b]) | (uint64(adjacency[b]) << uint64(window_size))
+            if i == num_positions - 1:
+                break
+
+            if i % 4 == 0:
+                for b in range(_LANES):
+                    words[0, b], words[1, b], words[2, b], words[3, b] = _philox(seed, i // 4, philox.STEP, key[b])
+            if is_node2vec and i > 0:
+                for b in range(_LANES):
+                    arc = _node2vec_arc(
+                        rowptr, col, cum_weight, key[b], seed, acceptance, i, visited[i - 1, b],
+                        row[b], row[b] + degree[b], back[b] == degree[b],
+                    )  # fmt: skip
+                    visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
+            elif is_weighted:
+                for b in range(_LANES):
+                    first, end = row[b] + before[b], row[b] + degree[b]
+                    total = _mass_before(cum_weight, row[b], end)
+                    mass_before = _mass_before(cum_weight, row[b], first)
+                    skipped = _mass_before(cum_weight, row[b], first + back[b]) - mass_before
+                    if skipped == total:
+                        skipped = 0
+                    mass = _scaled(words[i % 4, b], total - skipped)
+                    if mass >= mass_before:
+                        mass += skipped
+                    arc = _arc_at(cum_weight, row[b], end, mass)
+                    visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
+            else:
+                for b in range(_LANES):
+                    skipped = back[b] if back[b] < degree[b] else np.int32(0)
+                    choice = np.int32(_scaled(words[i % 4, b], degree[b] - skipped))
+                    choice += skipped if choice >= before[b] else np.int32(0)
+                    neighbour[b] = row[b] + choice
+                for b in range(_LANES):
+                    visited[i + 1, b] = col[neighbour[b]]
+                    walked[i, b] = edge_id[neighbour[b]]
+
+        for b in range(size):
+            for i in range(num_positions):
+                nodes[low + b, i] = visited[i, b]
+                code[low + b, i] = packed[i, b]
+            for i in range(num_positions - 1):
+                edges[low + b, i] = walked[i, b]
+
+
+@njit
+def _node2vec_arc(  # type: ignore[no-untyped-def]
+    rowptr, col, cum_weight, key, seed, acceptance, step, previous, row, end, only_back
+):
+    total = _mass_before(cum_weight, row, end)
+    attempt = 0
+    while True:
+        candidate, chance, _, _ = _philox(seed, step, philox.FIRST_ATTEMPT + attempt, key)
+        arc = _arc_at(cum_weight, row, end, _scaled(candidate, total))
+        target = col[arc]
+        if target == previous:
+            limit = acceptance[0]
+        elif _is_arc(col, rowptr[previous], rowptr[previous + 1], target):
+            limit = acceptance[1]
+        else:
+            limit = acceptance[2]
+        if only_back or np.int64(chance) < limit:
+            return arc
+        attempt += 1

@@ -1,0 +1,262 @@
+"""Walks on a GPU: one Triton kernel that takes all steps of all walks and writes nodes, edges and codes.
+
+It equals `reference.sample` bit for bit. Each lane is a walk. The nodes of its window stay in registers, and one pass
+over the row of the node it has reached gives the adjacency bits and the arcs that lead back. Nothing is stored but the
+results.
+"""
+
+# mypy: allow-untyped-decorators
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from crawl.graph import Graph
+from crawl.walks import philox
+from crawl.walks.reference import StepLaw, code_dtype
+
+# A program is one warp: a thread is a walk, its lanes wait for no others, and a small batch spreads over the whole GPU.
+_BLOCK = 32
+_LONGEST_SCAN = tl.constexpr(32)  # longer rows are searched instead
+_NO_NODE = tl.constexpr(-1)  # before the first node of a walk
+_NO_TARGET = tl.constexpr(2**31 - 1)  # behind the last arc of a row
+
+_STEP, _FIRST_ATTEMPT = tl.constexpr(philox.STEP), tl.constexpr(philox.FIRST_ATTEMPT)
+
+
+def sample(
+    graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes."""
+    if graph.device.type != "cuda" and isinstance(_walk, triton.JITFunction):
+        raise ValueError(
+            "backend='triton' needs a graph on an NVIDIA GPU (or TRITON_INTERPRET=1 in the environment); "
+            f"this one is on {graph.device}. Use backend='auto', or graph.to('cuda')."
+        )
+    num_walks = start.numel()
+    nodes = torch.empty(num_walks, num_steps + 1, dtype=torch.int32, device=graph.device)
+    edges = torch.empty(num_walks, num_steps, dtype=torch.int32, device=graph.device)
+    code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size), device=graph.device)
+    if num_walks == 0:
+        return nodes, edges, code
+    back, common, other = law.acceptance or (0, 0, 0)
+    # Triton launches on the current GPU, which need not be the graph's; -1, for a graph on the CPU, changes nothing.
+    with torch.cuda.device(nodes.get_device()):
+        _walk[(triton.cdiv(num_walks, _BLOCK),)](
+            graph.rowptr,
+            graph.col,
+            graph.edge_id,
+            graph.col if graph.cum_weight is None else graph.cum_weight,
+            start.int().contiguous(),
+            keys.contiguous(),
+            nodes,
+            edges,
+            code,
+            num_walks,
+            num_steps,
+            seed,
+            back,
+            common,
+            other,
+            IS_WEIGHTED=graph.is_weighted,
+            SKIPS_PREVIOUS=law.skips_previous,
+            HAS_ACCEPTANCE=law.acceptance is not None,
+            WINDOW_SIZE=window_size,
+            BLOCK=_BLOCK,
+            num_warps=1,
+            enable_fp_fusion=False,  # nothing here is a float, but Triton 3.9 warns if this is left open
+        )
+    return nodes, edges, code
+
+
+# Numbers that change from call to call must not become part of the compiled kernel.
+@triton.jit(do_not_specialize=["num_walks", "num_steps", "seed", "back", "common", "other"])
+def _walk(
+    rowptr: tl.tensor,
+    col: tl.tensor,
+    edge_id: tl.tensor,
+    cum_weight: tl.tensor,
+    start: tl.tensor,
+    keys: tl.tensor,
+    nodes: tl.tensor,
+    edges: tl.tensor,
+    code: tl.tensor,
+    num_walks: tl.int32,
+    num_steps: tl.int32,
+    seed: tl.uint64,
+    back: tl.int64,
+    common: tl.int64,
+    other: tl.int64,
+    IS_WEIGHTED: tl.constexpr,
+    SKIPS_PREVIOUS: tl.constexpr,
+    HAS_ACCEPTANCE: tl.constexpr,
+    WINDOW_SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    walk = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    is_walk = walk < num_walks
+    nodes += walk.to(tl.int64) * (num_steps + 1)
+    edges += walk.to(tl.int64) * num_steps
+    code += walk.to(tl.int64) * (num_steps + 1)
+    key = tl.load(keys + walk, mask=is_walk, other=0)
+    key_low, key_high = key.to(tl.uint32), (key >> 32).to(tl.uint32)
+
+    here = tl.load(start + walk, mask=is_walk, other=0)
+    begin, end = _row(rowptr, here, is_walk)
+    previous_begin, previous_end = begin, begin
+    first, last = begin, begin  # the arcs that lead back: none yet
+    window = (tl.full([BLOCK], _NO_NODE, tl.int32),) * max(WINDOW_SIZE, 1)  # the nodes before `here`, latest first
+    word_0 = tl.zeros([BLOCK], tl.uint32)
+    word_1, word_2, word_3 = word_0, word_0, word_0
+    tl.store(nodes, here, mask=is_walk)
+    tl.store(code, tl.zeros([BLOCK], code.dtype.element_ty), mask=is_walk)
+
+    for step in range(num_steps):
+        total = _mass_before(cum_weight, begin, end, IS_WEIGHTED)
+        if HAS_ACCEPTANCE:
+            # A row is sorted: if both its ends lead back, all of it does, and nothing else can be drawn.
+            lowest = tl.load(col + begin, mask=is_walk, other=0)
+            highest = tl.load(col + (end - 1), mask=is_walk, other=0)
+            keeps_any = ((lowest == window[0]) & (highest == window[0])) | (step == 0)
+            arc = begin
+            is_open = is_walk
+            attempt = 0
+            while tl.max(is_open.to(tl.int32), axis=0) > 0:
+                purpose = tl.where(step == 0, _STEP, _FIRST_ATTEMPT + attempt)
+                word, chance, _, _ = tl.philox(seed, step, purpose, key_low, key_high)
+                chance = chance.to(tl.int64)
+                drawn = _arc_at(cum_weight, begin, end, tl.umulhi(word, total), IS_WEIGHTED)
+                target = tl.load(col + drawn, mask=is_open, other=0)
+                # Whether the previous node has an arc to the target is looked up only where that decides.
+                decides = is_open & ((chance < common) != (chance < other))
+                size = tl.where(decides, previous_end - previous_begin, 0)
+                near = _search(col, previous_begin, size, (target,))[0]
+                is_common = tl.load(col + near, mask=size > 0, other=_NO_TARGET) == target
+                limit = tl.where(target == window[0], back, tl.where(is_common, common, other))
+                arc = tl.where(is_open, drawn, arc)
+                is_open = is_open & (chance >= limit) & ~keeps_any
+                attempt += 1
+        else:
+            if step % 4 == 0:  # a Philox block holds the words of four steps
+                word_0, word_1, word_2, word_3 = tl.philox(seed, step // 4, _STEP, key_low, key_high)
+            if SKIPS_PREVIOUS:
+                before = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
+                skipped = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
+                skipped = tl.where(skipped == total, 0, skipped)
+                mass = tl.umulhi(word_0, total - skipped)
+                mass = tl.where(mass >= before, mass + skipped, mass)
+            else:
+                mass = tl.umulhi(word_0, total)
+            arc = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
+            word_0, word_1, word_2 = word_1, word_2, word_3
+
+        window = (here,) + window[:-1]  # noqa: RUF005 - Triton cannot unpack with a star
+        here = tl.load(col + arc, mask=is_walk, other=0)
+        edge = tl.load(edge_id + arc, mask=is_walk, other=0)
+        previous_begin, previous_end = begin, end
+        begin, end = _row(rowptr, here, is_walk)
+        bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS, WINDOW_SIZE)
+        # Stores come last: a store waits for its value, and the loads after it would wait with it.
+        tl.store(nodes + (step + 1), here, mask=is_walk)
+        tl.store(edges + step, edge, mask=is_walk)
+        tl.store(code + (step + 1), bits.to(code.dtype.element_ty), mask=is_walk)
+
+
+@triton.jit
+def _look_back(
+    col: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    here: tl.tensor,
+    window: tl.tuple,
+    SKIPS_PREVIOUS: tl.constexpr,
+    WINDOW_SIZE: tl.constexpr,
+) -> tl.tuple:
+    """The code of a node, and the range of its arcs that lead to the previous node (looked for with SKIPS_PREVIOUS)."""
+    bits = tl.zeros_like(here).to(tl.int32 if WINDOW_SIZE <= 16 else tl.int64)
+    for i in tl.static_range(WINDOW_SIZE):
+        bits |= (here == window[i]).to(bits.dtype) << i
+    previous, others = window[0], window[1:]
+    first, last = begin, begin
+    if SKIPS_PREVIOUS or WINDOW_SIZE >= 2:
+        degree = end - begin
+        longest = tl.max(degree, axis=0)
+        scanned = tl.where(degree <= _LONGEST_SCAN, degree, 0)
+        for offset in range(0, tl.minimum(longest, _LONGEST_SCAN), 4):
+            a = tl.load(col + (begin + offset), mask=offset < scanned, other=_NO_TARGET)
+            b = tl.load(col + (begin + offset + 1), mask=offset + 1 < scanned, other=_NO_TARGET)
+            c = tl.load(col + (begin + offset + 2), mask=offset + 2 < scanned, other=_NO_TARGET)
+            d = tl.load(col + (begin + offset + 3), mask=offset + 3 < scanned, other=_NO_TARGET)
+            for i in tl.static_range(len(others)):
+                is_seen = (a == others[i]) | (b == others[i]) | (c == others[i]) | (d == others[i])
+                bits |= is_seen.to(bits.dtype) << (WINDOW_SIZE + i)
+            if SKIPS_PREVIOUS:
+                first += _count(a < previous, b < previous, c < previous, d < previous)
+                last += _count(a <= previous, b <= previous, c <= previous, d <= previous)
+
+        if longest > _LONGEST_SCAN:
+            searched = degree - scanned
+            for_range = (previous, previous + 1) if SKIPS_PREVIOUS else ()
+            arcs = _search(col, begin, searched, others + for_range)
+            for i in tl.static_range(len(others)):
+                target = tl.load(col + arcs[i], mask=searched > 0, other=_NO_TARGET)
+                bits |= (target == others[i]).to(bits.dtype) << (WINDOW_SIZE + i)
+            if SKIPS_PREVIOUS:
+                target = tl.load(col + arcs[-2], mask=searched > 0, other=0)
+                first = tl.where(searched > 0, arcs[-2] + (target < previous).to(tl.int32), first)
+                target = tl.load(col + arcs[-1], mask=searched > 0, other=0)
+                last = tl.where(searched > 0, arcs[-1] + (target <= previous).to(tl.int32), last)
+    return bits, first, last
+
+
+@triton.jit
+def _search(values: tl.tensor, begin: tl.tensor, size: tl.tensor, targets: tl.tuple) -> tl.tuple:
+    """For each target the first of `size` arcs from `begin` on with a value not below it; the last arc if none has one.
+
+    All targets descend together, so that their loads overlap.
+    """
+    arcs = (begin,) * len(targets)
+    longest = tl.max(size, axis=0)
+    while longest > 1:
+        half = size >> 1
+        for i in tl.static_range(len(targets)):  # a queue: the arc of target i is in front, and goes to the back
+            value = tl.load(values + (arcs[0] + half - 1), mask=half > 0, other=0)
+            arcs = arcs[1:] + (tl.where(value < targets[i], arcs[0] + half, arcs[0]),)  # noqa: RUF005
+        size -= half
+        longest -= longest >> 1
+    return arcs
+
+
+@triton.jit
+def _arc_at(
+    cum_weight: tl.tensor, begin: tl.tensor, end: tl.tensor, mass: tl.tensor, IS_WEIGHTED: tl.constexpr
+) -> tl.tensor:
+    """The arc in which a number from 0 to the total mass of the row - 1 falls."""
+    if IS_WEIGHTED:
+        return _search(cum_weight, begin, end - begin, (mass + 1,))[0]
+    else:
+        return begin + mass.to(tl.int32)
+
+
+@triton.jit
+def _mass_before(cum_weight: tl.tensor, begin: tl.tensor, arc: tl.tensor, IS_WEIGHTED: tl.constexpr) -> tl.tensor:
+    """The mass of the arcs of a row that come before the given one; below 2^31."""
+    if IS_WEIGHTED:
+        return tl.load(cum_weight + (arc - 1), mask=arc > begin, other=0).to(tl.uint32)
+    else:
+        return (arc - begin).to(tl.uint32)
+
+
+@triton.jit
+def _row(rowptr: tl.tensor, node: tl.tensor, is_walk: tl.tensor) -> tl.tuple:
+    begin = tl.load(rowptr + node, mask=is_walk, other=0)
+    end = tl.load(rowptr + (node + 1), mask=is_walk, other=0)
+    return begin, end
+
+
+@triton.jit
+def _count(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tl.tensor:
+    return a.to(tl.int32) + b.to(tl.int32) + c.to(tl.int32) + d.to(tl.int32)
