@@ -238,7 +238,9 @@ def _checked_edge_index(edge_index: Tensor) -> Tensor:
     if edge_index.numel() == 0:  # torch.tensor([[], []]) is float; with no edge in it, that is no mistake
         return edge_index.long()
     if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
-        raise ValueError(f"edge_index must hold integers, not {edge_index.dtype}; call edge_index.long() if it holds ids.")
+        raise ValueError(
+            f"edge_index must hold integers, not {edge_index.dtype}; call edge_index.long() if it holds ids."
+        )
     if edge_index.shape[1] > _MAX_INT32:
         raise ValueError(f"The graph has {edge_index.shape[1]} edges; at most {_MAX_INT32} are supported.")
     return edge_index.long()
@@ -269,7 +271,9 @@ def _checked_batch(
         zeros = torch.zeros(num_nodes, device=device, dtype=torch.int32)
         return zeros, torch.tensor([0, num_nodes], device=device, dtype=torch.int32)
     if batch.shape != (num_nodes,) or batch.is_floating_point():
-        raise ValueError(f"batch must hold one graph number for each of the {num_nodes} nodes, not {list(batch.shape)}.")
+        raise ValueError(
+            f"batch must hold one graph number for each of the {num_nodes} nodes, not {list(batch.shape)}."
+        )
     batch = batch.to(device)
     if num_nodes and (bool((batch[1:] < batch[:-1]).any()) or int(batch[0]) < 0):
         raise ValueError("batch must be ascending and start at 0 or above: sort the nodes by graph first.")

@@ -15,9 +15,6 @@ from crawl.walks.reference import StepLaw
 triton = pytest.importorskip("triton")
 from crawl.walks import gpu  # noqa: E402 - needs Triton
 
-# The interpreter computes with numpy, which warns where unsigned products wrap around, as those of Philox must.
-pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
 LAWS = {

@@ -42,8 +42,7 @@ def sample(
         return nodes, edges, code
     cum_weight = np.empty(0, np.int64) if graph.cum_weight is None else graph.cum_weight.numpy()
     back, common, other = law.acceptance or (0, 0, 0)
-    # numba starts with its own number of threads; follow torch's, which is what users set
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    use_torch_threads()
     _walk(
         graph.rowptr.numpy(),
         graph.col.numpy(),
@@ -61,6 +60,11 @@ def sample(
         code.numpy(),
     )
     return nodes, edges, code
+
+
+def use_torch_threads() -> None:
+    """Have numba use as many threads as torch does, which is what users set."""
+    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
 
 
 @njit(inline="always")

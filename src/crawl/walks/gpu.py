@@ -18,7 +18,7 @@ from crawl.graph import Graph
 from crawl.walks import philox
 from crawl.walks.reference import StepLaw, code_dtype
 
-# A program is one warp: a thread is a walk, its lanes wait for no others, and a small batch spreads over the whole GPU.
+# A program is one warp: a thread is a walk, no warp waits for another, and a small batch spreads over the whole GPU.
 _BLOCK = 32
 _LONGEST_SCAN = tl.constexpr(32)  # longer rows are searched instead
 _NO_NODE = tl.constexpr(-1)  # before the first node of a walk

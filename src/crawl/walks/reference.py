@@ -104,9 +104,7 @@ def edges_fit(graph: Graph, nodes: Tensor, edges: Tensor) -> bool:
     return bool(fits.all())
 
 
-def _draw_arc(
-    arcs: _SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int
-) -> Tensor:
+def _draw_arc(arcs: _SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int) -> Tensor:
     here = visited[-1]
     if step == 0 or (not law.skips_previous and law.acceptance is None):
         return arcs.at(here, _scaled(_step_word(seed, step, keys), arcs.total(here)))

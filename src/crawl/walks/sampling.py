@@ -80,7 +80,9 @@ def _starts(graph: Graph, start: float | Tensor | None, keys: Tensor | None, see
         if start.numel():
             low, high = int(start.min()), int(start.max())
             if low < 0 or high >= graph.num_nodes:
-                raise ValueError(f"start holds node {low if low < 0 else high}; the nodes are 0 to {graph.num_nodes - 1}.")
+                raise ValueError(
+                    f"start holds node {low if low < 0 else high}; the nodes are 0 to {graph.num_nodes - 1}."
+                )
             if not bool(walkable[start].all()):
                 node = int(start[~walkable[start]][0])
                 raise ValueError(f"No walk can start at node {node}: it has no edge.")

@@ -1,0 +1,139 @@
+"""The CRaWl network (paper, section 2.2 and appendix A.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from crawl.graph import Graph
+from crawl.nn.conv import CRaWlConv, Implementation
+from crawl.nn.encoders import Dense, Encoder
+from crawl.nn.readout import Head, Pool, Readout
+from crawl.nn.virtual_node import VirtualNode
+from crawl.walks import Walks, sample_walks
+from crawl.walks.sampling import Strategy
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+class CRaWl(nn.Module):
+    """Layers with residuals on one set of walks, a virtual node between them if wanted, then a readout.
+
+    Every forward pass draws fresh walks, so its result is a random variable: `seed` fixes it, `walks` gives the walks.
+
+    Args:
+        in_channels: The width of the node features `x`, or an encoder for them. With 1, data without `x` gets ones.
+        out_channels: The width of the answer.
+        hidden_channels: The width of the layers (d).
+        num_layers: The number of layers (L).
+        edge_dim: The width of the edge features `edge_attr`, or an encoder for them; 0 for none. With 1, data without
+            `edge_attr` gets ones.
+        window_size: How far back the structural bits look (s).
+        kernel_size: The width of the convolutions, odd; s + 1 when None.
+        identity: Use the identity bits.
+        adjacency: Use the adjacency bits.
+        virtual_node: Put a virtual node after every layer but the last.
+        pool: `sum` or `mean` over the nodes of a graph; None for one answer per node.
+        head: `mlp` or `linear`.
+        dropout: The dropout rate in the virtual node and before the head.
+        strategy: The kind of walk: `non_backtracking`, `uniform` or `node2vec` (with p = q = 1).
+        num_steps: Steps of the walks in training.
+        num_eval_steps: Steps of the walks in evaluation.
+        start_share: The share of nodes that start a walk in training (p*); in evaluation all do.
+        implementation: `fast` or `reference`; see `CRaWlConv`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | Encoder,
+        out_channels: int,
+        *,
+        hidden_channels: int = 128,
+        num_layers: int = 3,
+        edge_dim: int | Encoder = 0,
+        window_size: int = 8,
+        kernel_size: int | None = None,
+        identity: bool = True,
+        adjacency: bool = True,
+        virtual_node: bool = False,
+        pool: Pool | None = "mean",
+        head: Head = "mlp",
+        dropout: float = 0.0,
+        strategy: Strategy = "non_backtracking",
+        num_steps: int = 50,
+        num_eval_steps: int = 150,
+        start_share: float = 1.0,
+        implementation: Implementation = "fast",
+    ) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, not {num_layers}.")
+        self.window_size, self.strategy = window_size, strategy
+        self.num_steps, self.num_eval_steps, self.start_share = num_steps, num_eval_steps, start_share
+        self.node_encoder = Dense(in_channels) if isinstance(in_channels, int) else in_channels
+        self.edge_encoder = Dense(edge_dim) if isinstance(edge_dim, int) else edge_dim
+        widths = [self.node_encoder.out_channels] + num_layers * [hidden_channels]
+        self.convs = nn.ModuleList(
+            CRaWlConv(
+                width_in,
+                width_out,
+                edge_dim=self.edge_encoder.out_channels,
+                window_size=window_size,
+                kernel_size=kernel_size,
+                identity=identity,
+                adjacency=adjacency,
+                implementation=implementation,
+            )
+            for width_in, width_out in zip(widths[:-1], widths[1:], strict=True)
+        )
+        num_virtual = num_layers - 1 if virtual_node else 0
+        self.virtual_nodes = nn.ModuleList(VirtualNode(hidden_channels, dropout) for _ in range(num_virtual))
+        self.readout = Readout(hidden_channels, out_channels, pool=pool, head=head, dropout=dropout)
+
+    def forward(
+        self, data: Data, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
+    ) -> Tensor:
+        """`[G, out_channels]`, or `[N, out_channels]` when the model answers per node.
+
+        Args:
+            data: A PyG `Data` or `Batch`, which is only read. `x`, `edge_attr` and `batch` may be missing.
+            walks: The walks to use; drawn afresh when None.
+            num_steps: Steps of the walks drawn; `num_steps` in training and `num_eval_steps` in evaluation when None.
+            seed: The seed of the walks drawn; taken from torch's generator when None.
+        """
+        graph = Graph.from_data(data)
+        if walks is None:
+            walks = self.sample_walks(graph, num_steps, seed)
+        like = self.convs[0].project.weight
+        walks = walks.to(like.device)
+        batch = graph.batch.to(like.device)
+        x = self.node_encoder(data.x, graph.num_nodes, like)
+        edge_attr = None
+        if self.edge_encoder.out_channels:
+            edge_attr = self.edge_encoder(data.edge_attr, graph.num_edges, like)
+
+        state = like.new_zeros(graph.num_graphs, self.convs[0].out_channels)
+        for i, conv in enumerate(self.convs):
+            x = conv(x, walks, edge_attr)
+            if i < len(self.virtual_nodes):
+                x, state = self.virtual_nodes[i](x, state, batch)
+        out: Tensor = self.readout(x, batch, graph.num_graphs)
+        return out
+
+    def sample_walks(self, graph: Graph, num_steps: int | None = None, seed: int | None = None) -> Walks:
+        """Walks as `forward` draws them: in training `num_steps` from a share of the nodes, else `num_eval_steps` from all."""
+        if num_steps is None:
+            num_steps = self.num_steps if self.training else self.num_eval_steps
+        if seed is None:
+            seed = int(torch.randint(2**62, ()))
+        return sample_walks(
+            graph,
+            num_steps=num_steps,
+            strategy=self.strategy,
+            start=self.start_share if self.training and self.start_share < 1 else None,
+            window_size=self.window_size,
+            seed=seed,
+        )

@@ -1,0 +1,99 @@
+"""From the features of a data set to the channels of the first layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Dense(nn.Module):
+    """Numbers as they are, `[rows, channels]`; a constant 1 where the data has no features and `channels` is 1."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.out_channels = channels
+
+    def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
+        """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
+        if features is None:
+            if self.out_channels > 1:
+                raise ValueError(f"The data has no features, but {self.out_channels} channels are expected.")
+            return like.new_ones(num_rows, self.out_channels)
+        features = features.to(like.device, like.dtype)
+        features = features.unsqueeze(1) if features.dim() == 1 else features
+        if features.shape != (num_rows, self.out_channels):
+            raise ValueError(f"Expected features of shape {[num_rows, self.out_channels]}, not {list(features.shape)}.")
+        return features
+
+
+class OneHot(nn.Module):
+    """Categories as unit vectors, several columns side by side.
+
+    Args:
+        num_categories: How many values each column takes, 0 to num_categories - 1.
+    """
+
+    def __init__(self, num_categories: int | Sequence[int]) -> None:
+        super().__init__()
+        self.num_categories = _as_columns(num_categories)
+        self.out_channels = sum(self.num_categories)
+
+    def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
+        """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
+        columns = _checked_columns(features, num_rows, self.num_categories).to(like.device).unbind(1)
+        hot = [F.one_hot(column, n) for column, n in zip(columns, self.num_categories, strict=True)]
+        return torch.cat(hot, dim=1).to(like.dtype)
+
+
+class Embedding(nn.Module):
+    """Categories as learned vectors, summed over the columns.
+
+    Args:
+        num_categories: How many values each column takes, 0 to num_categories - 1.
+        channels: The width of the vectors.
+    """
+
+    def __init__(self, num_categories: int | Sequence[int], channels: int) -> None:
+        super().__init__()
+        self.num_categories = _as_columns(num_categories)
+        self.out_channels = channels
+        self.tables = nn.ModuleList(nn.Embedding(n, channels) for n in self.num_categories)
+
+    def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
+        """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
+        columns = _checked_columns(features, num_rows, self.num_categories).to(like.device).unbind(1)
+        vectors = [table(column) for column, table in zip(columns, self.tables, strict=True)]
+        return torch.stack(vectors).sum(dim=0).to(like.dtype)
+
+
+Encoder = Dense | OneHot | Embedding
+
+
+def _as_columns(num_categories: int | Sequence[int]) -> tuple[int, ...]:
+    columns = (num_categories,) if isinstance(num_categories, int) else tuple(num_categories)
+    if not columns or min(columns) < 1:
+        raise ValueError(f"num_categories must name at least one column with at least one value, not {num_categories}.")
+    return columns
+
+
+def _checked_columns(features: Tensor | None, num_rows: int, num_categories: tuple[int, ...]) -> Tensor:
+    if features is None:
+        raise ValueError("The data has no features, but categories are expected.")
+    features = features.unsqueeze(1) if features.dim() == 1 else features
+    if features.shape != (num_rows, len(num_categories)):
+        raise ValueError(f"Expected categories of shape {[num_rows, len(num_categories)]}, not {list(features.shape)}.")
+    if features.is_floating_point() and bool((features != features.floor()).any()):
+        raise ValueError("Expected categories (whole numbers), not other numbers; use Dense for those.")
+    features = features.long()
+    limit = torch.tensor(num_categories, device=features.device)
+    wrong = (features < 0) | (features >= limit)
+    if bool(wrong.any()):
+        row, column = (int(i) for i in wrong.nonzero()[0])
+        raise ValueError(
+            f"Row {row} has category {int(features[row, column])} in column {column}, "
+            f"but only 0 to {num_categories[column] - 1} are known."
+        )
+    return features

@@ -1,0 +1,82 @@
+"""The walk convolution without the walk feature matrix: project, then gather. Equal to `reference`, many times faster.
+
+The first convolution has width one and nothing non-linear behind it, so its product with [h | g | I | A] is a sum of
+three: project every node and every edge once (there are some fifty times fewer of them than positions on walks), tabulate the
+product with the bits for the 256 values of each byte of the code, then look rows up and add.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from crawl.nn import cpu
+from crawl.walks import Walks
+
+if TYPE_CHECKING:
+    from crawl.nn.conv import CRaWlConv
+
+
+def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
+    """p(v), `[N, out_channels]`; see `reference.pooled_windows`."""
+    weight = conv.project.weight.squeeze(2)
+    node_weight, edge_weight, bit_weight = weight.split(
+        [conv.in_channels, conv.edge_dim, weight.shape[1] - conv.in_channels - conv.edge_dim], dim=1
+    )
+    node_rows = x @ node_weight.t()
+    edge_rows = None if edge_attr is None else edge_attr @ edge_weight.t()
+    code_rows = tabulate_bits(bit_weight, conv.bit_columns(walks), 8 * walks.code.element_size())
+    kernel = conv.depthwise.weight.squeeze(1)
+
+    on_cpu = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    convolve, pool = (cpu.convolve_walks, cpu.pool_windows) if on_cpu else (convolve_walks, pool_windows)
+    windows = convolve(node_rows, edge_rows, code_rows, kernel, walks)  # [W, T - kernel_size + 1, C]
+    hidden = conv.norm(windows.flatten(0, 1)).relu()
+    half = conv.kernel_size // 2
+    centres = walks.nodes[:, half : walks.nodes.shape[1] - half].reshape(-1)
+    return pool(hidden @ conv.mix.weight.squeeze(2).t(), centres, x.shape[0])
+
+
+def tabulate_bits(bit_weight: Tensor, bit_columns: Tensor, num_code_bits: int) -> Tensor:
+    """`[num_code_bits / 8, 256, C]`: what each value of each byte of a walk's code adds to a row.
+
+    Args:
+        bit_weight: `[C, B]` the weights of the bits in use.
+        bit_columns: `[B]` their places in the code.
+        num_code_bits: The width of the code: 16, 32 or 64.
+    """
+    by_place = bit_weight.new_zeros(num_code_bits, bit_weight.shape[0]).index_copy(0, bit_columns, bit_weight.t())
+    byte = torch.arange(256, device=bit_weight.device)
+    bits = ((byte.unsqueeze(1) >> torch.arange(8, device=byte.device)) & 1).to(bit_weight.dtype)
+    return bits @ by_place.view(num_code_bits // 8, 8, -1)
+
+
+def convolve_walks(
+    node_rows: Tensor, edge_rows: Tensor | None, code_rows: Tensor, kernel: Tensor, walks: Walks
+) -> Tensor:
+    """`[W, T - kernel_size + 1, C]`: rows looked up and added along each walk, then the depthwise convolution.
+
+    Args:
+        node_rows: `[N, C]` the share of each node.
+        edge_rows: `[E, C]` the share of each edge, from position 1 on; None without edge features.
+        code_rows: `[bytes, 256, C]` the share of each byte of the code.
+        kernel: `[C, kernel_size]` the depthwise kernel.
+        walks: The walks.
+    """
+    rows = node_rows[walks.nodes]
+    if edge_rows is not None:
+        rows = rows + F.pad(edge_rows[walks.edges], (0, 0, 1, 0))
+    for i, table in enumerate(code_rows):
+        rows = rows + table[(walks.code.long() >> (8 * i)) & 255]
+    length = rows.shape[1] - kernel.shape[1] + 1
+    return sum((rows[:, k : k + length] * kernel[:, k] for k in range(kernel.shape[1])), rows.new_zeros(()))
+
+
+def pool_windows(windows: Tensor, centres: Tensor, num_nodes: int) -> Tensor:
+    """`[N, C]`: for each node the mean of relu(windows) over the rows whose centre it is, 0 where there is none."""
+    total = windows.new_zeros(num_nodes, windows.shape[1]).index_add(0, centres, windows.relu())
+    count = torch.bincount(centres, minlength=num_nodes).clamp_min(1)
+    return total / count.unsqueeze(1)

@@ -1,0 +1,41 @@
+"""The virtual node: global communication between two layers (paper, appendix A.5)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from crawl.nn.norm import BatchNorm
+
+
+class VirtualNode(nn.Module):
+    """One state z per graph that hears from all nodes and speaks to all nodes.
+
+        z ← MLP(z + Σ_v h(v));   h(v) ← h(v) + z
+
+    with MLP = Linear → BatchNorm → ReLU → Dropout → Linear, without bias. No node is added to the graph.
+
+    Args:
+        channels: The width of the node features and of the state.
+        dropout: The dropout rate inside the MLP.
+    """
+
+    def __init__(self, channels: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(
+            nn.Linear(channels, channels, bias=False),
+            BatchNorm(channels),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(channels, channels, bias=False),
+        )
+
+    def forward(self, x: Tensor, state: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """New node features `[N, C]` and new state `[G, C]`.
+
+        Args:
+            x: `[N, C]` node features.
+            state: `[G, C]` the state after the previous layer; zeros at first.
+            batch: `[N]` the graph of each node.
+        """
+        state = self.mlp(state.index_add(0, batch, x))
+        return x + state[batch], state
