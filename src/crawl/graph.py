@@ -6,8 +6,10 @@ of the caller's `edge_index` it came from, so walks speak of edges in the caller
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+import operator
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -84,20 +86,22 @@ class Graph:
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
-        tensors = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v.to(device) for k, v in tensors.items() if isinstance(v, Tensor)})
+        moved: dict[str, Any] = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
 
     def node_keys(self, graph_ids: Tensor | None = None) -> Tensor:
         """`[N]` int64 keys for `sample_walks`: the same for a node of a graph whichever batch the graph is in.
 
         Args:
-            graph_ids: `[G]` a number from 0 to 2^31 - 1 for each graph, such as its index in the data set; the position in the
-                batch when None.
+            graph_ids: `[G]` a number from 0 to 2^31 - 1 for each graph, such as its index in the data set; the position
+                in the batch when None. On a GPU the range is not checked, which would wait for the device.
         """
         if graph_ids is None:
             graph_ids = torch.arange(self.num_graphs, device=self.device)
-        if graph_ids.shape != (self.num_graphs,):
-            raise ValueError(f"graph_ids must have one entry for each of the {self.num_graphs} graphs.")
+        if not holds_integers(graph_ids) or graph_ids.shape != (self.num_graphs,):
+            raise ValueError(f"graph_ids must be a tensor of {self.num_graphs} integers, one for each graph.")
+        if graph_ids.device.type == "cpu" and bool(((graph_ids < 0) | (graph_ids > _MAX_INT32)).any()):
+            raise ValueError(f"graph_ids must lie between 0 and {_MAX_INT32}.")
         local = torch.arange(self.num_nodes, device=self.device) - self.graph_ptr[self.batch].long()
         return (graph_ids.to(self.device).long()[self.batch] << 32) | local
 
@@ -115,10 +119,11 @@ class Graph:
         """The graph of an edge list.
 
         Args:
-            edge_index: `[2, E]` integers: source and target of each edge. An undirected graph lists both directions, as in
-                PyG, or each edge once together with `undirected=True`.
+            edge_index: `[2, E]` integers: source and target of each edge. An undirected graph lists both directions,
+                as in PyG, or each edge once together with `undirected=True`.
             num_nodes: The number of nodes; one more than the largest id (or the length of `batch`) when None.
-            edge_weight: `[E]` positive weights; a step takes an edge in proportion to its weight.
+            edge_weight: `[E]` positive weights; a step takes an edge in proportion to its weight, in multiples of
+                about 2^-31 of the sum at its node, so that a far smaller weight still counts as one of these.
             batch: `[N]` the graph of each node, ascending; all one graph when None.
             num_graphs: The number of graphs; needed only if the last ones have no nodes.
             undirected: Let every edge be walked both ways. Both arcs carry the id of the one given column; where a
@@ -129,6 +134,8 @@ class Graph:
         """
         edge_index = _checked_edge_index(edge_index)
         device = edge_index.device
+        if batch is not None and not holds_integers(batch):
+            raise ValueError("batch must be a tensor of integers: the graph of each node.")
         num_nodes = _checked_num_nodes(edge_index, num_nodes, batch)
         batch, graph_ptr = _checked_batch(batch, num_nodes, num_graphs, edge_index)
         num_edges = edge_index.shape[1]
@@ -181,42 +188,62 @@ class Graph:
 
         A missing `edge_index` means no edges; a missing `batch` one graph. Edge weights are not taken from the data:
         give them to `from_edge_index`.
+
+        Raises:
+            ValueError: For anything that is not a graph; the message says what to do.
         """
+        if not hasattr(data, "edge_index"):
+            raise ValueError(
+                f"data must be a PyG Data or Batch, not {type(data).__name__}; "
+                "call data.to_homogeneous() first if it is a HeteroData."
+            )
+        per_node = [value for value in (data.x, data.batch, data.pos) if isinstance(value, Tensor)]
         edge_index = data.edge_index
         if edge_index is None:
-            x = data.x
-            edge_index = torch.empty(2, 0, dtype=torch.long, device=None if x is None else x.device)
-        # PyG guesses the number of nodes, with a warning, when nothing in the data tells it; we count it the same way.
-        known = any(name in data for name in ("num_nodes", "x", "batch", "pos"))
+            if "adj_t" in data or "adj" in data:
+                raise ValueError("data has an adjacency matrix but no edge_index: set data.edge_index.")
+            edge_index = torch.empty(2, 0, dtype=torch.long, device=per_node[0].device if per_node else None)
+        if "num_nodes" in data or per_node:
+            num_nodes = data.num_nodes
+        else:  # if nothing else tells it, PyG takes the largest id, as we do, but with a warning
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                num_nodes = data.num_nodes
         return cls.from_edge_index(
             edge_index,
-            num_nodes=data.num_nodes if known else None,
-            batch=data.batch if "batch" in data else None,
-            num_graphs=getattr(data, "num_graphs", None) if "batch" in data else None,
+            num_nodes=num_nodes,
+            batch=data.batch,
+            num_graphs=None if data.batch is None else getattr(data, "num_graphs", None),
             undirected=undirected,
         )
 
     @classmethod
-    def from_networkx(cls, graph: nx.Graph, *, weight: str | None = None) -> Graph:
-        """The graph of a networkx graph of any kind: nodes in the order of `graph.nodes`, edges in that of `graph.edges`.
+    def from_networkx(cls, graph: nx.Graph, *, weight: str | None = None, undirected: bool = False) -> Graph:
+        """The graph of a networkx graph of any kind.
+
+        Nodes are numbered in the order of `graph.nodes`, edges in that of `graph.edges`.
 
         Args:
             graph: An undirected graph is walked both ways along each edge; a directed one along the arrows.
             weight: The edge attribute that holds the weights; unweighted when None.
+            undirected: Let the edges of a directed graph be walked both ways, too.
+
+        Raises:
+            ValueError: If a walk could not be continued, or for weights that are none; the message says what to do.
         """
+        if not hasattr(graph, "nodes"):
+            raise ValueError(f"graph must be a networkx graph, not {type(graph).__name__}.")
         index = {node: i for i, node in enumerate(graph.nodes)}
         edges = [(index[u], index[v]) for u, v in graph.edges()]
         edge_weight = None
         if weight is not None:
-            values: list[Any] = [value for *_, value in graph.edges(data=weight)]
-            if None in values:
-                raise ValueError(f"Edge {list(graph.edges())[values.index(None)]} has no attribute {weight!r}.")
+            values = [_networkx_weight(edge, weight, value) for *edge, value in graph.edges(data=weight)]
             edge_weight = torch.tensor(values, dtype=torch.float64)
         return cls.from_edge_index(
             torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t(),
             num_nodes=len(index),
             edge_weight=edge_weight,
-            undirected=not graph.is_directed(),
+            undirected=undirected or not graph.is_directed(),
         )
 
     def __repr__(self) -> str:
@@ -227,9 +254,29 @@ class Graph:
         )
 
 
+def whole_number(name: str, value: Any, low: int, high: int) -> int:
+    """`value` as an int. Refuses what is not a whole number from `low` to `high`; numpy's and torch's integers are."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+    return number
+
+
+def holds_integers(value: object) -> TypeGuard[Tensor]:
+    """Whether this is a tensor of integers: what ids and keys must be."""
+    if not isinstance(value, Tensor) or value.dtype == torch.bool:
+        return False
+    return not (value.is_floating_point() or value.is_complex())
+
+
 def _checked_edge_index(edge_index: Tensor) -> Tensor:
     if not isinstance(edge_index, Tensor):
         raise ValueError(f"edge_index must be a torch tensor, not {type(edge_index).__name__}.")
+    if hasattr(edge_index, "as_tensor"):  # PyG's EdgeIndex, whose rows would not be plain tensors
+        edge_index = edge_index.as_tensor()
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         if edge_index.numel() == 0:
             return torch.empty(2, 0, dtype=torch.long, device=edge_index.device)
@@ -237,7 +284,7 @@ def _checked_edge_index(edge_index: Tensor) -> Tensor:
         raise ValueError(f"edge_index must have shape [2, num_edges], not {list(edge_index.shape)}.{hint}")
     if edge_index.numel() == 0:  # torch.tensor([[], []]) is float; with no edge in it, that is no mistake
         return edge_index.long()
-    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
+    if not holds_integers(edge_index):
         raise ValueError(
             f"edge_index must hold integers, not {edge_index.dtype}; call edge_index.long() if it holds ids."
         )
@@ -252,13 +299,10 @@ def _checked_num_nodes(edge_index: Tensor, num_nodes: int | None, batch: Tensor 
         raise ValueError(f"edge_index holds the negative node id {low}; ids run from 0 to num_nodes - 1.")
     if num_nodes is None:
         num_nodes = high + 1 if batch is None else batch.numel()
-    if isinstance(num_nodes, bool) or num_nodes != int(num_nodes) or num_nodes < 0:
-        raise ValueError(f"num_nodes must be a whole number of at least 0, not {num_nodes}.")
+    num_nodes = whole_number("num_nodes", num_nodes, 0, _MAX_INT32 - 1)
     if high >= num_nodes:
         raise ValueError(f"edge_index holds node id {high}, but there are only {num_nodes} nodes; ids start at 0.")
-    if num_nodes > _MAX_INT32 - 1:
-        raise ValueError(f"The graph has {num_nodes} nodes; at most {_MAX_INT32 - 1} are supported.")
-    return int(num_nodes)
+    return num_nodes
 
 
 def _checked_batch(
@@ -270,18 +314,15 @@ def _checked_batch(
             raise ValueError(f"num_graphs={num_graphs} needs `batch`, the graph of each node.")
         zeros = torch.zeros(num_nodes, device=device, dtype=torch.int32)
         return zeros, torch.tensor([0, num_nodes], device=device, dtype=torch.int32)
-    if batch.shape != (num_nodes,) or batch.is_floating_point():
-        raise ValueError(
-            f"batch must hold one graph number for each of the {num_nodes} nodes, not {list(batch.shape)}."
-        )
-    batch = batch.to(device)
+    if batch.shape != (num_nodes,):
+        raise ValueError(f"batch must have one entry for each of the {num_nodes} nodes, not {list(batch.shape)}.")
+    batch = batch.to(device).long()
     if num_nodes and (bool((batch[1:] < batch[:-1]).any()) or int(batch[0]) < 0):
         raise ValueError("batch must be ascending and start at 0 or above: sort the nodes by graph first.")
     found = int(batch[-1]) + 1 if num_nodes else 0
-    if num_graphs is None:
-        num_graphs = found
+    num_graphs = whole_number("num_graphs", found if num_graphs is None else num_graphs, 0, _MAX_INT32)
     if found > num_graphs:
-        raise ValueError(f"batch names graph {found - 1}, but num_graphs is {num_graphs}.")
+        raise ValueError(f"batch names graph {found - 1}, but num_graphs is {num_graphs}; numbers start at 0.")
     if edge_index.numel() and bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
         raise ValueError("An edge connects two graphs of the batch; every edge must stay inside one graph.")
     graph_ptr = torch.zeros(num_graphs + 1, device=device, dtype=torch.int64)
@@ -290,6 +331,8 @@ def _checked_batch(
 
 
 def _checked_edge_weight(edge_weight: Tensor, num_edges: int) -> Tensor:
+    if not isinstance(edge_weight, Tensor) or edge_weight.is_complex():
+        raise ValueError("edge_weight must be a tensor of real numbers.")
     if edge_weight.shape != (num_edges,):
         raise ValueError(f"edge_weight must have shape [{num_edges}], not {list(edge_weight.shape)}.")
     edge_weight = edge_weight.detach().double()
@@ -298,18 +341,30 @@ def _checked_edge_weight(edge_weight: Tensor, num_edges: int) -> Tensor:
     return edge_weight
 
 
+def _networkx_weight(edge: list[Any], name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        problem = f"has no attribute {name!r}" if value is None else f"has {name}={value!r}, which is not a number"
+        raise ValueError(f"Edge {tuple(edge)} {problem}; give every edge a positive weight.") from None
+
+
 def _integer_weight_sums(weight: Tensor, source: Tensor, rowptr: Tensor) -> Tensor:
     """Running sums of the weights within each row, as integers below 2^31, so that every device draws the same arcs.
 
-    A weight becomes a share of the largest weight in its row, with as many bits as leave the row's sum below 2^31 and
-    at least 1, so no edge is lost. Nothing here depends on the order of a floating-point sum.
+    A weight is rounded to 2^-31 of the largest in its row; then, in integers, it gets its share of the row's sum, and
+    at least 1, so that no edge is lost. Nothing here depends on the order of a floating-point sum.
     """
-    num_nodes = rowptr.numel() - 1
-    largest = torch.zeros(num_nodes, device=weight.device, dtype=torch.float64)
+
+    def sums_within_rows(values: Tensor) -> Tensor:
+        running = torch.cumsum(values, 0)
+        before_row = torch.cat([running.new_zeros(1), running])[rowptr[:-1]]
+        return running - before_row[source]
+
+    degree = rowptr[1:] - rowptr[:-1]
+    largest = torch.zeros(degree.numel(), device=weight.device, dtype=torch.float64)
     largest.scatter_reduce_(0, source, weight, "amax")
-    bits_of_degree = torch.frexp((rowptr[1:] - rowptr[:-1]).double()).exponent  # degree < 2^bits
-    scale = torch.ldexp(torch.ones_like(largest), 30 - bits_of_degree)
-    share = (weight / largest[source] * scale[source]).round().long().clamp_min(1)
-    running = torch.cumsum(share, 0)
-    before_row = torch.cat([running.new_zeros(1), running])[rowptr[:-1]]
-    return running - before_row[source]
+    rounded = (weight / largest[source] * 2**31).round().long()
+    total = sums_within_rows(rounded)[rowptr[source + 1] - 1]
+    share = rounded * (_MAX_INT32 - degree[source]) // total  # the product is below 2^62
+    return sums_within_rows(share.clamp_min(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -71,10 +72,13 @@ class CRaWl(nn.Module):
         super().__init__()
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, not {num_layers}.")
+        if not 0 < start_share <= 1:
+            raise ValueError(f"start_share must be a share in (0, 1], not {start_share}.")
+        self.hidden_channels = hidden_channels
         self.window_size, self.strategy = window_size, strategy
         self.num_steps, self.num_eval_steps, self.start_share = num_steps, num_eval_steps, start_share
-        self.node_encoder = Dense(in_channels) if isinstance(in_channels, int) else in_channels
-        self.edge_encoder = Dense(edge_dim) if isinstance(edge_dim, int) else edge_dim
+        self.node_encoder = in_channels if isinstance(in_channels, nn.Module) else Dense(in_channels)
+        self.edge_encoder = edge_dim if isinstance(edge_dim, nn.Module) else Dense(edge_dim)
         widths = [self.node_encoder.out_channels] + num_layers * [hidden_channels]
         self.convs = nn.ModuleList(
             CRaWlConv(
@@ -87,7 +91,7 @@ class CRaWl(nn.Module):
                 adjacency=adjacency,
                 implementation=implementation,
             )
-            for width_in, width_out in zip(widths[:-1], widths[1:], strict=True)
+            for width_in, width_out in pairwise(widths)
         )
         num_virtual = num_layers - 1 if virtual_node else 0
         self.virtual_nodes = nn.ModuleList(VirtualNode(hidden_channels, dropout) for _ in range(num_virtual))
@@ -107,7 +111,7 @@ class CRaWl(nn.Module):
         graph = Graph.from_data(data)
         if walks is None:
             walks = self.sample_walks(graph, num_steps, seed)
-        like = self.convs[0].project.weight
+        like = self.readout.norm.weight  # any parameter tells the dtype and the device
         walks = walks.to(like.device)
         batch = graph.batch.to(like.device)
         x = self.node_encoder(data.x, graph.num_nodes, like)
@@ -115,7 +119,7 @@ class CRaWl(nn.Module):
         if self.edge_encoder.out_channels:
             edge_attr = self.edge_encoder(data.edge_attr, graph.num_edges, like)
 
-        state = like.new_zeros(graph.num_graphs, self.convs[0].out_channels)
+        state = like.new_zeros(graph.num_graphs, self.hidden_channels)
         for i, conv in enumerate(self.convs):
             x = conv(x, walks, edge_attr)
             if i < len(self.virtual_nodes):
@@ -124,7 +128,13 @@ class CRaWl(nn.Module):
         return out
 
     def sample_walks(self, graph: Graph, num_steps: int | None = None, seed: int | None = None) -> Walks:
-        """Walks as `forward` draws them: in training `num_steps` from a share of the nodes, else `num_eval_steps` from all."""
+        """Walks as `forward` draws them: from `start_share` of the nodes in training, from all in evaluation.
+
+        Args:
+            graph: The graph or batch of graphs.
+            num_steps: Steps of the walks; `num_steps` in training and `num_eval_steps` in evaluation when None.
+            seed: The seed; taken from torch's generator when None.
+        """
         if num_steps is None:
             num_steps = self.num_steps if self.training else self.num_eval_steps
         if seed is None:

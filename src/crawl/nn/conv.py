@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from crawl.nn import fast, reference
 from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
-from crawl.walks.walks import check_window_size, num_bits
+from crawl.walks.walks import check_window_size
 
 Implementation = Literal["fast", "reference"]
 
@@ -48,6 +48,11 @@ class CRaWlConv(nn.Module):
         implementation: Implementation = "fast",
     ) -> None:
         super().__init__()
+        if in_channels < 1 or out_channels < 1 or edge_dim < 0:
+            raise ValueError(
+                "in_channels and out_channels must be at least 1 and edge_dim at least 0, "
+                f"not {in_channels}, {out_channels} and {edge_dim}. Nodes without features get a constant 1."
+            )
         check_window_size(window_size)
         kernel_size = window_size + 1 if kernel_size is None else kernel_size
         if kernel_size < 1 or kernel_size % 2 == 0:
@@ -59,9 +64,10 @@ class CRaWlConv(nn.Module):
             raise ValueError(f"implementation must be 'fast' or 'reference', not {implementation!r}.")
         self.in_channels, self.out_channels, self.edge_dim = in_channels, out_channels, edge_dim
         self.window_size, self.kernel_size = window_size, kernel_size
-        self.identity, self.adjacency = identity, adjacency
         self.implementation = implementation
-        num_features = in_channels + edge_dim + len(self._bits_in_use(window_size))
+        self.num_identity_bits = window_size if identity else 0
+        self.num_adjacency_bits = max(window_size - 1, 0) if adjacency else 0
+        num_features = in_channels + edge_dim + self.num_identity_bits + self.num_adjacency_bits
         self.project = nn.Conv1d(num_features, out_channels, 1, bias=False)
         self.depthwise = nn.Conv1d(out_channels, out_channels, kernel_size, groups=out_channels, bias=False)
         self.norm = BatchNorm(out_channels)
@@ -94,34 +100,44 @@ class CRaWlConv(nn.Module):
 
     def bit_columns(self, walks: Walks) -> Tensor:
         """The columns of `walks.bits()`, which may have a larger window, that this layer uses."""
-        return torch.tensor(self._bits_in_use(walks.window_size), device=walks.device, dtype=torch.long)
-
-    def _bits_in_use(self, window_size: int) -> list[int]:
-        identity = range(self.window_size) if self.identity else range(0)
-        adjacency = range(window_size, window_size + max(self.window_size - 1, 0)) if self.adjacency else range(0)
-        return [*identity, *adjacency]
+        identity = torch.arange(self.num_identity_bits, device=walks.device)
+        adjacency = torch.arange(self.num_adjacency_bits, device=walks.device) + walks.window_size
+        return torch.cat([identity, adjacency])
 
     def _check(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> None:
-        if x.dim() != 2 or x.shape[1] != self.in_channels:
-            raise ValueError(f"x must have shape [num_nodes, {self.in_channels}], not {list(x.shape)}.")
-        if self.edge_dim and (edge_attr is None or edge_attr.dim() != 2 or edge_attr.shape[1] != self.edge_dim):
-            got = None if edge_attr is None else list(edge_attr.shape)
-            raise ValueError(f"edge_attr must have shape [num_edges, {self.edge_dim}], not {got}.")
-        if walks.window_size < self.window_size and num_bits(self.window_size) and (self.identity or self.adjacency):
+        if walks.window_size < self.window_size and self.num_identity_bits + self.num_adjacency_bits:
             raise ValueError(
                 f"The walks see {walks.window_size} nodes back, the layer needs {self.window_size}: set window_size."
             )
-        if len(walks) and walks.num_steps + 1 < self.kernel_size:
+        if walks.num_steps + 1 < self.kernel_size:
             raise ValueError(
                 f"Walks of {walks.num_steps} steps are shorter than one window of {self.kernel_size} nodes: "
                 f"sample at least {self.kernel_size - 1} steps."
             )
         if walks.device != x.device:
             raise ValueError(f"x is on {x.device}, the walks are on {walks.device}: move one with .to(device).")
+        _check_features("x", x, self.in_channels, walks.nodes)
+        if self.edge_dim:
+            _check_features("edge_attr", edge_attr, self.edge_dim, walks.edges)
 
     def extra_repr(self) -> str:
         """What `print(module)` shows of the layer itself."""
         return (
             f"{self.in_channels}, {self.out_channels}, edge_dim={self.edge_dim}, window_size={self.window_size}, "
             f"kernel_size={self.kernel_size}"
+        )
+
+
+def _check_features(name: str, features: Tensor | None, num_channels: int, visited: Tensor) -> None:
+    if features is None:
+        raise ValueError(f"The layer needs {name} with {num_channels} channels.")
+    if features.dim() != 2 or features.shape[1] != num_channels or not features.is_floating_point():
+        raise ValueError(
+            f"{name} must be floating-point numbers of shape [rows, {num_channels}], "
+            f"not {features.dtype} of shape {list(features.shape)}."
+        )
+    # Compiled loops on the CPU check no bounds. On a GPU a look at the largest id would mean to wait for it.
+    if visited.device.type == "cpu" and visited.numel() and int(visited.max()) >= len(features):
+        raise ValueError(
+            f"{name} has {len(features)} rows, but the walks visit row {int(visited.max())}: they are of another graph."
         )

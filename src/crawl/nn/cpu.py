@@ -1,11 +1,14 @@
-"""The two walk operations of `fast` on the CPU, forward and backward, with numba.
+"""`fast.pooled_windows` on the CPU, forward and backward: numba along the walks, torch's matrix products in between.
 
-Threads share out the channels, not the walks: every sum into a node, an edge or a table row then has one owner and one order,
-so results do not depend on the number of threads, and no thread needs a copy of anything.
+Two things make it fast. Between the passes along the walks, rows are handled in pieces that stay in the cache; what
+the backward pass needs of them, except signs, is computed again. And along the walks threads share out the channels,
+sixteen at a time, not the walks: every sum into a node, an edge or a table row has one owner and one order, so results
+do not depend on the number of threads, and no thread needs a copy of anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numba
@@ -14,185 +17,231 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
+from crawl import lanes
+from crawl.lanes import LANES
+from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
 from crawl.walks.cpu import use_torch_threads
 
-_LINE = 16  # float32 in a cache line
+_PIECE = 2048  # rows that are normalised, multiplied and pooled while they are in the cache
 
 
-def convolve_walks(
-    node_rows: Tensor, edge_rows: Tensor | None, code_rows: Tensor, kernel: Tensor, walks: Walks
+def pool_walks(
+    node_rows: Tensor,
+    edge_rows: Tensor | None,
+    code_rows: Tensor,
+    kernel: Tensor,
+    norm: BatchNorm,
+    mix: Tensor,
+    walks: Walks,
+    centres: Tensor,
 ) -> Tensor:
-    """See `fast.convolve_walks`."""
+    """See `fast.pool_walks`."""
     if edge_rows is None:
         edge_rows = node_rows.new_zeros(0, node_rows.shape[1])
-    return _ConvolveWalks.apply(node_rows, edge_rows, code_rows, kernel, walks)  # type: ignore[no-any-return]
+    statistics = None if norm.uses_batch_statistics(centres.numel()) else (norm.running_mean, norm.running_var)
+    pooled, mean, var = _PoolWalks.apply(
+        node_rows, edge_rows, code_rows, kernel, norm.weight, norm.bias, mix, walks, centres, norm.eps, statistics
+    )
+    if statistics is None:
+        norm.track(mean, var, centres.numel())
+    return pooled  # type: ignore[no-any-return]
 
 
-def pool_windows(windows: Tensor, centres: Tensor, num_nodes: int) -> Tensor:
-    """See `fast.pool_windows`."""
-    count = torch.bincount(centres, minlength=num_nodes)
-    return _PoolWindows.apply(windows, centres, count.clamp_min(1).to(windows.dtype))  # type: ignore[no-any-return]
-
-
-class _ConvolveWalks(torch.autograd.Function):
+class _PoolWalks(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, node_rows: Tensor, edge_rows: Tensor, code_rows: Tensor, kernel: Tensor, walks: Walks
-    ) -> Tensor:
-        ctx.walks = walks
-        ctx.save_for_backward(node_rows, edge_rows, code_rows, kernel)
-        num_channels, kernel_size = kernel.shape
-        out = node_rows.new_empty(len(walks), walks.nodes.shape[1] - kernel_size + 1, num_channels)
-        if out.numel():
-            _convolve(
-                _blocks(num_channels),
-                *_arrays(node_rows, edge_rows, code_rows, kernel.t()),
-                *_walk_arrays(walks),
-                out.numpy(),
-            )
-        return out
+        ctx: Any,
+        node_rows: Tensor,
+        edge_rows: Tensor,
+        code_rows: Tensor,
+        kernel: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        mix: Tensor,
+        walks: Walks,
+        centres: Tensor,
+        eps: float,
+        statistics: tuple[Tensor, Tensor] | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        num_channels, num_rows = kernel.shape[0], centres.numel()
+        inputs = [_padded(rows) for rows in (node_rows, edge_rows, code_rows, kernel.t())]
+        stride = inputs[0].shape[-1]
+        windows = node_rows.new_empty(num_rows, stride)
+        sums = np.zeros((2, stride))
+        _convolve(_blocks(stride), *_flat(*inputs), stride, *_walk_arrays(walks), *_flat(windows), sums)
+        if statistics is None:
+            mean, mean_square = torch.from_numpy(sums[:, :num_channels]) / num_rows
+            var = (mean_square - mean * mean).clamp_min(0).to(windows.dtype)
+            mean = mean.to(windows.dtype)
+        else:
+            mean, var = statistics
+        scale = gamma * torch.rsqrt(var + eps)
+        shift = beta - mean * scale
+
+        pooled = torch.zeros_like(node_rows, memory_format=torch.contiguous_format)
+        is_active = windows.new_empty(num_rows, num_channels, dtype=torch.bool)
+        hidden, mixed = windows.new_empty(2, min(_PIECE, num_rows), num_channels)
+        for piece, size in _pieces(num_rows):
+            torch.addcmul(shift, windows[piece, :num_channels], scale, out=hidden[:size]).relu_()
+            torch.mm(hidden[:size], mix.t(), out=mixed[:size]).relu_()
+            torch.gt(mixed[:size], 0, out=is_active[piece])
+            pooled.index_add_(0, centres[piece], mixed[:size])
+        count = torch.bincount(centres, minlength=len(pooled)).clamp_min(1).unsqueeze(1)
+        pooled /= count
+
+        ctx.walks, ctx.uses_batch = walks, statistics is None
+        ctx.save_for_backward(*inputs, mix, centres, count, windows, is_active, mean, var + eps, scale, shift)
+        ctx.mark_non_differentiable(mean, var)
+        return pooled, mean, var
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        inputs = ctx.saved_tensors
-        grads = [torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in inputs]
-        grad_kernel = torch.zeros_like(inputs[3].t(), memory_format=torch.contiguous_format)
-        if grad_out.numel():
-            _convolve_backward(
-                _blocks(inputs[3].shape[0]),
-                *_arrays(*inputs[:3], inputs[3].t()),
-                *_walk_arrays(ctx.walks),
-                *_arrays(grad_out, *grads[:3], grad_kernel),
-            )
-        return (*grads[:3], grad_kernel.t(), None)
+    @once_differentiable
+    def backward(ctx: Any, grad_pooled: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        inputs, rest = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
+        mix, centres, count, windows, is_active, mean, var, scale, shift = rest
+        num_channels, (num_rows, stride) = len(mean), windows.shape
+        grad_rows = grad_pooled / count
+        grad_mix = torch.zeros_like(mix, memory_format=torch.contiguous_format)
+        grad_normed = torch.empty_like(windows)
+        grad_sum, grad_dot = torch.zeros_like(mean), torch.zeros_like(mean)
+        hidden, grad_mixed = windows.new_empty(2, min(_PIECE, num_rows), num_channels)
+        for piece, size in _pieces(num_rows):
+            window = windows[piece, :num_channels]
+            torch.addcmul(shift, window, scale, out=hidden[:size]).relu_()
+            torch.index_select(grad_rows, 0, centres[piece], out=grad_mixed[:size]).mul_(is_active[piece])
+            grad_mix.addmm_(grad_mixed[:size].t(), hidden[:size])
+            grad = torch.mm(grad_mixed[:size], mix, out=grad_mixed[:size].new_empty(size, num_channels))
+            torch.ops.aten.threshold_backward.grad_input(grad, hidden[:size], 0, grad_input=grad)
+            grad_normed[piece, :num_channels] = grad
+            grad_sum += grad.sum(0)
+            grad_dot += torch.mul(grad, window, out=hidden[:size]).sum(0)
+        # through the normalisation: d window = scale * d normed + tilt * window + offset
+        grad_gamma = (grad_dot - mean * grad_sum) * torch.rsqrt(var)
+        affine = windows.new_zeros(3, stride)
+        affine[0, :num_channels] = scale
+        if ctx.uses_batch:
+            tilt = -scale * grad_gamma * torch.rsqrt(var) / num_rows
+            affine[1, :num_channels] = tilt
+            affine[2, :num_channels] = -scale * grad_sum / num_rows - tilt * mean
+
+        grads = [torch.zeros_like(rows) for rows in inputs]
+        _convolve_backward(
+            _blocks(stride),
+            *_flat(*inputs),
+            stride,
+            *_walk_arrays(ctx.walks),
+            *_flat(windows, grad_normed),
+            affine.numpy(),
+            *_flat(*grads),
+        )
+        node, edge, code, kernel = (grad[..., :num_channels] for grad in grads)
+        return node, edge, code, kernel.t(), grad_gamma, grad_sum, grad_mix, None, None, None, None
 
 
-class _PoolWindows(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, windows: Tensor, centres: Tensor, count: Tensor) -> Tensor:
-        ctx.save_for_backward(windows, centres, count)
-        out = windows.new_zeros(count.numel(), windows.shape[1])
-        _pool(_blocks(windows.shape[1]), *_arrays(windows, centres, count, out))
-        return out
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        windows, centres, count = ctx.saved_tensors
-        grad_windows = torch.empty_like(windows, memory_format=torch.contiguous_format)
-        use_torch_threads()
-        _pool_backward(*_arrays(windows, centres, grad_out / count.unsqueeze(1), grad_windows))
-        return grad_windows, None, None
+def _blocks(stride: int) -> np.ndarray[Any, Any]:
+    """Where the channels of each thread begin and end, sixteen or a multiple of it each."""
+    use_torch_threads()
+    groups = stride // LANES
+    num_blocks = min(int(numba.get_num_threads()), groups)
+    return np.arange(num_blocks + 1) * groups // num_blocks * LANES
 
 
-def _arrays(*tensors: Tensor) -> list[np.ndarray[Any, Any]]:
-    return [tensor.detach().contiguous().numpy() for tensor in tensors]
+def _padded(rows: Tensor) -> Tensor:
+    """The rows, contiguous, made longer with zeros to a multiple of sixteen."""
+    return F.pad(rows.detach(), (0, -rows.shape[-1] % LANES)).contiguous()
+
+
+def _flat(*tensors: Tensor) -> list[np.ndarray[Any, Any]]:
+    return [tensor.view(-1).numpy() for tensor in tensors]
 
 
 def _walk_arrays(walks: Walks) -> list[np.ndarray[Any, Any]]:
-    return _arrays(walks.nodes, walks.edges, walks.code)
+    return [tensor.contiguous().numpy() for tensor in (walks.nodes, walks.edges, walks.code)]
 
 
-def _blocks(num_channels: int) -> np.ndarray[Any, Any]:
-    """Where the block of channels of each thread begins and ends; whole cache lines of float32 where possible."""
-    use_torch_threads()
-    width = -(-num_channels // numba.get_num_threads())
-    width = -(-width // _LINE) * _LINE
-    return np.append(np.arange(0, num_channels, width), num_channels)
-
-
-@njit(inline="always")
-def _add(target, source):  # type: ignore[no-untyped-def]
-    for c in range(target.size):
-        target[c] += source[c]
+def _pieces(num_rows: int) -> Iterator[tuple[slice, int]]:
+    for low in range(0, num_rows, _PIECE):
+        high = min(low + _PIECE, num_rows)
+        yield slice(low, high), high - low
 
 
 @njit(inline="always")
-def _add_product(target, a, b):  # type: ignore[no-untyped-def]
-    for c in range(target.size):
-        target[c] += a[c] * b[c]
-
-
-@njit(inline="always")
-def _byte(code, i):  # type: ignore[no-untyped-def]
-    return (np.int64(code) >> (8 * i)) & 255
-
-
-@njit(inline="always")
-def _gather(rows, node_rows, edge_rows, code_rows, nodes, edges, code, low, high):  # type: ignore[no-untyped-def]
-    """The rows along one walk, channels low to high."""
+def _gather(rows, node_rows, edge_rows, code_rows, nodes, edges, code, channel, stride):
+    """The rows along one walk, sixteen channels wide."""
+    rows[:] = 0
     for t in range(nodes.size):
-        rows[t] = node_rows[nodes[t], low:high]
-        if t > 0 and edge_rows.shape[0] > 0:
-            _add(rows[t], edge_rows[edges[t - 1], low:high])
-        for i in range(code_rows.shape[0]):
-            _add(rows[t], code_rows[i, _byte(code[t], i), low:high])
+        to = t * LANES
+        lanes.add(rows, to, node_rows, nodes[t] * stride + channel)
+        if t > 0 and edge_rows.size > 0:
+            lanes.add(rows, to, edge_rows, edges[t - 1] * stride + channel)
+        for i in range(code_rows.size // (256 * stride)):
+            lanes.add(rows, to, code_rows, _code_row(code[t], i) * stride + channel)
+
+
+@njit(inline="always")
+def _code_row(code, i):
+    return 256 * i + ((np.int64(code) >> (8 * i)) & 255)
 
 
 @njit(parallel=True, cache=True)
-def _convolve(  # type: ignore[no-untyped-def]
-    blocks, node_rows, edge_rows, code_rows, kernel, nodes, edges, code, out
-):
+def _convolve(blocks, node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, sums):
+    """Fill `windows`, all walks one after the other; add the sums of its values and of their squares to `sums`.
+
+    Matrices of floats are flat, their rows `stride` long, a multiple of sixteen.
+    """
+    kernel_size = kernel.size // stride
+    num_windows = nodes.shape[1] - kernel_size + 1
     for block in prange(blocks.size - 1):
-        low, high = blocks[block], blocks[block + 1]
-        rows = np.empty((nodes.shape[1], high - low), node_rows.dtype)
+        rows = np.empty(nodes.shape[1] * LANES, node_rows.dtype)
+        ones = np.ones(LANES, node_rows.dtype)
+        totals = np.empty(2 * LANES, node_rows.dtype)
         for w in range(nodes.shape[0]):
-            _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], low, high)
-            for t in range(out.shape[1]):
-                window = out[w, t, low:high]
-                window[:] = 0
-                for k in range(kernel.shape[0]):
-                    _add_product(window, kernel[k, low:high], rows[t + k])
+            first = w * num_windows * stride
+            for channel in range(blocks[block], blocks[block + 1], LANES):
+                _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
+                at = first + channel
+                for t in range(num_windows):
+                    lanes.dot(windows, at + t * stride, kernel, channel, stride, rows, t * LANES, LANES, kernel_size)
+                lanes.dot(totals, 0, ones, 0, 0, windows, at, stride, num_windows)
+                lanes.dot(totals, LANES, windows, at, stride, windows, at, stride, num_windows)
+                for c in range(LANES):  # walk by walk in float64, so that no long sum loses digits
+                    sums[0, channel + c] += totals[c]
+                    sums[1, channel + c] += totals[LANES + c]
 
 
 @njit(parallel=True, cache=True)
-def _convolve_backward(  # type: ignore[no-untyped-def]
-    blocks, node_rows, edge_rows, code_rows, kernel, nodes, edges, code,
-    grad_out, grad_node, grad_edge, grad_code, grad_kernel,
+def _convolve_backward(
+    blocks, node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, grad_normed, affine,
+    grad_node, grad_edge, grad_code, grad_kernel,
 ):  # fmt: skip
-    kernel_size = kernel.shape[0]
+    kernel_size = kernel.size // stride
+    num_positions = nodes.shape[1]
+    num_windows = num_positions - kernel_size + 1
+    margin = kernel_size - 1
     for block in prange(blocks.size - 1):
-        low, high = blocks[block], blocks[block + 1]
-        rows = np.empty((nodes.shape[1], high - low), node_rows.dtype)
-        grad_rows = np.empty_like(rows)
-        grad_taps = np.empty((kernel_size, high - low), node_rows.dtype)
+        rows = np.empty(num_positions * LANES, node_rows.dtype)
+        # gradients of the windows, between zeros, so that every position has kernel_size of them
+        grads = np.zeros((num_windows + 2 * margin) * LANES, node_rows.dtype)
+        total = np.empty(LANES, node_rows.dtype)
         for w in range(nodes.shape[0]):
-            _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], low, high)
-            grad_rows[:] = 0
-            grad_taps[:] = 0
-            for t in range(grad_out.shape[1]):
-                window = grad_out[w, t, low:high]
+            first = w * num_windows * stride
+            for channel in range(blocks[block], blocks[block + 1], LANES):
+                _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
+                for t in range(num_windows):
+                    to, at = (t + margin) * LANES, first + t * stride + channel
+                    lanes.dot(grads, to, affine, channel, 0, grad_normed, at, 0, 1)
+                    lanes.add_product(grads, to, affine, stride + channel, windows, at)
+                    lanes.add(grads, to, affine, 2 * stride + channel)
                 for k in range(kernel_size):
-                    _add_product(grad_rows[t + k], kernel[k, low:high], window)
-                    _add_product(grad_taps[k], rows[t + k], window)
-            for k in range(kernel_size):  # walk by walk, so that no long sum loses digits
-                _add(grad_kernel[k, low:high], grad_taps[k])
-            for t in range(nodes.shape[1]):
-                _add(grad_node[nodes[w, t], low:high], grad_rows[t])
-                if t > 0 and edge_rows.shape[0] > 0:
-                    _add(grad_edge[edges[w, t - 1], low:high], grad_rows[t])
-                for i in range(code_rows.shape[0]):
-                    _add(grad_code[i, _byte(code[w, t], i), low:high], grad_rows[t])
-
-
-@njit(parallel=True, cache=True)
-def _pool(blocks, windows, centres, count, out):  # type: ignore[no-untyped-def]
-    for block in prange(blocks.size - 1):
-        low, high = blocks[block], blocks[block + 1]
-        for r in range(centres.size):
-            target, window = out[centres[r], low:high], windows[r, low:high]
-            for c in range(target.size):
-                target[c] += max(window[c], 0)
-        for node in range(count.size):
-            for c in range(low, high):
-                out[node, c] /= count[node]
-
-
-@njit(parallel=True, cache=True)
-def _pool_backward(windows, centres, grad_out, grad_windows):  # type: ignore[no-untyped-def]
-    for r in prange(centres.size):
-        for c in range(windows.shape[1]):
-            grad_windows[r, c] = grad_out[centres[r], c] if windows[r, c] > 0 else 0
+                    lanes.dot(total, 0, rows, k * LANES, LANES, grads, margin * LANES, LANES, num_windows)
+                    lanes.add(grad_kernel, k * stride + channel, total, 0)
+                for t in range(num_positions):
+                    lanes.dot(total, 0, kernel, channel, stride, grads, (t + margin) * LANES, -LANES, kernel_size)
+                    lanes.add(grad_node, nodes[w, t] * stride + channel, total, 0)
+                    if t > 0 and edge_rows.size > 0:
+                        lanes.add(grad_edge, edges[w, t - 1] * stride + channel, total, 0)
+                    for i in range(code_rows.size // (256 * stride)):
+                        lanes.add(grad_code, _code_row(code[w, t], i) * stride + channel, total, 0)

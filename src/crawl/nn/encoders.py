@@ -10,7 +10,11 @@ from torch.nn import functional as F
 
 
 class Dense(nn.Module):
-    """Numbers as they are, `[rows, channels]`; a constant 1 where the data has no features and `channels` is 1."""
+    """Numbers as they are, `[rows, channels]`; a constant 1 where the data has no features and `channels` is 1.
+
+    Args:
+        channels: The width of the features.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -19,14 +23,10 @@ class Dense(nn.Module):
     def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
         if features is None:
-            if self.out_channels > 1:
+            if self.out_channels > 1 and num_rows:
                 raise ValueError(f"The data has no features, but {self.out_channels} channels are expected.")
             return like.new_ones(num_rows, self.out_channels)
-        features = features.to(like.device, like.dtype)
-        features = features.unsqueeze(1) if features.dim() == 1 else features
-        if features.shape != (num_rows, self.out_channels):
-            raise ValueError(f"Expected features of shape {[num_rows, self.out_channels]}, not {list(features.shape)}.")
-        return features
+        return _as_rows(features, num_rows, self.out_channels).to(like.device, like.dtype)
 
 
 class OneHot(nn.Module):
@@ -79,12 +79,22 @@ def _as_columns(num_categories: int | Sequence[int]) -> tuple[int, ...]:
     return columns
 
 
+def _as_rows(features: Tensor, num_rows: int, num_columns: int) -> Tensor:
+    """`[num_rows, num_columns]`: one column may come without its dimension, no rows in any shape."""
+    if features.numel() == num_rows == 0:
+        return features.reshape(0, num_columns)
+    features = features.unsqueeze(1) if features.dim() == 1 else features
+    if features.shape != (num_rows, num_columns):
+        raise ValueError(f"Expected features of shape {[num_rows, num_columns]}, not {list(features.shape)}.")
+    return features
+
+
 def _checked_columns(features: Tensor | None, num_rows: int, num_categories: tuple[int, ...]) -> Tensor:
     if features is None:
-        raise ValueError("The data has no features, but categories are expected.")
-    features = features.unsqueeze(1) if features.dim() == 1 else features
-    if features.shape != (num_rows, len(num_categories)):
-        raise ValueError(f"Expected categories of shape {[num_rows, len(num_categories)]}, not {list(features.shape)}.")
+        if num_rows:
+            raise ValueError("The data has no features, but categories are expected.")
+        features = torch.empty(0, dtype=torch.long)
+    features = _as_rows(features, num_rows, len(num_categories))
     if features.is_floating_point() and bool((features != features.floor()).any()):
         raise ValueError("Expected categories (whole numbers), not other numbers; use Dense for those.")
     features = features.long()

@@ -1,8 +1,8 @@
 """The walk convolution without the walk feature matrix: project, then gather. Equal to `reference`, many times faster.
 
 The first convolution has width one and nothing non-linear behind it, so its product with [h | g | I | A] is a sum of
-three: project every node and every edge once (there are some fifty times fewer of them than positions on walks), tabulate the
-product with the bits for the 256 values of each byte of the code, then look rows up and add.
+three: project every node and every edge once (there are some fifty times fewer of them than positions on walks),
+tabulate the product with the bits for the 256 values of each byte of the code, then look rows up and add.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from crawl.nn import cpu
+from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
 
 if TYPE_CHECKING:
@@ -23,21 +24,26 @@ if TYPE_CHECKING:
 def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
     """p(v), `[N, out_channels]`; see `reference.pooled_windows`."""
     weight = conv.project.weight.squeeze(2)
-    node_weight, edge_weight, bit_weight = weight.split(
-        [conv.in_channels, conv.edge_dim, weight.shape[1] - conv.in_channels - conv.edge_dim], dim=1
-    )
+    first_bit = conv.in_channels + conv.edge_dim
+    node_weight, edge_weight = weight[:, : conv.in_channels], weight[:, conv.in_channels : first_bit]
     node_rows = x @ node_weight.t()
     edge_rows = None if edge_attr is None else edge_attr @ edge_weight.t()
-    code_rows = tabulate_bits(bit_weight, conv.bit_columns(walks), 8 * walks.code.element_size())
-    kernel = conv.depthwise.weight.squeeze(1)
-
-    on_cpu = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
-    convolve, pool = (cpu.convolve_walks, cpu.pool_windows) if on_cpu else (convolve_walks, pool_windows)
-    windows = convolve(node_rows, edge_rows, code_rows, kernel, walks)  # [W, T - kernel_size + 1, C]
-    hidden = conv.norm(windows.flatten(0, 1)).relu()
+    code_rows = tabulate_bits(weight[:, first_bit:], conv.bit_columns(walks), 8 * walks.code.element_size())
     half = conv.kernel_size // 2
     centres = walks.nodes[:, half : walks.nodes.shape[1] - half].reshape(-1)
-    return pool(hidden @ conv.mix.weight.squeeze(2).t(), centres, x.shape[0])
+    if centres.numel() == 0:
+        return node_rows.new_zeros(node_rows.shape)
+    runs_on_cpu = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    return (cpu.pool_walks if runs_on_cpu else pool_walks)(
+        node_rows,
+        edge_rows,
+        code_rows,
+        conv.depthwise.weight.squeeze(1),
+        conv.norm,
+        conv.mix.weight.squeeze(2),
+        walks,
+        centres,
+    )
 
 
 def tabulate_bits(bit_weight: Tensor, bit_columns: Tensor, num_code_bits: int) -> Tensor:
@@ -54,17 +60,27 @@ def tabulate_bits(bit_weight: Tensor, bit_columns: Tensor, num_code_bits: int) -
     return bits @ by_place.view(num_code_bits // 8, 8, -1)
 
 
-def convolve_walks(
-    node_rows: Tensor, edge_rows: Tensor | None, code_rows: Tensor, kernel: Tensor, walks: Walks
+def pool_walks(
+    node_rows: Tensor,
+    edge_rows: Tensor | None,
+    code_rows: Tensor,
+    kernel: Tensor,
+    norm: BatchNorm,
+    mix: Tensor,
+    walks: Walks,
+    centres: Tensor,
 ) -> Tensor:
-    """`[W, T - kernel_size + 1, C]`: rows looked up and added along each walk, then the depthwise convolution.
+    """`[N, C]`: the rest of the CNN on looked-up rows, pooled into the nodes; in plain torch.
 
     Args:
         node_rows: `[N, C]` the share of each node.
         edge_rows: `[E, C]` the share of each edge, from position 1 on; None without edge features.
         code_rows: `[bytes, 256, C]` the share of each byte of the code.
         kernel: `[C, kernel_size]` the depthwise kernel.
+        norm: The batch norm behind it.
+        mix: `[C, C]` the second convolution of width one.
         walks: The walks.
+        centres: The node at the centre of each window, walk by walk.
     """
     rows = node_rows[walks.nodes]
     if edge_rows is not None:
@@ -72,11 +88,9 @@ def convolve_walks(
     for i, table in enumerate(code_rows):
         rows = rows + table[(walks.code.long() >> (8 * i)) & 255]
     length = rows.shape[1] - kernel.shape[1] + 1
-    return sum((rows[:, k : k + length] * kernel[:, k] for k in range(kernel.shape[1])), rows.new_zeros(()))
-
-
-def pool_windows(windows: Tensor, centres: Tensor, num_nodes: int) -> Tensor:
-    """`[N, C]`: for each node the mean of relu(windows) over the rows whose centre it is, 0 where there is none."""
-    total = windows.new_zeros(num_nodes, windows.shape[1]).index_add(0, centres, windows.relu())
-    count = torch.bincount(centres, minlength=num_nodes).clamp_min(1)
+    windows = torch.stack([rows[:, k : k + length] * kernel[:, k] for k in range(kernel.shape[1])]).sum(0)
+    hidden = norm(windows.flatten(0, 1)).relu()
+    mixed = (hidden @ mix.t()).relu()
+    total = torch.zeros_like(node_rows).index_add(0, centres, mixed)
+    count = torch.bincount(centres, minlength=len(node_rows)).clamp_min(1)
     return total / count.unsqueeze(1)

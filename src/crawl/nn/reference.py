@@ -43,4 +43,5 @@ def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor |
     centres = walks.nodes[:, half : walks.nodes.shape[1] - half].reshape(-1)
     total = windows.new_zeros(x.shape[0], windows.shape[2]).index_add(0, centres, windows.flatten(0, 1))
     count = torch.bincount(centres, minlength=x.shape[0]).clamp_min(1)
-    return total / count.unsqueeze(1)
+    pooled: Tensor = total / count.unsqueeze(1)
+    return pooled

@@ -37,5 +37,5 @@ class VirtualNode(nn.Module):
             state: `[G, C]` the state after the previous layer; zeros at first.
             batch: `[N]` the graph of each node.
         """
-        state = self.mlp(state.index_add(0, batch, x))
+        state = self.mlp(state.index_add(0, batch, x.to(state.dtype)))  # dtypes differ under autocast
         return x + state[batch], state

@@ -1,31 +1,27 @@
 """Walks on the CPU with numba: one parallel pass that draws every step and writes the bits.
 
-A block of walks advances in lockstep, one lane each. A step is a handful of short loops over the lanes, so that the compiler
-turns comparisons into vector instructions and the cache misses of different walks overlap instead of waiting for each
-other. Long rows, weights and node2vec take a detour lane by lane.
+A block of walks advances in lockstep, one lane each. A step is a handful of short loops over the lanes, so that the
+compiler turns comparisons into vector instructions and the cache misses of different walks overlap instead of waiting
+for each other. Long rows, weights and node2vec take a detour lane by lane.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 import torch
-from llvmlite import ir
-from numba import njit, prange, types, uint32, uint64
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+from numba import njit, prange, uint32, uint64
 from torch import Tensor
 
+from crawl import lanes
 from crawl.graph import Graph
+from crawl.lanes import LANES
 from crawl.walks import philox
 from crawl.walks.reference import StepLaw, code_dtype
 
-_LANES = 64  # walks that advance together
+_BLOCK = 64  # walks that advance together
 _SHORT = 6  # when no lane has more arcs, all lanes look at their first arc, then at their second, ...
-_LONG = 64  # lanes with more arcs search; those between read their row in chunks
-_CHUNK = 16  # arcs that one vector instruction compares
+_LONG = 64  # lanes with more arcs search; those between read their row in chunks of LANES
 
 
 def sample(
@@ -41,7 +37,6 @@ def sample(
     if num_walks == 0:
         return nodes, edges, code
     cum_weight = np.empty(0, np.int64) if graph.cum_weight is None else graph.cum_weight.numpy()
-    back, common, other = law.acceptance or (0, 0, 0)
     use_torch_threads()
     _walk(
         graph.rowptr.numpy(),
@@ -52,8 +47,8 @@ def sample(
         keys.numpy(),
         uint64(seed),
         law.skips_previous,
-        law.acceptance is not None,
-        np.array([back, common, other], np.int64),
+        law.node2vec is not None,
+        np.array(law.node2vec or (0, 0, 0, 0), np.int64),
         window_size,
         nodes.numpy(),
         edges.numpy(),
@@ -64,11 +59,12 @@ def sample(
 
 def use_torch_threads() -> None:
     """Have numba use as many threads as torch does, which is what users set."""
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    most: int = numba.config.NUMBA_NUM_THREADS
+    numba.set_num_threads(min(torch.get_num_threads(), most))
 
 
 @njit(inline="always")
-def _philox(seed, block, purpose, key):  # type: ignore[no-untyped-def]
+def _philox(seed, block, purpose, key):
     c0, c1 = uint32(block), uint32(purpose)
     c2, c3 = uint32(uint64(key) & uint64(0xFFFFFFFF)), uint32(uint64(key) >> uint64(32))
     k0, k1 = uint32(seed & uint64(0xFFFFFFFF)), uint32(seed >> uint64(32))
@@ -82,7 +78,7 @@ def _philox(seed, block, purpose, key):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _lower_bound(col, low, high, target):  # type: ignore[no-untyped-def]
+def _lower_bound(col, low, high, target):
     """The first arc in [low, high) that leads to `target` or beyond."""
     while low < high:
         middle = (low + high) >> 1
@@ -94,7 +90,7 @@ def _lower_bound(col, low, high, target):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _arcs_between(col, row, end, target):  # type: ignore[no-untyped-def]
+def _arcs_between(col, row, end, target):
     """The range of the arcs in [row, end) that lead to `target`."""
     first = row
     if end - row > _LONG:
@@ -109,7 +105,7 @@ def _arcs_between(col, row, end, target):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _is_arc(col, row, end, target):  # type: ignore[no-untyped-def]
+def _is_arc(col, row, end, target):
     if end - row > _LONG:
         first = _lower_bound(col, row, end, target)
         return first < end and col[first] == target
@@ -119,34 +115,12 @@ def _is_arc(col, row, end, target):  # type: ignore[no-untyped-def]
     return found
 
 
-def _compare(operator: str) -> Any:
-    """A function of (col, base, target): bit k says whether `col[base + k] operator target`, for the _CHUNK arcs from `base` on.
-
-    One vector comparison. Left to itself the compiler makes sixteen of it, which are ten times slower.
-    """
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def compare(typing_context, col, base, target):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            vector = ir.VectorType(ir.IntType(32), _CHUNK)
-            pointer = builder.gep(make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
-            arcs = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
-            first = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[2], ir.IntType(32)(0))
-            targets = builder.shuffle_vector(first, first, ir.Constant(vector, [0] * _CHUNK))
-            mask = builder.icmp_signed(operator, arcs, targets)
-            return builder.zext(builder.bitcast(mask, ir.IntType(_CHUNK)), ir.IntType(32))
-
-        return types.uint32(col, types.int64, types.int32), generate
-
-    return compare
-
-
-_equal = _compare("==")
-_less = _compare("<")
+_equal = lanes.compare("==")
+_less = lanes.compare("<")
 
 
 @njit(inline="always")
-def _count(mask):  # type: ignore[no-untyped-def]
+def _count(mask):
     """The number of ones in a 16-bit mask."""
     mask = mask - ((mask >> uint32(1)) & uint32(0x5555))
     mask = (mask & uint32(0x3333)) + ((mask >> uint32(2)) & uint32(0x3333))
@@ -155,14 +129,14 @@ def _count(mask):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _mass_before(cum_weight, row, arc):  # type: ignore[no-untyped-def]
+def _mass_before(cum_weight, row, arc):
     if cum_weight.size == 0:
         return np.int64(arc - row)
     return cum_weight[arc - 1] if arc > row else np.int64(0)
 
 
 @njit(inline="always")
-def _arc_at(cum_weight, row, end, mass):  # type: ignore[no-untyped-def]
+def _arc_at(cum_weight, row, end, mass):
     if cum_weight.size == 0:
         return row + mass
     low, high = row, end
@@ -176,12 +150,19 @@ def _arc_at(cum_weight, row, end, mass):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _scaled(word, total):  # type: ignore[no-untyped-def]
+def _scaled(word, total):
+    """floor(word * total / 2^32), for a total below 2^32."""
     return np.int64((uint64(word) * uint64(total)) >> uint64(32))
 
 
+@njit(inline="always")
+def _scaled_far(word, total):
+    """floor(word * total / 2^32), for a total below 2^63."""
+    return np.int64(word) * (total >> 32) + _scaled(word, total & 0xFFFFFFFF)
+
+
 @njit(parallel=True, cache=True, boundscheck=False)
-def _walk(  # type: ignore[no-untyped-def]
+def _walk(
     rowptr,
     col,
     edge_id,
@@ -191,7 +172,7 @@ def _walk(  # type: ignore[no-untyped-def]
     seed,
     skips_previous,
     is_node2vec,
-    acceptance,
+    node2vec,
     window_size,
     nodes,
     edges,
@@ -199,27 +180,27 @@ def _walk(  # type: ignore[no-untyped-def]
 ):
     num_walks, num_positions = nodes.shape
     is_weighted = cum_weight.size > 0
-    for block in prange((num_walks + _LANES - 1) // _LANES):
-        low = block * _LANES
-        size = min(_LANES, num_walks - low)
+    for block in prange((num_walks + _BLOCK - 1) // _BLOCK):
+        low = block * _BLOCK
+        size = min(_BLOCK, num_walks - low)
         # position-major copies of this block's output: the lanes of one position lie side by side
-        visited = np.empty((num_positions, _LANES), np.int32)
-        walked = np.empty((num_positions, _LANES), np.int32)
-        packed = np.empty((num_positions, _LANES), code.dtype)
-        key = np.empty(_LANES, np.int64)
-        words = np.empty((4, _LANES), np.uint32)
-        row, degree = np.empty(_LANES, np.int32), np.empty(_LANES, np.int32)
-        neighbour = np.empty(_LANES, np.int32)
-        before, back = np.empty(_LANES, np.int32), np.empty(_LANES, np.int32)  # arcs that precede, that lead back
-        identity, adjacency = np.empty(_LANES, np.uint32), np.empty(_LANES, np.uint32)
-        for b in range(_LANES):
+        visited = np.empty((num_positions, _BLOCK), np.int32)
+        walked = np.empty((num_positions, _BLOCK), np.int32)
+        packed = np.empty((num_positions, _BLOCK), code.dtype)
+        key = np.empty(_BLOCK, np.int64)
+        words = np.empty((4, _BLOCK), np.uint32)
+        row, degree = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)
+        neighbour = np.empty(_BLOCK, np.int32)
+        before, back = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)  # arcs that precede, that lead back
+        identity, adjacency = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32)
+        for b in range(_BLOCK):
             w = low + min(b, size - 1)  # spare lanes repeat the last walk
             visited[0, b] = start[w]
             key[b] = keys[w]
 
         for i in range(num_positions):
             longest = np.int32(0)
-            for b in range(_LANES):
+            for b in range(_BLOCK):
                 here = visited[i, b]
                 row[b] = rowptr[here]
                 degree[b] = rowptr[here + 1] - rowptr[here]
@@ -229,24 +210,24 @@ def _walk(  # type: ignore[no-untyped-def]
 
             reach = min(window_size, i)
             for j in range(1, reach + 1):
-                for b in range(_LANES):
+                for b in range(_BLOCK):
                     identity[b] |= uint32(visited[i - j, b] == visited[i, b]) << uint32(j - 1)
             needs_back = i > 0 and (skips_previous or is_node2vec)
             if reach >= 2 or needs_back:
-                if longest <= _SHORT or col.size < _CHUNK:
+                if longest <= _SHORT or col.size < LANES:
                     for k in range(longest):
-                        for b in range(_LANES):
+                        for b in range(_BLOCK):
                             neighbour[b] = col[row[b] + min(np.int32(k), degree[b] - np.int32(1))]
                         for j in range(2, reach + 1):
-                            for b in range(_LANES):
+                            for b in range(_BLOCK):
                                 adjacency[b] |= uint32(visited[i - j, b] == neighbour[b]) << uint32(j - 2)
                         if needs_back:
-                            for b in range(_LANES):
+                            for b in range(_BLOCK):
                                 is_there = np.int32(k < degree[b])
                                 before[b] += is_there & np.int32(neighbour[b] < visited[i - 1, b])
                                 back[b] += is_there & np.int32(neighbour[b] == visited[i - 1, b])
                 else:
-                    for b in range(_LANES):
+                    for b in range(_BLOCK):
                         end = row[b] + degree[b]
                         bits = uint32(0)
                         if degree[b] > _LONG:
@@ -256,10 +237,10 @@ def _walk(  # type: ignore[no-untyped-def]
                                 first, last = _arcs_between(col, row[b], end, visited[i - 1, b])
                                 before[b], back[b] = first - row[b], last - first
                         else:
-                            for chunk in range(row[b], end, _CHUNK):
-                                base = min(chunk, col.size - _CHUNK)
+                            for chunk in range(row[b], end, LANES):
+                                base = min(chunk, col.size - LANES)
                                 inside = uint32(0xFFFF) << uint32(chunk - base)
-                                if end - base < _CHUNK:
+                                if end - base < LANES:
                                     inside &= (uint32(1) << uint32(end - base)) - uint32(1)
                                 for j in range(2, reach + 1):
                                     hit = _equal(col, base, visited[i - j, b]) & inside
@@ -268,23 +249,23 @@ def _walk(  # type: ignore[no-untyped-def]
                                     before[b] += _count(_less(col, base, visited[i - 1, b]) & inside)
                                     back[b] += _count(_equal(col, base, visited[i - 1, b]) & inside)
                         adjacency[b] = bits
-            for b in range(_LANES):
+            for b in range(_BLOCK):
                 packed[i, b] = uint64(identity[b]) | (uint64(adjacency[b]) << uint64(window_size))
             if i == num_positions - 1:
                 break
 
             if i % 4 == 0:
-                for b in range(_LANES):
+                for b in range(_BLOCK):
                     words[0, b], words[1, b], words[2, b], words[3, b] = _philox(seed, i // 4, philox.STEP, key[b])
             if is_node2vec and i > 0:
-                for b in range(_LANES):
+                for b in range(_BLOCK):
                     arc = _node2vec_arc(
-                        rowptr, col, cum_weight, key[b], seed, acceptance, i, visited[i - 1, b],
-                        row[b], row[b] + degree[b], back[b] == degree[b],
+                        rowptr, col, cum_weight, key[b], seed, node2vec, i, visited[i - 1, b],
+                        row[b], row[b] + degree[b], row[b] + before[b], row[b] + before[b] + back[b],
                     )  # fmt: skip
                     visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
             elif is_weighted:
-                for b in range(_LANES):
+                for b in range(_BLOCK):
                     first, end = row[b] + before[b], row[b] + degree[b]
                     total = _mass_before(cum_weight, row[b], end)
                     mass_before = _mass_before(cum_weight, row[b], first)
@@ -297,12 +278,12 @@ def _walk(  # type: ignore[no-untyped-def]
                     arc = _arc_at(cum_weight, row[b], end, mass)
                     visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
             else:
-                for b in range(_LANES):
+                for b in range(_BLOCK):
                     skipped = back[b] if back[b] < degree[b] else np.int32(0)
                     choice = np.int32(_scaled(words[i % 4, b], degree[b] - skipped))
                     choice += skipped if choice >= before[b] else np.int32(0)
                     neighbour[b] = row[b] + choice
-                for b in range(_LANES):
+                for b in range(_BLOCK):
                     visited[i + 1, b] = col[neighbour[b]]
                     walked[i, b] = edge_id[neighbour[b]]
 
@@ -315,21 +296,25 @@ def _walk(  # type: ignore[no-untyped-def]
 
 
 @njit
-def _node2vec_arc(  # type: ignore[no-untyped-def]
-    rowptr, col, cum_weight, key, seed, acceptance, step, previous, row, end, only_back
-):
-    total = _mass_before(cum_weight, row, end)
+def _node2vec_arc(rowptr, col, cum_weight, key, seed, law, step, previous, row, end, first, last):
+    """An arc of [row, end), of which [first, last) lead back."""
+    before = _mass_before(cum_weight, row, first)
+    back = _mass_before(cum_weight, row, last) - before
+    ahead = _mass_before(cum_weight, row, end) - back
+    back_odds, common, other = back * law[0], law[2], law[3]
+    odds = back_odds + ahead * law[1]
     attempt = 0
     while True:
-        candidate, chance, _, _ = _philox(seed, step, philox.FIRST_ATTEMPT + attempt, key)
-        arc = _arc_at(cum_weight, row, end, _scaled(candidate, total))
-        target = col[arc]
-        if target == previous:
-            limit = acceptance[0]
-        elif _is_arc(col, rowptr[previous], rowptr[previous + 1], target):
-            limit = acceptance[1]
-        else:
-            limit = acceptance[2]
-        if only_back or np.int64(chance) < limit:
+        direction, place, chance, _ = _philox(seed, step, philox.FIRST_ATTEMPT + attempt, key)
+        if ahead == 0 or _scaled_far(direction, odds) < back_odds:
+            return _arc_at(cum_weight, row, end, before + _scaled(place, back))
+        mass = _scaled(place, ahead)
+        if mass >= before:
+            mass += back
+        arc = _arc_at(cum_weight, row, end, mass)
+        # whether the target is a neighbour of the previous node is looked up only where that decides
+        if np.int64(chance) < min(common, other):
+            return arc
+        if _is_arc(col, rowptr[previous], rowptr[previous + 1], col[arc]) == (common > other):
             return arc
         attempt += 1

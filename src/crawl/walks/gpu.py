@@ -42,7 +42,7 @@ def sample(
     code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size), device=graph.device)
     if num_walks == 0:
         return nodes, edges, code
-    back, common, other = law.acceptance or (0, 0, 0)
+    back_odds, ahead_odds, common, other = law.node2vec or (0, 0, 0, 0)
     # Triton launches on the current GPU, which need not be the graph's; -1, for a graph on the CPU, changes nothing.
     with torch.cuda.device(nodes.get_device()):
         _walk[(triton.cdiv(num_walks, _BLOCK),)](
@@ -58,12 +58,13 @@ def sample(
             num_walks,
             num_steps,
             seed,
-            back,
+            back_odds,
+            ahead_odds,
             common,
             other,
             IS_WEIGHTED=graph.is_weighted,
             SKIPS_PREVIOUS=law.skips_previous,
-            HAS_ACCEPTANCE=law.acceptance is not None,
+            IS_NODE2VEC=law.node2vec is not None,
             WINDOW_SIZE=window_size,
             BLOCK=_BLOCK,
             num_warps=1,
@@ -73,7 +74,7 @@ def sample(
 
 
 # Numbers that change from call to call must not become part of the compiled kernel.
-@triton.jit(do_not_specialize=["num_walks", "num_steps", "seed", "back", "common", "other"])
+@triton.jit(do_not_specialize=["num_walks", "num_steps", "seed", "back_odds", "ahead_odds", "common", "other"])
 def _walk(
     rowptr: tl.tensor,
     col: tl.tensor,
@@ -87,12 +88,13 @@ def _walk(
     num_walks: tl.int32,
     num_steps: tl.int32,
     seed: tl.uint64,
-    back: tl.int64,
+    back_odds: tl.int64,
+    ahead_odds: tl.int64,
     common: tl.int64,
     other: tl.int64,
     IS_WEIGHTED: tl.constexpr,
     SKIPS_PREVIOUS: tl.constexpr,
-    HAS_ACCEPTANCE: tl.constexpr,
+    IS_NODE2VEC: tl.constexpr,
     WINDOW_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
@@ -116,40 +118,39 @@ def _walk(
 
     for step in range(num_steps):
         total = _mass_before(cum_weight, begin, end, IS_WEIGHTED)
-        if HAS_ACCEPTANCE:
-            # A row is sorted: if both its ends lead back, all of it does, and nothing else can be drawn.
-            lowest = tl.load(col + begin, mask=is_walk, other=0)
-            highest = tl.load(col + (end - 1), mask=is_walk, other=0)
-            keeps_any = ((lowest == window[0]) & (highest == window[0])) | (step == 0)
+        before = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
+        back = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
+        if IS_NODE2VEC:
+            ahead = total - back
+            back_mass = back.to(tl.uint64) * back_odds.to(tl.uint64)
+            both_mass = back_mass + ahead.to(tl.uint64) * ahead_odds.to(tl.uint64)
             arc = begin
             is_open = is_walk
             attempt = 0
             while tl.max(is_open.to(tl.int32), axis=0) > 0:
                 purpose = tl.where(step == 0, _STEP, _FIRST_ATTEMPT + attempt)
-                word, chance, _, _ = tl.philox(seed, step, purpose, key_low, key_high)
-                chance = chance.to(tl.int64)
-                drawn = _arc_at(cum_weight, begin, end, tl.umulhi(word, total), IS_WEIGHTED)
-                target = tl.load(col + drawn, mask=is_open, other=0)
+                direction, place, chance, _ = tl.philox(seed, step, purpose, key_low, key_high)
+                place = tl.where(step == 0, direction, place)
+                goes_back = tl.umulhi(direction.to(tl.uint64) << 32, both_mass) < back_mass
+                goes_back = goes_back | (ahead == 0)
+                mass = tl.umulhi(place, tl.where(goes_back, back, ahead))
+                mass += tl.where(goes_back, before, tl.where(mass >= before, back, 0))
+                drawn = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
+                arc = tl.where(is_open, drawn, arc)
                 # Whether the previous node has an arc to the target is looked up only where that decides.
-                decides = is_open & ((chance < common) != (chance < other))
-                size = tl.where(decides, previous_end - previous_begin, 0)
+                is_open = is_open & ~goes_back & (chance.to(tl.int64) >= tl.minimum(common, other)) & (step > 0)
+                target = tl.load(col + arc, mask=is_open, other=0)
+                size = tl.where(is_open, previous_end - previous_begin, 0)
                 near = _search(col, previous_begin, size, (target,))[0]
                 is_common = tl.load(col + near, mask=size > 0, other=_NO_TARGET) == target
-                limit = tl.where(target == window[0], back, tl.where(is_common, common, other))
-                arc = tl.where(is_open, drawn, arc)
-                is_open = is_open & (chance >= limit) & ~keeps_any
+                is_open = is_open & (is_common != (common > other))
                 attempt += 1
         else:
             if step % 4 == 0:  # a Philox block holds the words of four steps
                 word_0, word_1, word_2, word_3 = tl.philox(seed, step // 4, _STEP, key_low, key_high)
-            if SKIPS_PREVIOUS:
-                before = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
-                skipped = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
-                skipped = tl.where(skipped == total, 0, skipped)
-                mass = tl.umulhi(word_0, total - skipped)
-                mass = tl.where(mass >= before, mass + skipped, mass)
-            else:
-                mass = tl.umulhi(word_0, total)
+            skipped = tl.where(back == total, 0, back)
+            mass = tl.umulhi(word_0, total - skipped)
+            mass = tl.where(mass >= before, mass + skipped, mass)
             arc = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
             word_0, word_1, word_2 = word_1, word_2, word_3
 
@@ -158,7 +159,7 @@ def _walk(
         edge = tl.load(edge_id + arc, mask=is_walk, other=0)
         previous_begin, previous_end = begin, end
         begin, end = _row(rowptr, here, is_walk)
-        bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS, WINDOW_SIZE)
+        bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS or IS_NODE2VEC, WINDOW_SIZE)
         # Stores come last: a store waits for its value, and the loads after it would wait with it.
         tl.store(nodes + (step + 1), here, mask=is_walk)
         tl.store(edges + step, edge, mask=is_walk)
@@ -172,16 +173,16 @@ def _look_back(
     end: tl.tensor,
     here: tl.tensor,
     window: tl.tuple,
-    SKIPS_PREVIOUS: tl.constexpr,
+    FINDS_PREVIOUS: tl.constexpr,
     WINDOW_SIZE: tl.constexpr,
 ) -> tl.tuple:
-    """The code of a node, and the range of its arcs that lead to the previous node (looked for with SKIPS_PREVIOUS)."""
+    """The code of a node, and the range of its arcs that lead to the previous node (looked for with FINDS_PREVIOUS)."""
     bits = tl.zeros_like(here).to(tl.int32 if WINDOW_SIZE <= 16 else tl.int64)
     for i in tl.static_range(WINDOW_SIZE):
         bits |= (here == window[i]).to(bits.dtype) << i
     previous, others = window[0], window[1:]
     first, last = begin, begin
-    if SKIPS_PREVIOUS or WINDOW_SIZE >= 2:
+    if FINDS_PREVIOUS or WINDOW_SIZE >= 2:
         degree = end - begin
         longest = tl.max(degree, axis=0)
         scanned = tl.where(degree <= _LONGEST_SCAN, degree, 0)
@@ -193,18 +194,18 @@ def _look_back(
             for i in tl.static_range(len(others)):
                 is_seen = (a == others[i]) | (b == others[i]) | (c == others[i]) | (d == others[i])
                 bits |= is_seen.to(bits.dtype) << (WINDOW_SIZE + i)
-            if SKIPS_PREVIOUS:
+            if FINDS_PREVIOUS:
                 first += _count(a < previous, b < previous, c < previous, d < previous)
                 last += _count(a <= previous, b <= previous, c <= previous, d <= previous)
 
         if longest > _LONGEST_SCAN:
             searched = degree - scanned
-            for_range = (previous, previous + 1) if SKIPS_PREVIOUS else ()
+            for_range = (previous, previous + 1) if FINDS_PREVIOUS else ()
             arcs = _search(col, begin, searched, others + for_range)
             for i in tl.static_range(len(others)):
                 target = tl.load(col + arcs[i], mask=searched > 0, other=_NO_TARGET)
                 bits |= (target == others[i]).to(bits.dtype) << (WINDOW_SIZE + i)
-            if SKIPS_PREVIOUS:
+            if FINDS_PREVIOUS:
                 target = tl.load(col + arcs[-2], mask=searched > 0, other=0)
                 first = tl.where(searched > 0, arcs[-2] + (target < previous).to(tl.int32), first)
                 target = tl.load(col + arcs[-1], mask=searched > 0, other=0)

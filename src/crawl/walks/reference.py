@@ -1,4 +1,4 @@
-"""Walks in plain torch: the specification that every other sampler equals bit for bit (paper, section 2.1, appendix A.1).
+"""Walks in plain torch: the specification that every other sampler equals bit for bit (paper, section 2.1, A.1).
 
 All walks advance together, one step at a time. Draws are 32-bit integers, laws are integer masses, so nothing depends
 on rounding. A choice among n equal arcs takes the arc floor(u * n / 2^32): its bias is below n / 2^32.
@@ -24,12 +24,14 @@ class StepLaw:
 
     Attributes:
         skips_previous: Non-backtracking: arcs to the previous node are left out, unless there are no others.
-        acceptance: node2vec: the chance, in 2^-32, to keep a drawn arc that leads back, to a neighbour of the previous node,
-            or elsewhere; otherwise draw again. None for the other strategies.
+        node2vec: Four integers (back, ahead, common, other), or None for the other strategies. The odds to go back
+            rather than ahead are `back` times the mass of the arcs to the previous node, to `ahead` times the mass of
+            the others. An arc ahead that leads to a neighbour of the previous node is kept with the chance `common`,
+            in 2^-32, and one that leads elsewhere with the chance `other`; if it is not kept, all is drawn again.
     """
 
     skips_previous: bool = False
-    acceptance: tuple[int, int, int] | None = None
+    node2vec: tuple[int, int, int, int] | None = None
 
     @classmethod
     def named(cls, strategy: str, p: float = 1.0, q: float = 1.0) -> StepLaw:
@@ -40,12 +42,15 @@ class StepLaw:
             return cls(skips_previous=True)
         if strategy != "node2vec":
             raise ValueError(f"strategy must be 'uniform', 'non_backtracking' or 'node2vec', not {strategy!r}.")
-        # A far smaller p or larger q would have nearly every draw rejected; p may be infinite (never go back).
+        # A q far from 1 has nearly every draw rejected; p may be infinite (never go back).
         if not (p >= 1e-3 and 1e-3 <= q <= 1e3):
             raise ValueError(f"node2vec needs p from 0.001 to infinity and q from 0.001 to 1000, not p={p} and q={q}.")
-        weights = (1 / p, 1.0, 1 / q)
-        back, common, other = (math.floor(weight / max(weights) * 2**32) for weight in weights)
-        return cls(acceptance=(back, common, other))
+        ahead = max(1.0, 1 / q)
+        odds = (1 / p, ahead)
+        chances = (1 / ahead, 1 / q / ahead)
+        back, ahead_odds = (math.floor(odd / max(odds) * 2**32) for odd in odds)
+        common, other = (math.floor(chance * 2**32) for chance in chances)
+        return cls(node2vec=(back, ahead_odds, common, other))
 
 
 def sample(
@@ -83,7 +88,7 @@ def code_dtype(window_size: int) -> torch.dtype:
 
 
 def find_edges(graph: Graph, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The first column of `edge_index` that leads from each source to its target (-1 if none), and whether there is one."""
+    """The first column of `edge_index` from each source to its target (-1 if none), and whether there is one."""
     first, last = _SortedArcs(graph).between(source.long(), target.long())
     is_edge = first < last
     edge_id = torch.cat([graph.edge_id, graph.edge_id.new_tensor([-1])])  # `first` may point behind the last arc
@@ -92,46 +97,60 @@ def find_edges(graph: Graph, source: Tensor, target: Tensor) -> tuple[Tensor, Te
 
 def edges_fit(graph: Graph, nodes: Tensor, edges: Tensor) -> bool:
     """Whether each edge joins the two nodes of its step, in that direction."""
-    source = torch.repeat_interleave(graph.degree.long())
-    arc = source * graph.num_nodes + graph.col
-    order = torch.argsort(graph.edge_id, stable=True)  # an edge walked both ways has two arcs
+    edge_id, order = torch.sort(graph.edge_id.long())
+    arc = _SortedArcs(graph).by_target[order]
     wanted = nodes[:, :-1].long() * graph.num_nodes + nodes[:, 1:].long()
-    first = torch.searchsorted(graph.edge_id[order], edges)
+    first = torch.searchsorted(edge_id, edges.long())
     fits = torch.zeros_like(edges, dtype=torch.bool)
-    for position in (first, first + 1):
+    for position in (first, first + 1):  # an edge walked both ways has two arcs
         inside = position.clamp_max(max(graph.num_arcs - 1, 0))
-        fits |= (graph.edge_id[order][inside] == edges) & (arc[order][inside] == wanted)
+        fits |= (edge_id[inside] == edges) & (arc[inside] == wanted)
     return bool(fits.all())
 
 
 def _draw_arc(arcs: _SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int) -> Tensor:
     here = visited[-1]
-    if step == 0 or (not law.skips_previous and law.acceptance is None):
-        return arcs.at(here, _scaled(_step_word(seed, step, keys), arcs.total(here)))
+    total = arcs.total(here)
+    if step == 0 or (not law.skips_previous and law.node2vec is None):
+        return arcs.at(here, _scaled(_step_word(seed, step, keys), total))
     previous = visited[-2]
     first, last = arcs.between(here, previous)
-    if law.acceptance is None:
-        before = arcs.mass_before(here, first)
-        skipped = arcs.mass_before(here, last) - before
-        skipped = torch.where(skipped == arcs.total(here), 0, skipped)
-        mass = _scaled(_step_word(seed, step, keys), arcs.total(here) - skipped)
-        return arcs.at(here, torch.where(mass >= before, mass + skipped, mass))
+    before = arcs.mass_before(here, first)
+    back = arcs.mass_before(here, last) - before
+    if law.node2vec is not None:
+        return _draw_node2vec_arc(arcs, here, previous, (before, back, total - back), step, keys, law.node2vec, seed)
+    skipped = torch.where(back == total, 0, back)
+    mass = _scaled(_step_word(seed, step, keys), total - skipped)
+    return arcs.at(here, torch.where(mass >= before, mass + skipped, mass))
 
-    back, common, other = law.acceptance
-    only_back = last - first == arcs.degree(here)
+
+def _draw_node2vec_arc(
+    arcs: _SortedArcs,
+    here: Tensor,
+    previous: Tensor,
+    masses: tuple[Tensor, Tensor, Tensor],
+    step: int,
+    keys: Tensor,
+    law: tuple[int, int, int, int],
+    seed: int,
+) -> Tensor:
+    """Draw until an arc is kept. `masses`: of the arcs before those that lead back, of these, and of all others."""
+    back_odds, ahead_odds, common, other = law
     chosen = torch.full_like(here, -1)
     pending = torch.arange(here.numel(), device=here.device)
     attempt = 0
     while pending.numel():
+        before, back, ahead = (mass[pending] for mass in masses)
         words = philox(seed, step, FIRST_ATTEMPT + attempt, keys[pending])
-        arc = arcs.at(here[pending], _scaled(words[0], arcs.total(here[pending])))
-        target = arcs.graph.col[arc].long()
-        near, behind = arcs.between(previous[pending], target)
-        limit = torch.where(near < behind, common, other)
-        limit = torch.where(target == previous[pending], back, limit)
-        accepted = (words[1] < limit) | only_back[pending]
-        chosen[pending[accepted]] = arc[accepted]
-        pending = pending[~accepted]
+        goes_back = _scaled(words[0], back * back_odds + ahead * ahead_odds) < back * back_odds
+        goes_back |= ahead == 0
+        mass = _scaled(words[1], torch.where(goes_back, back, ahead))
+        mass += torch.where(goes_back, before, torch.where(mass >= before, back, 0))
+        arc = arcs.at(here[pending], mass)
+        near, behind = arcs.between(previous[pending], arcs.graph.col[arc].long())
+        is_kept = goes_back | (words[2] < torch.where(near < behind, common, other))
+        chosen[pending[is_kept]] = arc[is_kept]
+        pending = pending[~is_kept]
         attempt += 1
     return chosen
 
@@ -141,8 +160,9 @@ def _step_word(seed: int, step: int, keys: Tensor) -> Tensor:
 
 
 def _scaled(word: Tensor, total: Tensor) -> Tensor:
-    """A number from 0 to total - 1, from a 32-bit word; the product stays below 2^63."""
-    return (word * total) >> 32
+    """floor(word * total / 2^32): a number from 0 to total - 1, from a 32-bit word and a total below 2^63."""
+    low = ((word * (total & 0xFFFFFFFF)) >> 32) & 0xFFFFFFFF  # the product wraps around modulo 2^64
+    return word * (total >> 32) + low
 
 
 class _SortedArcs:
@@ -154,9 +174,6 @@ class _SortedArcs:
         source = torch.repeat_interleave(graph.degree.long())
         self.by_target = source * graph.num_nodes + graph.col
         self.by_mass = None if graph.cum_weight is None else (source << 31) + graph.cum_weight
-
-    def degree(self, node: Tensor) -> Tensor:
-        return self.rowptr[node + 1] - self.rowptr[node]
 
     def between(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The range [first, last) of arcs from source to target; empty if there is none."""

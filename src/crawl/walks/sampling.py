@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from crawl.graph import Graph
+from crawl.graph import Graph, holds_integers, whole_number
 from crawl.walks import reference
 from crawl.walks.philox import START, philox
 from crawl.walks.reference import StepLaw
@@ -33,8 +33,8 @@ def sample_walks(
 ) -> Walks:
     """Random walks on a graph, with the identity and adjacency bits of a sliding window.
 
-    A walk depends on the seed, its start node and its key, and on nothing else: not on the backend, the device, the number of
-    threads, or the other walks of the call.
+    A walk depends on the graph, the seed, its start node and its key, and on nothing else: not on the backend, the
+    device, the number of threads, or the other walks of the call.
 
     Args:
         graph: The graph or batch of graphs. If it has edge weights, steps are drawn in proportion to them.
@@ -42,30 +42,30 @@ def sample_walks(
         strategy: `uniform` draws among all arcs of a node; `non_backtracking` leaves out those that lead back where the
             walk came from, unless there are no others; `node2vec` weighs an arc by 1/p if it leads back, by 1 if it
             leads to a neighbour of the previous node, and by 1/q otherwise.
-        start: None for one walk from every node that has an edge; a share in (0, 1] to draw that share of them at random, at
-            least one in every graph that has an edge; or a tensor of nodes, repeated ones allowed.
+        start: None for one walk from every node that has an edge; a share in (0, 1] to draw that share of them at
+            random, at least one in every graph that has an edge; or a tensor of nodes, repeated ones allowed.
         window_size: How far back the bits look (s), 0 to 32.
         seed: Any integer from 0 to 2^64 - 1.
         p: node2vec's return parameter, from 0.001 to infinity.
         q: node2vec's in-out parameter, from 0.001 to 1000.
         backend: `auto` takes `numba` on a CPU, `triton` on a GPU, `reference` elsewhere. All give the same walks.
-        keys: int64, one for each node (`start` None or a share) or one for each start (`start` a tensor). Walks with the same key
-            and start are the same walk. By default the key of a node is its id; when `start` repeats a node, each
-            repetition gets a key of its own. `Graph.node_keys` makes keys that do not depend on the batch.
+        keys: int64, one for each node (`start` None or a share) or one for each start (`start` a tensor). Walks with
+            the same key and start are the same walk. By default the key of a node is its id; when `start` repeats a
+            node, each repetition gets a key of its own. `Graph.node_keys` makes keys that do not depend on the batch.
 
     Raises:
         ValueError: If an argument is out of its range.
     """
-    if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
-        raise ValueError(f"num_steps must be a whole number of at least 0, not {num_steps!r}.")
-    check_window_size(window_size)
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"seed must lie between 0 and 2^64 - 1, not {seed}.")
+    if not isinstance(graph, Graph):
+        raise ValueError(f"graph must be a Graph, not {type(graph).__name__}: call Graph.from_data(data), for example.")
+    num_steps = whole_number("num_steps", num_steps, 0, 2**31 - 2)
+    window_size = check_window_size(window_size)
+    seed = whole_number("seed", seed, 0, 2**64 - 1)
     law = StepLaw.named(strategy, p, q)
-    nodes, keys = _starts(graph, start, keys, seed)
     sampler = _SAMPLERS.get(_chosen_backend(graph, backend))
     if sampler is None:
         raise ValueError(f"backend must be 'auto', 'reference', 'numba' or 'triton', not {backend!r}.")
+    nodes, keys = _starts(graph, start, keys, seed)
     return Walks(*sampler(graph, nodes, keys, num_steps, law, window_size, seed), window_size=window_size)
 
 
@@ -73,10 +73,9 @@ def _starts(graph: Graph, start: float | Tensor | None, keys: Tensor | None, see
     """The start node and the key of every walk."""
     walkable = graph.degree > 0
     if isinstance(start, Tensor):
-        start = start.to(graph.device)
-        if start.dim() != 1 or start.is_floating_point() or start.dtype == torch.bool:
+        if start.dim() != 1 or not holds_integers(start):
             raise ValueError("start must be a one-dimensional tensor of node ids (or a share, or None).")
-        start = start.long()
+        start = start.to(graph.device).long()
         if start.numel():
             low, high = int(start.min()), int(start.max())
             if low < 0 or high >= graph.num_nodes:
@@ -98,7 +97,7 @@ def _starts(graph: Graph, start: float | Tensor | None, keys: Tensor | None, see
 
 
 def _drawn_share(graph: Graph, walkable: Tensor, keys: Tensor, share: float, seed: int) -> Tensor:
-    """Which nodes start a walk: each with the given chance, and in every graph at least the one with the smallest draw."""
+    """Which nodes start a walk: each with the given chance, and in every graph the one with the smallest draw."""
     word = philox(seed, 0, START, keys)[0]
     rank = (word << 31) | torch.arange(graph.num_nodes, device=graph.device)  # ties go to the first node
     rank = torch.where(walkable, rank, torch.iinfo(torch.int64).max)
@@ -120,9 +119,9 @@ def _start_keys(start: Tensor) -> Tensor:
 
 
 def _checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
-    if keys.shape != starts.shape or keys.is_floating_point():
-        raise ValueError(f"keys must be integers of shape {list(starts.shape)}, not {keys.dtype} {list(keys.shape)}.")
-    return keys.to(starts.device).long()
+    if not holds_integers(keys) or keys.shape != starts.shape:
+        raise ValueError(f"keys must be a tensor of integers of shape {list(starts.shape)}.")
+    return keys.to(starts.device).long().contiguous()
 
 
 def _chosen_backend(graph: Graph, backend: str) -> str:
@@ -146,7 +145,9 @@ def _sample_numba(
 def _sample_triton(
     graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from crawl.walks import gpu  # Triton is not there on every platform
+    if importlib.util.find_spec("triton") is None:
+        raise ValueError("backend='triton' needs the package triton: install it, or use backend='auto'.")
+    from crawl.walks import gpu
 
     return gpu.sample(graph, start, keys, num_steps, law, window_size, seed)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from crawl.graph import Graph
+from crawl.graph import Graph, holds_integers, whole_number
 from crawl.walks import reference
 
 MAX_WINDOW_SIZE = 32
@@ -21,10 +21,10 @@ class Walks:
 
     Attributes:
         nodes: `[W, T]` int32; the nodes visited.
-        edges: `[W, T - 1]` int32; the columns of the given `edge_index` walked along. Row `w` of `edges[:, i - 1]` leads to
+        edges: `[W, T - 1]` int32; the columns of the given `edge_index` walked along: `edges[w, i - 1]` leads to
             `nodes[w, i]`.
-        code: `[W, T]` int16, int32 or int64 (for s up to 8, 16 and 32); bit j - 1 is the identity bit j, bit s + j - 2 the
-            adjacency bit j. `bits` unpacks it.
+        code: `[W, T]` int16, int32 or int64 (for s up to 8, 16 and 32); bit j - 1 is the identity bit j, bit s + j - 2
+            the adjacency bit j. `bits` unpacks it.
         window_size: How far back the bits look (s).
     """
 
@@ -41,15 +41,16 @@ class Walks:
             graph: The graph the walks run on.
             nodes: `[W, T]` node ids.
             window_size: How far back the bits look (s).
-            edges: `[W, T - 1]` the column of each step, for graphs with parallel edges; the first one that fits when None.
+            edges: `[W, T - 1]` the column of each step, for graphs with parallel edges; the first one that fits when
+                None.
 
         Raises:
             ValueError: If two nodes that follow each other are not joined by an edge.
         """
-        check_window_size(window_size)
-        if nodes.dim() != 2 or nodes.shape[1] == 0 or nodes.is_floating_point():
-            raise ValueError(f"nodes must be integers of shape [num_walks, num_steps + 1], not {list(nodes.shape)}.")
-        nodes = nodes.to(graph.device).long()
+        window_size = check_window_size(window_size)
+        if not holds_integers(nodes) or nodes.dim() != 2 or nodes.shape[1] == 0:
+            raise ValueError("nodes must be a tensor of integers of shape [num_walks, num_steps + 1].")
+        nodes = nodes.to(graph.device).long().contiguous()
         if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
             raise ValueError(f"nodes must lie between 0 and {graph.num_nodes - 1}, the nodes of the graph.")
         found, is_edge = reference.find_edges(graph, nodes[:, :-1], nodes[:, 1:])
@@ -58,12 +59,14 @@ class Walks:
             u, v = int(nodes[walk, step]), int(nodes[walk, step + 1])
             raise ValueError(f"Walk {walk} steps from node {u} to node {v}, which is not an edge of the graph.")
         if edges is not None:
-            edges = edges.to(graph.device).int()
-            if edges.shape != found.shape or not reference.edges_fit(graph, nodes, edges):
+            if not holds_integers(edges) or edges.shape != found.shape:
+                raise ValueError(f"edges must be a tensor of integers of shape {list(found.shape)}.")
+            edges = edges.to(graph.device).long().contiguous()
+            if not reference.edges_fit(graph, nodes, edges):
                 raise ValueError("edges must name, for every step, a column of edge_index that joins its two nodes.")
         return cls(
             nodes=nodes.int(),
-            edges=found if edges is None else edges,
+            edges=found if edges is None else edges.int(),
             code=reference.encode(graph, nodes, window_size),
             window_size=window_size,
         )
@@ -109,7 +112,6 @@ def num_bits(window_size: int) -> int:
     return max(2 * window_size - 1, 0)
 
 
-def check_window_size(window_size: int) -> None:
-    """Refuse a window that no code can hold."""
-    if isinstance(window_size, bool) or not isinstance(window_size, int) or not 0 <= window_size <= MAX_WINDOW_SIZE:
-        raise ValueError(f"window_size must be a whole number from 0 to {MAX_WINDOW_SIZE}, not {window_size!r}.")
+def check_window_size(window_size: int) -> int:
+    """The window size as an int; refuses one that no code can hold."""
+    return whole_number("window_size", window_size, 0, MAX_WINDOW_SIZE)

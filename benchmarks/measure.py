@@ -1,0 +1,133 @@
+"""How the benchmarks measure: interleaved timing, peak memory of a fresh process, and the machine it ran on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of repeated measurements, with the 20th and 80th percentile."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        low, median, high = np.percentile(values, [20, 50, 80])
+        return cls(float(median), float(low), float(high))
+
+
+def interleaved(calls: Mapping[str, Callable[[int], Any]], num_rounds: int) -> dict[str, list[float] | str]:
+    """Seconds of every call, round by round, or the last line of the error it raised.
+
+    Each call is warmed up once. Then all of them run once in every round, and each round begins with the next one, so
+    that no call always has the same predecessor and a busy moment of the machine hits all alike. A call gets the number of
+    the round as its seed.
+    """
+    seconds: dict[str, list[float] | str] = {}
+    for name, call in calls.items():
+        progress(f"  warm-up: {name}")
+        try:
+            call(num_rounds)
+            seconds[name] = []
+        except Exception as error:
+            seconds[name] = error_line(error)
+    running = [name for name in calls if not isinstance(seconds[name], str)]
+    for number in range(num_rounds):
+        progress(f"  round {number + 1} of {num_rounds}")
+        for name in running[number % len(running) :] + running[: number % len(running)]:
+            begin = time.perf_counter()
+            calls[name](number)
+            seconds[name].append(time.perf_counter() - begin)  # type: ignore[union-attr]
+    return seconds
+
+
+def in_fresh_process(call: str) -> dict[str, Any]:
+    """What `module.function(argument)` of this folder returns when a new Python process calls it."""
+    progress(f"  fresh process: {call}")
+    code = f"import json, {call.split('.')[0]}; print(json.dumps({call}))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise RuntimeError(f"{call} failed:\n{run.stderr}")
+    result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return result
+
+
+def peak_memory_mb() -> float:
+    """The largest resident memory this process has had, in MB.
+
+    Linux hands `ru_maxrss` down from the parent, so that a small child of a large process looks large; `VmHWM` begins
+    anew with the program.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
+    except (OSError, StopIteration):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def environment(packages: list[str]) -> dict[str, str]:
+    """The machine, the versions and the commit, without names of hosts or folders."""
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    threads = f"torch {torch.get_num_threads()}, numba {numba.get_num_threads()}"
+    return {
+        "CPU": f"{_cpu_model()}, {os.cpu_count()} logical cores, {memory_gb:.0f} GB memory",
+        "Threads": threads,
+        "Versions": ", ".join([f"Python {platform.python_version()}", *(f"{p} {_version(p)}" for p in packages)]),
+        "Date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "Commit": _commit(),
+    }
+
+
+def error_line(error: Exception) -> str:
+    """The error in one line: its type and the last line of its text."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"
+
+
+def progress(text: str) -> None:
+    """Say on stderr what is going on."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

@@ -1,0 +1,524 @@
+"""The CRaWl layer: against loops written by hand, fast against reference, its invariances and its refusals."""
+
+import copy
+import math
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from crawl import CRaWlConv, Graph, Walks, sample_walks
+from crawl.nn import fast, reference
+from crawl.nn.norm import BatchNorm
+
+# The largest difference, relative to the largest value expected, or to 1 where all are smaller.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+each_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=["float32", "float64"])
+each_mode = pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
+
+
+def make_graph(edges: list[tuple[int, int]], num_nodes: int) -> Graph:
+    return Graph.from_edge_index(torch.tensor(edges).t(), num_nodes, undirected=True)
+
+
+def odd_graph() -> Graph:
+    """A square with a diagonal, a triple edge, self-loops, two leaves, a triangle and two isolated nodes."""
+    edges = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (1, 2), (1, 2), (2, 2), (3, 3), (3, 4), (0, 6)]
+    return make_graph([*edges, (7, 8), (8, 9), (9, 7)], 11)
+
+
+def ring(num_nodes: int) -> Graph:
+    return make_graph([(i, (i + 1) % num_nodes) for i in range(num_nodes)], num_nodes)
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def no_walks(num_steps: int = 12, window_size: int = 8) -> Walks:
+    return sample_walks(Graph.from_edge_index(torch.empty(2, 0)), num_steps, window_size=window_size)
+
+
+def make_conv(
+    in_channels: int, out_channels: int, *, dtype: torch.dtype = torch.float32, **options: object
+) -> CRaWlConv:
+    """A layer whose norms are not the identity."""
+    torch.manual_seed(3)
+    conv = CRaWlConv(in_channels, out_channels, **options).to(dtype)
+    for norm in conv.modules():
+        if isinstance(norm, BatchNorm):
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+            nn.init.normal_(norm.bias)
+            nn.init.normal_(norm.running_mean)
+            nn.init.uniform_(norm.running_var, 0.5, 1.5)
+    return conv
+
+
+def results(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None = None) -> dict[str, Tensor]:
+    """The output, all gradients and all running statistics after one pass. A gradient that is None counts as zeros."""
+    conv = copy.deepcopy(conv)
+    inputs = {"x": x, "edge_attr": edge_attr, **dict(conv.named_parameters())}
+    inputs = {name: tensor for name, tensor in inputs.items() if tensor is not None}
+    x = inputs["x"] = x.clone().requires_grad_()
+    if edge_attr is not None:
+        edge_attr = inputs["edge_attr"] = edge_attr.clone().requires_grad_()
+    out = conv(x, walks, edge_attr)
+    (out * random(*out.shape, dtype=out.dtype, seed=99)).sum().backward()
+    grads = {f"grad of {k}": torch.zeros_like(v) if v.grad is None else v.grad for k, v in inputs.items()}
+    return {"out": out.detach(), **grads, **{f"buffer {k}": v for k, v in conv.named_buffers()}}
+
+
+def assert_close(found: Tensor, expected: Tensor, name: str = "") -> None:
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
+    if not expected.is_floating_point():
+        assert torch.equal(found, expected), name
+    elif expected.numel():
+        scale = max(1.0, float(expected.abs().max()))
+        difference = float((found - expected).abs().max()) / scale
+        assert difference <= TOLERANCE[expected.dtype], f"{name} differs by {difference:.1e} of {scale:.1e}"
+
+
+def assert_equals_reference(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None = None) -> None:
+    twin = copy.deepcopy(conv)
+    twin.implementation = "reference"
+    found, expected = results(conv, x, walks, edge_attr), results(twin, x, walks, edge_attr)
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert_close(found[name], expected[name], name)
+
+
+@pytest.fixture(params=["numba", "torch"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either of the two ways in which `fast` computes."""
+    if request.param == "torch":
+        monkeypatch.setattr(fast.cpu, "pool_walks", fast.pool_walks)
+
+
+@pytest.fixture
+def restored_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+# ---- fast equals reference
+
+
+@each_dtype
+@each_mode
+@pytest.mark.parametrize("edge_dim", [0, 3])
+@pytest.mark.parametrize(("identity", "adjacency"), [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("window_size", [0, 2, 8, 16, 32])
+def test_fast_equals_reference(
+    window_size: int, identity: bool, adjacency: bool, edge_dim: int, training: bool, dtype: torch.dtype
+) -> None:
+    conv = make_conv(
+        4, 6, dtype=dtype, edge_dim=edge_dim, window_size=window_size, identity=identity, adjacency=adjacency
+    ).train(training)
+    graph = odd_graph()
+    walks = sample_walks(graph, window_size + 10, window_size=window_size, seed=5)
+    edge_attr = random(graph.num_edges, edge_dim, dtype=dtype, seed=1) if edge_dim else None
+    assert_equals_reference(conv, random(graph.num_nodes, 4, dtype=dtype), walks, edge_attr)
+
+
+@pytest.mark.usefixtures("path")
+@each_dtype
+@each_mode
+@pytest.mark.parametrize("channels", [1, 5, 16, 33, 147])
+def test_any_number_of_channels(channels: int, training: bool, dtype: torch.dtype) -> None:
+    conv = make_conv(3, channels, dtype=dtype, edge_dim=2).train(training)
+    graph = odd_graph()
+    walks = sample_walks(graph, 20, seed=2)
+    assert_equals_reference(
+        conv, random(graph.num_nodes, 3, dtype=dtype), walks, random(graph.num_edges, 2, dtype=dtype, seed=1)
+    )
+
+
+@pytest.mark.usefixtures("path")
+@each_dtype
+@each_mode
+@pytest.mark.parametrize(("window_size", "kernel_size"), [(16, 9), (8, 1), (8, 3), (8, 5), (8, 7), (1, 1), (0, 9)])
+def test_any_kernel_size(window_size: int, kernel_size: int, training: bool, dtype: torch.dtype) -> None:
+    conv = make_conv(4, 4, dtype=dtype, window_size=window_size, kernel_size=kernel_size).train(training)
+    walks = sample_walks(odd_graph(), 17, window_size=window_size, seed=2)
+    assert_equals_reference(conv, random(11, 4, dtype=dtype), walks)
+
+
+@pytest.mark.usefixtures("path")
+@each_dtype
+@each_mode
+@pytest.mark.parametrize(("num_walks", "num_steps"), [(0, 8), (1, 8), (2, 8), (1, 9), (1, 10), (1, 30)])
+def test_few_windows(num_walks: int, num_steps: int, training: bool, dtype: torch.dtype) -> None:
+    """None, or one (a batch without a variance), or some; most nodes are no window's centre."""
+    graph = odd_graph()
+    walks = sample_walks(graph, num_steps, start=torch.arange(num_walks), seed=1)
+    conv = make_conv(3, 5, dtype=dtype, edge_dim=1).train(training)
+    assert_equals_reference(conv, random(11, 3, dtype=dtype), walks, random(graph.num_edges, 1, dtype=dtype, seed=1))
+
+
+@each_dtype
+@each_mode
+def test_many_windows(training: bool, dtype: torch.dtype) -> None:
+    """More than fit in the cache at once."""
+    graph = ring(130)
+    conv = make_conv(8, 24, dtype=dtype, edge_dim=2).train(training)
+    x, edge_attr = random(130, 8, dtype=dtype), random(130, 2, dtype=dtype, seed=1)
+    assert_equals_reference(conv, x, sample_walks(graph, 50, seed=1), edge_attr)
+
+
+@pytest.mark.usefixtures("path")
+def test_inputs_that_are_views() -> None:
+    graph = odd_graph()
+    x, edge_attr = random(4, 11).t(), random(2 * graph.num_edges, 2)[::2]
+    assert not x.is_contiguous()
+    assert not edge_attr.is_contiguous()
+    assert_equals_reference(make_conv(4, 5, edge_dim=2), x, sample_walks(graph, 12), edge_attr)
+
+
+def test_variance_beside_a_large_mean() -> None:
+    """Both are compared to the truth in float64: the sum of squares must not lose the variance of values near 300."""
+    conv = make_conv(3, 8)
+    x, walks = random(11, 3) + 300, sample_walks(odd_graph(), 30)
+    truth = results(copy.deepcopy(conv).double(), x.double(), walks)["out"]
+    error = {}
+    for conv.implementation in ("fast", "reference"):
+        error[conv.implementation] = float((results(conv, x, walks)["out"] - truth).abs().max())
+    assert error["fast"] <= 4 * error["reference"]
+
+
+@pytest.mark.usefixtures("path")
+@each_mode
+def test_gradients_are_derivatives(training: bool) -> None:
+    graph = odd_graph()
+    conv = make_conv(2, 3, dtype=torch.float64, edge_dim=1, window_size=2).train(training)
+    walks = sample_walks(graph, 4, window_size=2, seed=1)
+    names = list(dict(conv.named_parameters()))
+    inputs = [random(11, 2, dtype=torch.float64), random(graph.num_edges, 1, dtype=torch.float64, seed=1)]
+    inputs += [parameter.detach().clone() for parameter in conv.parameters()]
+
+    def layer(x: Tensor, edge_attr: Tensor, *parameters: Tensor) -> Tensor:
+        weights = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(conv, weights, (x, walks, edge_attr))
+
+    assert torch.autograd.gradcheck(layer, [tensor.requires_grad_() for tensor in inputs])
+
+
+@pytest.mark.usefixtures("restored_threads")
+@each_mode
+@each_dtype
+def test_threads_change_no_bit(dtype: torch.dtype, training: bool) -> None:
+    graph = ring(130)
+    conv = make_conv(20, 147, dtype=dtype, edge_dim=2).train(training)
+    x, edge_attr = random(130, 20, dtype=dtype), random(130, 2, dtype=dtype, seed=1)
+    walks = sample_walks(graph, 50, seed=1)
+    torch.set_num_threads(1)
+    expected = results(conv, x, walks, edge_attr)
+    for num_threads in (2, 3):
+        torch.set_num_threads(num_threads)
+        for name, found in results(conv, x, walks, edge_attr).items():
+            assert torch.equal(found, expected[name]), f"{name} with {num_threads} threads"
+
+
+# ---- both are the layer of the paper
+
+
+def features_by_hand(
+    x: list[list[float]], walk: list[int], edges: dict[tuple[int, int], list[float]], window_size: int
+) -> list[list[float]]:
+    """The walk feature matrix; `edges` holds both directions."""
+    rows = []
+    for i, v in enumerate(walk):
+        edge = edges[walk[i - 1], v] if i > 0 else [0.0] * len(next(iter(edges.values())))
+        identity = [float(i - j >= 0 and walk[i - j] == v) for j in range(1, window_size + 1)]
+        adjacency = [float(i - j >= 0 and (walk[i - j], v) in edges) for j in range(2, window_size + 1)]
+        rows.append(x[v] + edge + identity + adjacency)
+    return rows
+
+
+def matmul_by_hand(rows: list[list[float]], weight: list[list[float]]) -> list[list[float]]:
+    return [[sum(w * value for w, value in zip(column, row, strict=True)) for column in weight] for row in rows]
+
+
+def norm_by_hand(rows: list[list[float]], norm: BatchNorm) -> list[list[float]]:
+    columns = []
+    for c, column in enumerate(zip(*rows, strict=True)):
+        mean, var = float(norm.running_mean[c]), float(norm.running_var[c])
+        if norm.training:
+            mean = sum(column) / len(column)
+            var = sum((value - mean) ** 2 for value in column) / len(column)
+        gamma, beta = float(norm.weight[c]), float(norm.bias[c])
+        columns.append([(value - mean) / math.sqrt(var + norm.eps) * gamma + beta for value in column])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def relu_by_hand(rows: list[list[float]]) -> list[list[float]]:
+    return [[max(value, 0.0) for value in row] for row in rows]
+
+
+def layer_by_hand(
+    conv: CRaWlConv, x: list[list[float]], walk: list[int], edges: dict[tuple[int, int], list[float]]
+) -> list[list[float]]:
+    size = conv.kernel_size
+    projected = matmul_by_hand(
+        features_by_hand(x, walk, edges, conv.window_size), conv.project.weight[:, :, 0].tolist()
+    )
+    kernel = conv.depthwise.weight[:, 0].tolist()
+    windows = [
+        [sum(kernel[c][k] * projected[t + k][c] for k in range(size)) for c in range(conv.out_channels)]
+        for t in range(len(walk) - size + 1)
+    ]
+    hidden = relu_by_hand(norm_by_hand(windows, conv.norm))
+    mixed = relu_by_hand(matmul_by_hand(hidden, conv.mix.weight[:, :, 0].tolist()))
+    pooled = []
+    for v in range(len(x)):
+        centred = [mixed[t] for t in range(len(mixed)) if walk[t + size // 2] == v]
+        pooled.append([sum(column) / len(centred) for column in zip(*centred, strict=True)] or [0.0] * len(mixed[0]))
+    first, norm, _, second = conv.update
+    update = relu_by_hand(norm_by_hand(matmul_by_hand(pooled, first.weight.tolist()), norm))
+    update = matmul_by_hand(update, second.weight.tolist())
+    residual = x if isinstance(conv.residual, nn.Identity) else matmul_by_hand(x, conv.residual.weight.tolist())
+    return [[a + b for a, b in zip(old, new, strict=True)] for old, new in zip(residual, update, strict=True)]
+
+
+@each_mode
+@each_implementation
+@pytest.mark.parametrize(("window_size", "kernel_size"), [(2, None), (4, 3), (2, 5)])
+@pytest.mark.parametrize("in_channels", [2, 3])
+def test_one_walk_by_hand(
+    in_channels: int, window_size: int, kernel_size: int | None, implementation: str, training: bool
+) -> None:
+    """A triangle with a tail, a self-loop and an isolated node; with loops over Python's own numbers."""
+    columns = [(0, 1), (1, 2), (2, 0), (1, 3), (3, 3), (3, 4)]
+    walk = [0, 1, 2, 0, 1, 3, 3, 4, 3, 1, 2, 0]
+    edge_attr, x = random(len(columns), 2, dtype=torch.float64, seed=1), random(6, in_channels, dtype=torch.float64)
+    edges = {(u, v): edge_attr[i].tolist() for i, (u, v) in enumerate(columns)}
+    edges |= {(v, u): attributes for (u, v), attributes in edges.items()}
+    conv = make_conv(
+        in_channels, 3, dtype=torch.float64, edge_dim=2, window_size=window_size, kernel_size=kernel_size,
+        implementation=implementation,
+    ).train(training)  # fmt: skip
+    expected = layer_by_hand(conv, x.tolist(), walk, edges)
+    walks = Walks.from_nodes(make_graph(columns, 6), torch.tensor([walk]), window_size)
+    assert_close(conv(x, walks, edge_attr), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_feature_matrix_by_hand() -> None:
+    graph = make_graph([(0, 1), (1, 2), (2, 0), (2, 3)], 4)
+    walks = Walks.from_nodes(graph, torch.tensor([[0, 1, 2, 0, 2, 3]]), window_size=3)
+    x = torch.tensor([[10.0], [11.0], [12.0], [13.0]])
+    edge_attr = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    features = reference.walk_features(x, walks, edge_attr, torch.arange(5))
+    #  node edge  same as 1, 2, 3 back  joined to 2, 3 back
+    expected = [
+        [10, 0, 0, 0, 0, 0, 0],
+        [11, 1, 0, 0, 0, 0, 0],
+        [12, 2, 0, 0, 0, 1, 0],
+        [10, 3, 0, 0, 1, 1, 0],
+        [12, 3, 0, 1, 0, 0, 1],
+        [13, 4, 0, 0, 0, 0, 1],
+    ]
+    assert features.tolist() == [expected]
+    assert reference.walk_features(x, walks, None, torch.tensor([1])).tolist() == [
+        [[row[0], row[3]] for row in expected]
+    ]
+
+
+@each_mode
+@each_implementation
+def test_relabelling_nodes_and_edges_relabels_the_output(implementation: str, training: bool) -> None:
+    columns = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (3, 3), (3, 4), (5, 6)]
+    graph = make_graph(columns, 8)
+    x, edge_attr = random(8, 3, dtype=torch.float64), random(len(columns), 2, dtype=torch.float64, seed=1)
+    conv = make_conv(3, 5, dtype=torch.float64, edge_dim=2, implementation=implementation).train(training)
+    walks = sample_walks(graph, 15)
+    out = conv(x, walks, edge_attr)
+
+    generator = torch.Generator().manual_seed(0)
+    node, edge = torch.randperm(8, generator=generator), torch.randperm(len(columns), generator=generator)
+    relabelled = make_graph([(int(node[columns[i][0]]), int(node[columns[i][1]])) for i in edge], 8)
+    old = torch.argsort(node)
+    new_walks = Walks.from_nodes(relabelled, node[walks.nodes], window_size=8)
+    assert_close(conv(x[old], new_walks, edge_attr[edge]), out[old])
+
+
+@each_implementation
+def test_order_of_walks_does_not_matter(implementation: str) -> None:
+    conv, x, walks = make_conv(3, 5, implementation=implementation), random(11, 3), sample_walks(odd_graph(), 15)
+    order = torch.randperm(len(walks), generator=torch.Generator().manual_seed(0))
+    shuffled = replace(walks, nodes=walks.nodes[order], edges=walks.edges[order], code=walks.code[order])
+    assert_close(conv(x, shuffled), conv(x, walks))
+
+
+@each_implementation
+def test_a_node_that_is_no_centre_keeps_its_features_up_to_the_update_of_zero(implementation: str) -> None:
+    conv = make_conv(4, 4, implementation=implementation).eval()
+    x = random(11, 4)
+    update = conv(x, sample_walks(odd_graph(), 15)) - x
+    assert_close(update[5], conv.update(torch.zeros(1, 4))[0])  # 5 and 10 are isolated
+    assert_close(update[10], update[5])
+    assert not torch.allclose(update[0], update[5])
+
+
+@each_implementation
+@pytest.mark.parametrize("larger", [9, 16, 32])
+@pytest.mark.parametrize(("identity", "adjacency"), [(True, True), (True, False), (False, True)])
+def test_walks_may_see_further_than_the_layer(
+    larger: int, identity: bool, adjacency: bool, implementation: str
+) -> None:
+    conv = make_conv(3, 5, identity=identity, adjacency=adjacency, implementation=implementation)
+    x = random(11, 3)
+    expected = conv(x, sample_walks(odd_graph(), 40, window_size=8))
+    assert_close(conv(x, sample_walks(odd_graph(), 40, window_size=larger)), expected)
+
+
+@each_implementation
+def test_without_bits_no_window_is_needed(implementation: str) -> None:
+    conv = make_conv(3, 5, identity=False, adjacency=False, implementation=implementation)
+    x = random(11, 3)
+    expected = conv(x, sample_walks(odd_graph(), 12, window_size=8))
+    assert_close(conv(x, sample_walks(odd_graph(), 12, window_size=0)), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "num_features"),
+    [
+        ({}, 3 + 15),
+        ({"edge_dim": 2}, 3 + 2 + 15),
+        ({"identity": False}, 3 + 7),
+        ({"adjacency": False}, 3 + 8),
+        ({"identity": False, "adjacency": False}, 3),
+        ({"window_size": 0}, 3),
+        ({"window_size": 1, "kernel_size": 1}, 3 + 1),
+        ({"window_size": 16, "kernel_size": 9}, 3 + 31),
+    ],
+)
+def test_only_the_bits_in_use_have_weights(options: dict[str, object], num_features: int) -> None:
+    conv = CRaWlConv(3, 5, **options)
+    assert conv.project.weight.shape == (5, num_features, 1)
+    assert conv.depthwise.weight.shape == (5, 1, options.get("kernel_size", options.get("window_size", 8) + 1))
+
+
+# ---- as a module
+
+
+def test_both_implementations_share_weights() -> None:
+    one, other = make_conv(3, 5, edge_dim=2), CRaWlConv(3, 5, edge_dim=2, implementation="reference")
+    assert list(one.state_dict()) == list(other.state_dict())
+    other.load_state_dict(one.state_dict())
+    graph = odd_graph()
+    walks, edge_attr = sample_walks(graph, 12), random(graph.num_edges, 2, seed=1)
+    assert_close(one(random(11, 3), walks, edge_attr), other(random(11, 3), walks, edge_attr))
+
+
+@each_implementation
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda conv: pickle.loads(pickle.dumps(conv))])
+def test_copies_compute_the_same(copied, implementation: str) -> None:
+    conv = make_conv(3, 5, implementation=implementation)
+    x, walks = random(11, 3), sample_walks(odd_graph(), 12)
+    assert torch.equal(copied(conv)(x, walks), conv(x, walks))
+
+
+@each_implementation
+def test_inputs_are_only_read(implementation: str) -> None:
+    graph = odd_graph()
+    x, edge_attr, walks = random(11, 3), random(graph.num_edges, 2, seed=1), sample_walks(graph, 12)
+    tensors = [x, edge_attr, walks.nodes, walks.edges, walks.code]
+    before = [tensor.clone() for tensor in tensors]
+    results(make_conv(3, 5, edge_dim=2, implementation=implementation), x, walks, edge_attr)
+    assert all(torch.equal(a, b) for a, b in zip(tensors, before, strict=True))
+
+
+@each_implementation
+def test_nothing_random_about_given_walks(implementation: str) -> None:
+    conv, x, walks = make_conv(3, 5, implementation=implementation), random(11, 3), sample_walks(odd_graph(), 12)
+    for name, tensor in results(conv, x, walks).items():
+        assert torch.equal(results(conv, x, walks)[name], tensor), name
+
+
+@each_implementation
+def test_inference_mode(implementation: str) -> None:
+    conv, x, walks = make_conv(3, 5, implementation=implementation).eval(), random(11, 3), sample_walks(odd_graph(), 12)
+    with torch.inference_mode():
+        out = conv(x, walks)
+    assert torch.equal(out, conv(x, walks))
+
+
+@each_implementation
+def test_nan_goes_where_its_walks_go(implementation: str) -> None:
+    conv = make_conv(3, 5, implementation=implementation).eval()
+    x = random(11, 3)
+    x[0] = math.nan
+    out = conv(x, sample_walks(odd_graph(), 12))
+    assert out[:5].isnan().all()  # the square and its first leaf
+    assert not out[[5, 7, 8, 9, 10]].isnan().any()  # the triangle and the isolated nodes
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision(dtype: torch.dtype) -> None:
+    """Such weights take the way through plain torch."""
+    conv, x, walks = make_conv(3, 5), random(11, 3), sample_walks(odd_graph(), 12)
+    out = copy.deepcopy(conv).to(dtype)(x.to(dtype), walks)
+    assert out.dtype == dtype
+    assert torch.allclose(out.float(), conv(x, walks), atol=0.2)
+
+
+def test_says_what_it_is() -> None:
+    assert "3, 5, edge_dim=2, window_size=16, kernel_size=9" in repr(
+        CRaWlConv(3, 5, edge_dim=2, window_size=16, kernel_size=9)
+    )
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"in_channels": 0}, "at least 1 and edge_dim at least 0, not 0, 5 and 0"),
+        ({"out_channels": 0}, "not 3, 0 and 0"),
+        ({"edge_dim": -1}, "not 3, 5 and -1"),
+        ({"window_size": 7}, "kernel_size must be odd.*not 8.*choose an even window_size"),
+        ({"kernel_size": 4}, "kernel_size must be odd.*not 4"),
+        ({"kernel_size": -1}, "kernel_size must be odd.*not -1"),
+        ({"window_size": 33}, "window_size must be a whole number from 0 to 32, not 33"),
+        ({"window_size": -1}, "window_size must be"),
+        ({"implementation": "slow"}, "implementation must be 'fast' or 'reference', not 'slow'"),
+    ],
+)
+def test_bad_layers_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CRaWlConv(**{"in_channels": 3, "out_channels": 5, **options})
+
+
+@each_implementation
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": torch.zeros(11)}, r"x must be floating-point .* \[rows, 3\], not torch.float32 of shape \[11\]"),
+        ({"x": torch.zeros(11, 4)}, r"x must be .* \[11, 4\]"),
+        ({"x": torch.zeros(11, 3).long()}, "x must be floating-point .* torch.int64"),
+        ({"x": torch.zeros(9, 3)}, "x has 9 rows, but the walks visit row 9: they are of another graph"),
+        ({"x": torch.zeros(0, 3)}, "x has 0 rows"),
+        ({"edge_attr": None}, "needs edge_attr with 2 channels"),
+        ({"edge_attr": torch.zeros(14)}, r"edge_attr must be .* \[14\]"),
+        ({"edge_attr": torch.zeros(14, 3)}, r"edge_attr must be .* \[14, 3\]"),
+        ({"edge_attr": torch.zeros(14, 2).long()}, "edge_attr must be floating-point .* torch.int64"),
+        ({"edge_attr": torch.zeros(13, 2)}, "edge_attr has 13 rows, but the walks visit row 13"),
+        ({"walks": sample_walks(odd_graph(), 12, window_size=7)}, "see 7 nodes back, the layer needs 8"),
+        ({"walks": sample_walks(odd_graph(), 7)}, "of 7 steps are shorter .* 9 nodes: sample at least 8 steps"),
+        ({"walks": no_walks(num_steps=7)}, "of 7 steps are shorter"),
+        ({"walks": sample_walks(odd_graph(), 12).to("meta")}, "x is on cpu, the walks are on meta"),
+    ],
+)
+def test_bad_inputs_are_refused(changes: dict[str, object], message: str, implementation: str) -> None:
+    conv = CRaWlConv(3, 5, edge_dim=2, implementation=implementation)
+    walks = sample_walks(odd_graph(), 12, strategy="uniform")
+    good = {"x": torch.zeros(11, 3), "walks": walks, "edge_attr": torch.zeros(14, 2)}
+    conv(**good)
+    with pytest.raises(ValueError, match=message):
+        conv(**{**good, **changes})
