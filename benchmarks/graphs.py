@@ -25,9 +25,9 @@ def erdos_renyi(num_nodes: int, num_edges: int, seed: int = 0) -> Tensor:
 
 
 def molecules(num_graphs: int, seed: int = 0) -> list[Data]:
-    """Graphs with the shape of ZINC's molecules: about 23 nodes and 50 directed edges, rings of five and six, degree at most 3.
+    """Graphs with the shape of ZINC's molecules: about 23 nodes and 50 directed edges.
 
-    Atom types, bond types and the target are random.
+    They have three rings of five or six and degrees up to 3. Atom types, bond types and the target are random.
     """
     rng = random.Random(seed)
     generator = torch.Generator().manual_seed(seed)

@@ -32,6 +32,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
+        """The spread of the given values."""
         low, median, high = np.percentile(values, [20, 50, 80])
         return cls(float(median), float(low), float(high))
 
@@ -40,8 +41,8 @@ def interleaved(calls: Mapping[str, Callable[[int], Any]], num_rounds: int) -> d
     """Seconds of every call, round by round, or the last line of the error it raised.
 
     Each call is warmed up once. Then all of them run once in every round, and each round begins with the next one, so
-    that no call always has the same predecessor and a busy moment of the machine hits all alike. A call gets the number of
-    the round as its seed.
+    that no call always has the same predecessor and a busy moment of the machine hits all alike. A call gets the number
+    of the round as its seed.
     """
     seconds: dict[str, list[float] | str] = {}
     for name, call in calls.items():
@@ -89,10 +90,10 @@ def peak_memory_mb() -> float:
 def environment(packages: list[str]) -> dict[str, str]:
     """The machine, the versions and the commit, without names of hosts or folders."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    threads = f"torch {torch.get_num_threads()}, numba {numba.get_num_threads()}"
     return {
         "CPU": f"{_cpu_model()}, {os.cpu_count()} logical cores, {memory_gb:.0f} GB memory",
-        "Threads": threads,
+        "Threads": f"torch {torch.get_num_threads()}, numba {numba.get_num_threads()}",
+        "Load before the run": f"{os.getloadavg()[0]:.2f} (a busy machine makes the figures worthless)",
         "Versions": ", ".join([f"Python {platform.python_version()}", *(f"{p} {_version(p)}" for p in packages)]),
         "Date": time.strftime("%Y-%m-%d", time.gmtime()),
         "Commit": _commit(),

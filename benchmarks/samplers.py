@@ -23,7 +23,7 @@ from crawl import Graph, sample_walks
 NUM_STEPS = 50
 MEMORY_GOAL_MB = 1500
 PEER = "torch-cluster"  # ratios are to this row
-PEERS_LOG = Path(__file__).parents[1] / ".venv" / "peers.log"
+PEERS_LOG = Path(__file__).parents[1] / ".venv" / "peers" / "install.log"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,7 @@ class Case:
 
     @cached_property
     def graph(self) -> Graph:
+        """Ours."""
         return Graph.from_edge_index(self.edge_index, self.num_nodes)
 
     @cached_property
@@ -47,6 +48,7 @@ class Case:
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_matrix:
+        """The adjacency matrix."""
         ones = np.ones(self.graph.num_arcs, dtype=np.float32)
         shape = (self.num_nodes, self.num_nodes)
         return scipy.sparse.csr_matrix((ones, self.graph.col.numpy(), self.graph.rowptr.numpy()), shape=shape)
@@ -255,7 +257,7 @@ def why_missing(package: str, module: str) -> str | None:
     except Exception as error:
         log = PEERS_LOG.read_text() if PEERS_LOG.exists() else ""
         section = log.partition(f"== {package}\n")[2].partition("\n== ")[0]
-        errors = re.findall(r"^.*(?:Error: .+|\berror: .+)$", section, flags=re.MULTILINE)
+        errors = re.findall(r"^.*error: .+$", section, flags=re.MULTILINE | re.IGNORECASE)
         specific = [line for line in errors if "Error: " in line]
         return str((specific or errors or [error_line(error)])[-1]).strip()
     return None

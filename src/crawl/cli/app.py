@@ -1,0 +1,113 @@
+"""From the words on the command line to a command, and from what goes wrong to one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any, Protocol, Union
+
+import tyro
+
+from crawl.cli.describe import Datasets, Info
+from crawl.cli.evaluate import Evaluate
+from crawl.cli.output import say
+from crawl.cli.predict import Predict
+from crawl.cli.train import Train, train_type
+from crawl.cli.walk import WalkEdges
+
+_DESCRIPTION = """CRaWl: graph learning with random walks and 1D CNNs.
+
+Begin with `crawl train csl`, which needs no data; `crawl COMMAND --help` explains a command.
+`crawl --version` prints the version; --debug with any command shows where an error came from."""
+
+OK, BUG, USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+
+
+class Command(Protocol):
+    """What a subcommand is: a dataclass of flags that can be run."""
+
+    def run(self) -> None:
+        """Do it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit code: 0, or 2 for a mistake in the command or the data, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [word for word in arguments if word != "--debug"]
+    try:
+        if arguments == ["--version"]:
+            print(f"crawl {_version()}")
+        else:
+            parse(arguments or ["--help"]).run()
+        sys.stdout.flush()
+    except SystemExit as stop:  # tyro has printed its help or what is wrong with a flag
+        return stop.code if isinstance(stop.code, int) else OK if stop.code is None else USAGE
+    except KeyboardInterrupt as interrupt:
+        say("; ".join(["crawl: interrupted", *map(str, interrupt.args)]))
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        _drop_stdout()
+        return BROKEN_PIPE
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        say(f"crawl: error: {_in_one_line(error)}")
+        return USAGE if _is_users(error) else BUG
+    return OK
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command the arguments ask for. Prints help or what is wrong, and raises `SystemExit`, as tyro does."""
+    types: dict[str, Any] = {
+        "train": train_type(arguments) if "train" in arguments else Train[None],  # recipes take time to import
+        "evaluate": Evaluate,
+        "predict": Predict,
+        "info": Info,
+        "datasets": Datasets,
+        "walk": WalkEdges,
+    }
+    chosen = next((word for word in arguments if word in types), None)
+    commands = [Annotated[type_, _subcommand(name, type_, name == chosen)] for name, type_ in types.items()]
+    command: Command = tyro.cli(
+        Union[tuple(commands)],  # type: ignore[arg-type]  # noqa: UP007
+        prog="crawl",
+        description=_DESCRIPTION,
+        args=arguments,
+        config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff),
+    )
+    return command
+
+
+def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:
+    """The whole docstring in a command's own help, its first line in the list of commands."""
+    text = (type_.__doc__ or "").strip()
+    return tyro.conf.subcommand(name, description=None if is_chosen else text.splitlines()[0])
+
+
+def _is_users(error: Exception) -> bool:
+    """Whether the user can do something about it: wrong data or flags, a missing package, a full disk."""
+    return isinstance(error, ValueError | OSError | ImportError)
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = " ".join(str(error).split())
+    return text if _is_users(error) and text else f"{type(error).__name__}: {text} (--debug shows where)"
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("crawl")
+
+
+def _drop_stdout() -> None:
+    """Send what is still to be flushed nowhere, or Python would complain on its way out."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:  # not a real stream
+        pass

@@ -1,0 +1,89 @@
+"""`crawl evaluate`: the score of a trained model, with fresh walks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from crawl.data import Dataset
+    from crawl.experiments import Experiment
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score a trained model on the data of its run, with fresh walks.
+
+    Attributes:
+        run_folder: The folder of a finished run, or a checkpoint.
+        split: The part to score.
+        num_repeats: Evaluations, each with its own walks; as many as in training when not given.
+        num_steps: Steps of a walk; as many as in training when not given.
+        batch_size: Graphs at a time; changes no result.
+        data: The file or folder with the data, if it has moved since.
+        seed: Of the walks.
+        device: Where to compute.
+    """
+
+    run_folder: tyro.conf.Positional[Path]
+    split: Literal["test", "val", "train"] = "test"
+    num_repeats: int | None = None
+    num_steps: int | None = None
+    batch_size: int | None = None
+    data: Path | None = None
+    seed: int = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+    def run(self) -> None:
+        """Predict, score, print."""
+        from crawl.experiments import TrainedModel
+        from crawl.training.evaluation import targets_of
+
+        check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
+        trained = TrainedModel.load(self.run_folder, self.device)
+        dataset = self._dataset(trained.experiment)
+        ids = getattr(dataset.split, self.split)
+        predictions = trained.predict(
+            dataset.store.subset(ids),
+            num_repeats=self.num_repeats,
+            num_steps=self.num_steps,
+            seed=self.seed,
+            batch_size=self.batch_size,
+        )
+        targets = targets_of(dataset.store, ids)
+        scores = predictions.scores(targets)
+        print(
+            f"{self.split} {dataset.task.metric} {fmean(scores):.4f} ± {pstdev(scores):.4f} "
+            f"over {len(scores)} evaluations; {predictions.score_of_mean(targets):.4f} with their mean "
+            f"({len(ids)} graphs of {dataset.name})"
+        )
+
+    def _dataset(self, experiment: Experiment) -> Dataset:
+        """The data of the run with its split.
+
+        Raises:
+            ValueError: If they are not what they were.
+        """
+        from crawl.experiments.build import load_dataset
+
+        data = experiment.data if self.data is None else replace(experiment.data, path=str(self.data))
+        dataset = load_dataset(data, experiment.seed)
+        split = self.run_folder / "split.json"
+        if split.is_file() and split.read_text() != dataset.split.to_json():
+            raise ValueError(f"The data have changed since {self.run_folder} was trained: they are split differently now.")
+        return dataset
+
+
+def check_positive(**flags: int | None) -> None:
+    """Refuse numbers below 1.
+
+    Raises:
+        ValueError: With the name of the flag.
+    """
+    for name, value in flags.items():
+        if value is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")

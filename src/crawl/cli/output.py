@@ -1,0 +1,39 @@
+"""Where results go: a file that appears whole or not at all, or the standard output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+STDOUT = Path("-")
+
+
+@contextmanager
+def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
+    """A file to write, moved to `path` when all went well; the standard output for `-`.
+
+    Raises:
+        OSError: If it cannot be written. A file that was at `path` before is still there then.
+    """
+    if path == STDOUT:
+        yield sys.stdout.buffer if binary else sys.stdout
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "wb") if binary else open(temporary, "w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def say(message: str) -> None:
+    """A remark for the person at the terminal; on the error stream, so that output can be piped."""
+    print(message, file=sys.stderr)

@@ -1,0 +1,65 @@
+"""What a training run is about: graphs, the task, and the split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from crawl.data.splits import Split
+from crawl.data.store import GraphStore
+from crawl.data.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Graphs with targets, ready to be learned from.
+
+    Attributes:
+        name: What to call it in reports.
+        store: The graphs and their targets. `y` is `[G, K]` float32 for `regression` and `multilabel` (NaN where a
+            label is missing), `[G]` int64 for `binary` and `multiclass`; N rows instead if the task is about nodes.
+        task: What is to be predicted.
+        split: The graphs for training, validation and test.
+        node_categories: If the columns of `x` are categories, how many values each takes; () if they are numbers.
+        edge_categories: The same for `edge_attr`.
+        skipped: A line for each row of the input that was left out, with the reason.
+        graph_names: A name for each graph, where they have any: what predictions are listed under.
+    """
+
+    name: str
+    store: GraphStore
+    task: Task
+    split: Split
+    node_categories: tuple[int, ...] = ()
+    edge_categories: tuple[int, ...] = ()
+    skipped: tuple[str, ...] = ()
+    graph_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        ids = self.split.ids
+        if ids.numel() and int(ids[-1]) >= len(self.store):
+            raise ValueError(f"The split names graph {int(ids[-1])}, but {self.name} has {len(self.store)} graphs.")
+        if self.graph_names is not None and len(self.graph_names) != len(self.store):
+            raise ValueError(f"{self.name} has {len(self.store)} graphs but {len(self.graph_names)} names.")
+        if self.store.y is not None and self.store.y_per_node != (self.task.level == "node"):
+            raise ValueError(f"The task is about {self.task.level}s, but the targets of {self.name} are not.")
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    @property
+    def num_node_features(self) -> int:
+        """The width of `x` as numbers; 0 if there is none or it holds categories."""
+        return 0 if self.node_categories else _width(self.store.x)
+
+    @property
+    def num_edge_features(self) -> int:
+        """The width of `edge_attr` as numbers; 0 if there is none or it holds categories."""
+        return 0 if self.edge_categories else _width(self.store.edge_attr)
+
+
+def _width(features: Tensor | None) -> int:
+    if features is None:
+        return 0
+    return 1 if features.dim() == 1 else features.shape[1]

@@ -1,0 +1,254 @@
+"""Which graphs are for training, which for validation and which for the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Fractions = tuple[float, float, float]
+
+_PART_NAMES = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Three lists of graph ids, without a graph in common.
+
+    Attributes:
+        train: int64 ids of the graphs to learn from.
+        val: int64 ids of the graphs to choose the best epoch with.
+        test: int64 ids of the graphs for the final score.
+    """
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            ids = torch.as_tensor(getattr(self, part.name))
+            ids = ids.long() if ids.numel() == 0 else ids
+            if ids.dim() != 1 or ids.dtype.is_floating_point or ids.dtype == torch.bool or bool((ids < 0).any()):
+                raise ValueError(f"The {part.name} part of a split must be a list of graph ids, counted from 0.")
+            object.__setattr__(self, part.name, ids.long())
+        ids = self.ids
+        repeated = ids[1:][ids[1:] == ids[:-1]]
+        if repeated.numel():
+            raise ValueError(f"Graph {int(repeated[0])} occurs more than once in the split.")
+
+    @property
+    def ids(self) -> Tensor:
+        """All ids of the split, ascending."""
+        return torch.cat([self.train, self.val, self.test]).sort().values
+
+    def to_json(self) -> str:
+        """The split as text, for `from_json`."""
+        return json.dumps({part.name: getattr(self, part.name).tolist() for part in fields(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Split:
+        """The split that `to_json` wrote.
+
+        Raises:
+            ValueError: If the text is something else.
+        """
+        try:
+            parts = json.loads(text)
+            return cls(**{part: torch.tensor(parts[part]) for part in ("train", "val", "test")})
+        except (KeyError, TypeError, json.JSONDecodeError):
+            raise ValueError(
+                'A split must be JSON of the form {"train": [ids], "val": [ids], "test": [ids]}.'
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"Split(train={len(self.train)}, val={len(self.val)}, test={len(self.test)})"
+
+
+def random_split(num_graphs: int, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
+    """Parts drawn without regard to anything.
+
+    Args:
+        num_graphs: The number of graphs (G).
+        fractions: The shares of training, validation and test; they sum to 1.
+        seed: Fixes the draw.
+
+    Raises:
+        ValueError: If a part would be empty.
+    """
+    num_train, num_val = _part_sizes(num_graphs, fractions)
+    order = np.random.default_rng(seed).permutation(num_graphs)
+    return _sorted_split(*np.split(order, [num_train, num_train + num_val]))
+
+
+def stratified_split(
+    labels: Sequence[Hashable] | Tensor, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0
+) -> Split:
+    """Parts in which every class has about the same share.
+
+    Args:
+        labels: `[G]` the class of each graph.
+        fractions: The shares of training, validation and test; they sum to 1.
+        seed: Fixes the draw.
+
+    Raises:
+        ValueError: If a part would be empty or there are too few graphs of a class.
+    """
+    from sklearn.model_selection import train_test_split
+
+    classes = _as_classes(labels)
+    num_train, num_val = _part_sizes(len(classes), fractions)
+    everything = np.arange(len(classes))
+    try:
+        train, rest = train_test_split(everything, train_size=num_train, stratify=classes, random_state=seed)
+        val, test = train_test_split(rest, train_size=num_val, stratify=classes[rest], random_state=seed)
+    except ValueError as error:
+        raise ValueError(f"A stratified split is not possible ({error}); use a random split.") from None
+    return _sorted_split(train, val, test)
+
+
+def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, seed: int = 0) -> list[Split]:
+    """Splits for cross-validation, in which every class has about the same share.
+
+    Fold i is the test part of split i, and the validation part of the split before.
+
+    Args:
+        labels: `[G]` the class of each graph.
+        num_folds: The number of folds, at least 3.
+        seed: Fixes the draw.
+
+    Raises:
+        ValueError: If there are too few graphs of a class.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    classes = _as_classes(labels)
+    smallest = int(np.bincount(classes).min()) if len(classes) else 0
+    if not 3 <= num_folds <= smallest:
+        raise ValueError(f"num_folds must be from 3 to {smallest}, the size of the smallest class, not {num_folds}.")
+    folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(classes, classes)
+    tests = [test for _, test in folds]
+    splits = []
+    for i, test in enumerate(tests):
+        val = tests[(i + 1) % num_folds]
+        train = np.setdiff1d(np.arange(len(classes)), np.concatenate([val, test]))
+        splits.append(_sorted_split(train, val, test))
+    return splits
+
+
+def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
+    """Parts such that graphs of one group stay together: the largest groups come into training.
+
+    Args:
+        groups: `[G]` the group of each graph.
+        fractions: The shares of training, validation and test; they sum to 1 and are met as well as groups allow.
+        seed: Fixes the order of groups of equal size.
+
+    Raises:
+        ValueError: If a part would be empty.
+    """
+    num_train, num_val = _part_sizes(len(groups), fractions)
+    members: dict[Hashable, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    blocks = list(members.values())
+    shuffled = [blocks[i] for i in np.random.default_rng(seed).permutation(len(blocks))]
+    train: list[int] = []
+    val: list[int] = []
+    test: list[int] = []
+    for block in sorted(shuffled, key=len, reverse=True):
+        if len(train) + len(block) <= num_train:
+            train += block
+        elif len(val) + len(block) <= num_val:
+            val += block
+        else:
+            test += block
+    if not (train and val and test):
+        raise ValueError(
+            f"The {len(blocks)} groups (the largest has {max(map(len, blocks))} of {len(groups)} graphs) do not fill "
+            "three parts; use other fractions or a random split."
+        )
+    return _sorted_split(np.array(train), np.array(val), np.array(test))
+
+
+def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
+    """Parts such that molecules with the same Bemis–Murcko scaffold stay together; needs rdkit.
+
+    Molecules without rings have no scaffold and form one group.
+
+    Args:
+        smiles: `[G]` the molecules, all readable.
+        fractions: The shares of training, validation and test; they sum to 1 and are met as well as groups allow.
+        seed: Fixes the order of scaffolds with equally many molecules.
+
+    Raises:
+        ValueError: If a part would be empty.
+    """
+    from rdkit.Chem.Scaffolds import MurckoScaffold
+
+    return group_split([MurckoScaffold.MurckoScaffoldSmiles(s) for s in smiles], fractions, seed)
+
+
+def split_from_column(values: Sequence[str]) -> Split:
+    """The parts that a column of a table names.
+
+    Args:
+        values: `[G]` `train`, `val` or `test` for each graph; their usual synonyms and capitals are fine.
+
+    Raises:
+        ValueError: For any other word, or if a part is empty.
+    """
+    part_of = {word: part for part, words in _PART_NAMES.items() for word in words}
+    ids: dict[str, list[int]] = {"train": [], "val": [], "test": []}
+    for i, value in enumerate(values):
+        part = part_of.get(value.strip().lower())
+        if part is None:
+            raise ValueError(f"Row {i + 1} is in part {value!r}; a split column may say train, val or test.")
+        ids[part].append(i)
+    empty = [part for part, members in ids.items() if not members]
+    if empty:
+        raise ValueError(f"The split column puts no graph into {' and '.join(empty)}.")
+    return Split(**{part: torch.tensor(members) for part, members in ids.items()})
+
+
+def read_split(path: str | Path) -> Split:
+    """The split in a JSON file of the form `{"train": [ids], "val": [ids], "test": [ids]}`.
+
+    Raises:
+        ValueError: If the file cannot be read or is something else.
+    """
+    try:
+        return Split.from_json(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _part_sizes(num_graphs: int, fractions: Fractions) -> tuple[int, int]:
+    """The numbers of training and of validation graphs; the others are for the test."""
+    if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise ValueError(f"fractions must be three positive numbers that sum to 1, not {fractions}.")
+    num_val, num_test = (max(1, round(num_graphs * share)) for share in fractions[1:])
+    num_train = num_graphs - num_val - num_test
+    if num_train < 1:
+        raise ValueError(f"{num_graphs} graphs are too few to be split by {fractions}.")
+    return num_train, num_val
+
+
+def _as_classes(labels: Sequence[Hashable] | Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    values = labels.tolist() if isinstance(labels, Tensor) else labels
+    number = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    return np.array([number[value] for value in values], dtype=np.int64)
+
+
+def _sorted_split(*parts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Split:
+    train, val, test = (torch.from_numpy(np.sort(part)) for part in parts)
+    return Split(train, val, test)

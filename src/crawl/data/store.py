@@ -1,0 +1,324 @@
+"""A whole data set as a few flat arrays, from which batches are cut by indexing alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, InMemoryDataset
+
+from crawl.graph import holds_integers
+
+
+@dataclass(frozen=True, eq=False)
+class GraphStore:
+    """All graphs of a data set side by side. Batches are assembled without any Python per graph.
+
+    Build one with `from_dataset` or `from_graphs`. Graphs without edges and graphs without nodes are fine.
+
+    Attributes:
+        node_ptr: `[G + 1]` int64; the nodes of graph g are `node_ptr[g]:node_ptr[g + 1]`.
+        edge_ptr: `[G + 1]` int64; the edges of graph g are `edge_ptr[g]:edge_ptr[g + 1]`.
+        edge_index: `[2, E]`; ids count from 0 within each graph.
+        x: `[N, C]` node features, or None.
+        edge_attr: `[E, C]` edge features, or None.
+        y: The targets, or None: `[G, K]` numbers or labels (NaN where one is missing) or `[G]` classes.
+        y_per_node: Whether the rows of `y` belong to nodes instead of graphs.
+    """
+
+    node_ptr: Tensor
+    edge_ptr: Tensor
+    edge_index: Tensor
+    x: Tensor | None = None
+    edge_attr: Tensor | None = None
+    y: Tensor | None = None
+    y_per_node: bool = False
+    _sizes: Tensor = field(init=False, repr=False)  # [2, G] nodes and edges, on the CPU: so batch() waits for no GPU
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sizes", torch.stack([self.node_ptr.diff(), self.edge_ptr.diff()]).cpu())
+        expected = {
+            "edge_index": (self.edge_index.t(), int(self._sizes[1].sum())),
+            "x": (self.x, self.num_nodes),
+            "edge_attr": (self.edge_attr, self.num_edges),
+            "y": (self.y, self.num_nodes if self.y_per_node else len(self)),
+        }
+        for name, (tensor, num_rows) in expected.items():
+            if tensor is not None and (tensor.dim() == 0 or tensor.shape[0] != num_rows):
+                raise ValueError(f"{name} must have {num_rows} entries, but its shape is {list(tensor.shape)}.")
+
+    def __len__(self) -> int:
+        return self.node_ptr.numel() - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes of all graphs together (N)."""
+        return int(self._sizes[0].sum())
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges of all graphs together (E)."""
+        return self.edge_index.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """The device all tensors are on."""
+        return self.edge_index.device
+
+    @classmethod
+    def from_dataset(cls, dataset: InMemoryDataset | Sequence[Data]) -> GraphStore:
+        """The graphs of a PyG data set, or of any sequence of `Data`.
+
+        A PyG in-memory data set is taken as it lies in memory: the tensors are shared, not copied. It is copied once
+        if it has a `transform`, which is then applied now, or if it is a part of a larger one.
+
+        `y` may have a row for each graph, a row for each node, or a vector for each graph, which becomes a row.
+
+        Raises:
+            ValueError: If the graphs do not go together, or are not graphs.
+        """
+        if not isinstance(dataset, InMemoryDataset) or dataset.transform is not None:
+            return cls.from_graphs(dataset[i] for i in range(len(dataset)))
+        data, slices = dataset._data, dataset.slices
+        if not isinstance(data, Data) or "edge_index" not in data or not isinstance(data.edge_index, Tensor):
+            return cls.from_graphs(dataset[i] for i in range(len(dataset)))
+        num_graphs = dataset.len()
+        if slices is None:  # PyG keeps a single graph as it is
+            node_ptr = torch.tensor([0, data.num_nodes])
+            edge_ptr = torch.tensor([0, data.num_edges])
+        else:
+            node_ptr, edge_ptr = _node_ptr(dataset), slices["edge_index"].long()
+        y, y_per_node = None, False
+        if data.y is not None:
+            y = _as_rows(data.y)
+            y_ptr = torch.tensor([0, len(y)]) if slices is None else slices["y"]
+            y, y_per_node = _as_targets(y, y_ptr, node_ptr)
+        edge_index = _edge_index(data)
+        store = cls(
+            node_ptr=node_ptr.to(edge_index.device),
+            edge_ptr=edge_ptr.to(edge_index.device),
+            edge_index=_checked_edge_index(edge_index, node_ptr, edge_ptr),
+            x=data.x,
+            edge_attr=data.edge_attr,
+            y=y,
+            y_per_node=y_per_node,
+        )
+        kept = dataset.indices()
+        return store if list(kept) == list(range(num_graphs)) else store.subset(list(kept))
+
+    @classmethod
+    def from_graphs(cls, graphs: Iterable[Data]) -> GraphStore:
+        """A copy of these graphs.
+
+        Raises:
+            ValueError: If there are none, if they do not go together, or if one is not a graph.
+        """
+        graphs = list(graphs)
+        if not graphs:
+            raise ValueError("There are no graphs.")
+        for i, data in enumerate(graphs):
+            if not isinstance(data, Data):
+                raise ValueError(f"Graph {i} must be a PyG Data, not {type(data).__name__}.")
+        edge_indices = [_edge_index(data) for data in graphs]
+        node_ptr = _ptr([_num_nodes(data) for data in graphs])
+        edge_ptr = _ptr([edges.shape[1] for edges in edge_indices])
+        y_per_node = False
+        targets = [None if data.y is None else _as_rows(data.y) for data in graphs]
+        y = _concatenated("y", targets)
+        if y is not None:
+            y, y_per_node = _as_targets(y, _ptr([len(rows) for rows in targets if rows is not None]), node_ptr)
+        edge_index = torch.cat(edge_indices, dim=1)
+        return cls(
+            node_ptr=node_ptr.to(edge_index.device),
+            edge_ptr=edge_ptr.to(edge_index.device),
+            edge_index=_checked_edge_index(edge_index, node_ptr, edge_ptr),
+            x=_concatenated("x", [data.x for data in graphs]),
+            edge_attr=_concatenated("edge_attr", [data.edge_attr for data in graphs]),
+            y=y,
+            y_per_node=y_per_node,
+        )
+
+    def to(self, device: torch.device | str) -> GraphStore:
+        """The same graphs on another device."""
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor) and name != "_sizes"}
+        moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
+        return replace(self, **moved)
+
+    def subset(self, ids: Tensor | Sequence[int]) -> GraphStore:
+        """A store of the graphs `ids` only, in this order.
+
+        Raises:
+            ValueError: For an id that is not one of a graph.
+        """
+        host_ids = self._checked_ids(ids)
+        ids = host_ids.to(self.device)
+        num_nodes, num_edges = self._sizes[:, host_ids].sum(dim=1).tolist()
+        nodes, node_ptr, _ = _rows(self.node_ptr, ids, num_nodes)
+        edges, edge_ptr, _ = _rows(self.edge_ptr, ids, num_edges)
+        return GraphStore(
+            node_ptr=node_ptr,
+            edge_ptr=edge_ptr,
+            edge_index=self.edge_index[:, edges],
+            x=None if self.x is None else self.x[nodes],
+            edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
+            y=None if self.y is None else self.y[nodes if self.y_per_node else ids],
+            y_per_node=self.y_per_node,
+        )
+
+    def batch(self, ids: Tensor | Sequence[int]) -> Batch:
+        """The graphs `ids`, in this order, as one PyG `Batch`; a graph may come more than once.
+
+        The batch has `x`, `edge_attr` and `y` where the store has them, `edge_index`, `batch`, `ptr` and `num_nodes`,
+        equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids. Give the ids on the CPU: the
+        batch is put together on the device of the store, and the host does not wait for it.
+
+        Raises:
+            ValueError: For an id that is not one of a graph.
+        """
+        host_ids = self._checked_ids(ids)
+        ids = host_ids.to(self.device)
+        num_nodes, num_edges = self._sizes[:, host_ids].sum(dim=1).tolist()
+        nodes, ptr, batch = _rows(self.node_ptr, ids, num_nodes)
+        edges, _, graph_of_edge = _rows(self.edge_ptr, ids, num_edges)
+        parts = {"edge_index": self.edge_index[:, edges] + ptr.to(self.edge_index.dtype)[graph_of_edge]}
+        if self.x is not None:
+            parts["x"] = self.x[nodes]
+        if self.edge_attr is not None:
+            parts["edge_attr"] = self.edge_attr[edges]
+        if self.y is not None:
+            parts["y"] = self.y[nodes if self.y_per_node else ids]
+        return Batch(**parts, batch=batch, ptr=ptr, num_nodes=num_nodes, graph_ids=ids)
+
+    def graph(self, i: int) -> Data:
+        """Graph `i` alone, as views of the store's tensors."""
+        i = int(self._checked_ids([i]))
+        nodes = slice(int(self.node_ptr[i]), int(self.node_ptr[i + 1]))
+        edges = slice(int(self.edge_ptr[i]), int(self.edge_ptr[i + 1]))
+        data = Data(edge_index=self.edge_index[:, edges], num_nodes=nodes.stop - nodes.start)
+        if self.x is not None:
+            data.x = self.x[nodes]
+        if self.edge_attr is not None:
+            data.edge_attr = self.edge_attr[edges]
+        if self.y is not None:
+            data.y = self.y[nodes if self.y_per_node else slice(i, i + 1)]
+        return data
+
+    def __repr__(self) -> str:
+        shapes = {name: getattr(self, name) for name in ("x", "edge_attr", "y")}
+        parts = [f"{name}={list(value.shape)}" for name, value in shapes.items() if value is not None]
+        counts = f"num_graphs={len(self)}, num_nodes={self.num_nodes}, num_edges={self.num_edges}"
+        return f"GraphStore({', '.join([counts, *parts])}, device='{self.device}')"
+
+    def _checked_ids(self, ids: Tensor | Sequence[int]) -> Tensor:
+        """The ids as int64 on the CPU."""
+        ids = torch.as_tensor(ids).cpu()
+        if ids.numel() == 0:
+            return torch.empty(0, dtype=torch.long)
+        if not holds_integers(ids) or ids.dim() != 1:
+            raise ValueError("ids must be a list of whole numbers: the graphs wanted, counted from 0.")
+        wrong = ids[(ids < 0) | (ids >= len(self))]
+        if wrong.numel():
+            raise ValueError(f"There is no graph {int(wrong[0])}: ids go from 0 to {len(self) - 1}.")
+        return ids.long()
+
+
+def _rows(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows of the graphs `ids` one after the other, their new `ptr`, and for each row the position of its graph."""
+    start = ptr[ids]
+    sizes = ptr[ids + 1] - start
+    new_ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    position = torch.arange(ids.numel(), device=ids.device).repeat_interleave(sizes, output_size=num_rows)
+    rows = torch.arange(num_rows, device=ids.device) + (start - new_ptr[:-1])[position]
+    return rows, new_ptr, position
+
+
+def _ptr(sizes: Sequence[int]) -> Tensor:
+    return torch.tensor([0, *sizes]).cumsum(0)
+
+
+def _num_nodes(data: Data) -> int:
+    if "num_nodes" in data or data.x is not None or data.pos is not None:
+        return int(data.num_nodes)
+    if data.edge_index is None or data.edge_index.numel() == 0:
+        return 0
+    return int(data.edge_index.max()) + 1
+
+
+def _node_ptr(dataset: InMemoryDataset) -> Tensor:
+    """Where the nodes of each graph begin in the collated storage of a PyG data set."""
+    data, slices = dataset._data, dataset.slices
+    sizes = getattr(data, "_num_nodes", None)  # where PyG keeps the num_nodes of each graph
+    if sizes is not None:
+        return _ptr(sizes.tolist() if isinstance(sizes, Tensor) else sizes)
+    for name in ("x", "pos"):
+        if isinstance(getattr(data, name), Tensor):
+            ptr: Tensor = slices[name].long()
+            return ptr
+    return _ptr([_num_nodes(dataset.get(i)) for i in range(dataset.len())])
+
+
+def _as_rows(y: Any) -> Tensor:
+    try:
+        rows = torch.as_tensor(y)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"y must be a tensor or a number, not {y!r}.") from None
+    return rows.unsqueeze(0) if rows.dim() == 0 else rows
+
+
+def _as_targets(y: Tensor, y_ptr: Tensor, node_ptr: Tensor) -> tuple[Tensor, bool]:
+    """The targets, a row for each graph or for each node, and whether it is for each node."""
+    sizes, num_nodes = y_ptr.diff(), node_ptr.diff()
+    if bool((sizes == 1).all()):
+        return y, False
+    if torch.equal(sizes.cpu(), num_nodes.cpu()):
+        return y, True
+    if y.dim() == 1 and bool((sizes == sizes[0]).all()):
+        return y.view(sizes.numel(), int(sizes[0])), False
+    raise ValueError("y must have one row for each graph or one for each node.")
+
+
+def _concatenated(name: str, tensors: Sequence[Tensor | None]) -> Tensor | None:
+    given = [tensor for tensor in tensors if tensor is not None]
+    if not given:
+        return None
+    if len(given) < len(tensors):
+        missing = next(i for i, tensor in enumerate(tensors) if tensor is None)
+        raise ValueError(f"Graph {missing} has no {name}, but others do: give all graphs one, or none.")
+    like = next((tensor for tensor in given if tensor.numel()), given[0])
+    rows = [tensor.reshape(0, *like.shape[1:]) if tensor.numel() == 0 else tensor for tensor in given]
+    for i, tensor in enumerate(rows):
+        if tensor.shape[1:] != like.shape[1:]:
+            raise ValueError(f"Graph {i} has {name} of shape {list(tensor.shape)}, others have {list(like.shape)}.")
+    return torch.cat(rows)
+
+
+def _edge_index(data: Data) -> Tensor:
+    """The edges of one graph or of a collated data set, which may have none."""
+    edge_index: Tensor | None = data.edge_index
+    if edge_index is None or edge_index.numel() == 0:
+        return torch.empty(2, 0, dtype=torch.long)
+    if hasattr(edge_index, "as_tensor"):  # PyG's EdgeIndex
+        edge_index = edge_index.as_tensor()
+    if not holds_integers(edge_index) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise ValueError(f"edge_index must be integers of shape [2, E], not {list(data.edge_index.shape)}.")
+    return edge_index
+
+
+def _checked_edge_index(edge_index: Tensor, node_ptr: Tensor, edge_ptr: Tensor) -> Tensor:
+    """The edges, of which each must stay within its graph; as int32 or int64, which are not copied."""
+    if edge_index.dtype not in (torch.int32, torch.int64):
+        edge_index = edge_index.long()
+    limit = node_ptr.diff().repeat_interleave(edge_ptr.diff()).to(edge_index.device)
+    wrong = ((edge_index < 0) | (edge_index >= limit)).any(dim=0)
+    if bool(wrong.any()):
+        edge = int(wrong.nonzero()[0])
+        graph = int(torch.searchsorted(edge_ptr, edge, right=True)) - 1
+        source, target = edge_index[:, edge].tolist()
+        raise ValueError(
+            f"Graph {graph} has {int(node_ptr.diff()[graph])} nodes but an edge from {source} to {target}; "
+            "ids count from 0 within each graph."
+        )
+    return edge_index

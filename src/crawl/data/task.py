@@ -1,0 +1,69 @@
+"""What is to be predicted, and how a prediction is scored."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Kind = Literal["regression", "binary", "multiclass", "multilabel"]
+Level = Literal["graph", "node"]
+Metric = Literal["mae", "rmse", "r2", "accuracy", "macro_f1", "ap", "roc_auc"]
+
+_METRICS: dict[Kind, tuple[Metric, ...]] = {  # the first of a kind is its default
+    "regression": ("mae", "rmse", "r2"),
+    "binary": ("roc_auc", "accuracy", "macro_f1", "ap"),
+    "multiclass": ("accuracy", "macro_f1"),
+    "multilabel": ("ap", "roc_auc", "macro_f1"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A kind of target with the metric that scores it. Survives `Task(**json.loads(json.dumps(asdict(task))))`.
+
+    Attributes:
+        kind: `regression` (one or more numbers), `binary` (0 or 1), `multiclass` (one of several) or `multilabel`
+            (several answers of yes or no, each of which may be missing).
+        level: Whether a graph or a node has a target.
+        num_outputs: The width of the model's output: the number of targets, 1 for `binary`, of classes, or of labels.
+        metric: The score, the usual one of the kind when empty.
+        target_names: The names of the targets, where they have any.
+        class_names: For `binary` and `multiclass`, what the classes 0, 1, … are called.
+    """
+
+    kind: Kind
+    level: Level = "graph"
+    num_outputs: int
+    metric: str = ""
+    target_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_choice("kind", self.kind, get_args(Kind))
+        _check_choice("level", self.level, get_args(Level))
+        object.__setattr__(self, "metric", self.metric or self.default_metric(self.kind))
+        object.__setattr__(self, "target_names", tuple(self.target_names))
+        object.__setattr__(self, "class_names", tuple(self.class_names))
+        _check_choice(f"The metric of a {self.kind} task", self.metric, _METRICS[self.kind])
+        if self.num_outputs < 1 or (self.kind == "binary" and self.num_outputs != 1):
+            raise ValueError(f"A {self.kind} task cannot have num_outputs={self.num_outputs}.")
+        if self.kind == "multiclass" and self.num_outputs < 2:
+            raise ValueError("A multiclass task needs at least two classes.")
+
+    @staticmethod
+    def default_metric(kind: Kind) -> Metric:
+        """The metric a kind of task is usually scored with."""
+        return _METRICS[kind][0]
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a smaller value of the metric is a better one."""
+        return self.metric in ("mae", "rmse")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        near = difflib.get_close_matches(str(value), choices, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}.{hint}")

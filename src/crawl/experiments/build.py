@@ -1,0 +1,154 @@
+"""From the plain values of an experiment to a data set and a model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from crawl.baselines import GIN
+from crawl.data.dataset import Dataset
+from crawl.data.task import Task
+from crawl.experiments.experiment import Data, Experiment
+from crawl.models import CRaWl
+from crawl.nn.encoders import Dense, Encoder, OneHot
+from crawl.training.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a model expects of its graphs, and what it answers; goes into its checkpoint.
+
+    Attributes:
+        task: What is predicted.
+        node_categories: The sizes of the categories in `x`; () for numbers.
+        edge_categories: The same for `edge_attr`.
+        num_node_features: The width of `x` as numbers; 0 for none.
+        num_edge_features: The same for `edge_attr`.
+    """
+
+    task: Task
+    node_categories: tuple[int, ...] = ()
+    edge_categories: tuple[int, ...] = ()
+    num_node_features: int = 0
+    num_edge_features: int = 0
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Features:
+        """The features of a data set."""
+        return cls(
+            dataset.task,
+            dataset.node_categories,
+            dataset.edge_categories,
+            dataset.num_node_features,
+            dataset.num_edge_features,
+        )
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Features:
+        """The features written by `dataclasses.asdict`, perhaps through JSON."""
+        parts = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        return cls(**{**parts, "task": Task(**values["task"])})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The features as plain values."""
+        return asdict(self)
+
+
+def build_model(experiment: Experiment, features: Features) -> CRaWl | GIN:
+    """The model of an experiment, with weights drawn from its seed.
+
+    Graphs without node features get a constant 1, and so do edges, as in the paper.
+    """
+    settings, walk, task = experiment.model, experiment.walk, features.task
+    node_encoder = _encoder(features.node_categories, features.num_node_features)
+    edge_encoder = _encoder(features.edge_categories, features.num_edge_features)
+    pool = None if task.level == "node" else settings.pool
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(experiment.seed, "weights"))
+        if settings.name == "gin":
+            return GIN(
+                node_encoder,
+                task.num_outputs,
+                hidden_channels=settings.hidden_channels,
+                num_layers=settings.num_layers,
+                edge_dim=edge_encoder if features.edge_categories or features.num_edge_features else 0,
+                pool=pool,
+                head=settings.head,
+                dropout=settings.dropout,
+            )
+        return CRaWl(
+            node_encoder,
+            task.num_outputs,
+            hidden_channels=settings.hidden_channels,
+            num_layers=settings.num_layers,
+            edge_dim=edge_encoder,
+            window_size=walk.window_size,
+            kernel_size=settings.kernel_size,
+            identity=settings.identity,
+            adjacency=settings.adjacency,
+            virtual_node=settings.virtual_node,
+            pool=pool,
+            head=settings.head,
+            dropout=settings.dropout,
+            strategy=walk.strategy,
+            num_steps=walk.num_steps,
+            num_eval_steps=walk.num_eval_steps,
+            start_share=walk.start_share,
+        )
+
+
+def load_dataset(data: Data, seed: int = 0) -> Dataset:
+    """The data set of an experiment.
+
+    Raises:
+        ValueError: If it cannot be read; the message says where and what to do.
+    """
+    if data.name == "csl":
+        from crawl.data.csl import csl
+
+        return csl(data.fold, data.laplacian)
+    if data.name == "counting":
+        from crawl.data.counting import counting
+
+        return counting(data.target)
+    if data.path is None:
+        raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
+    path = Path(data.path)
+    if not path.exists():
+        raise ValueError(f"There is no file or folder {path}.")
+    if data.name == "csv":
+        from crawl.data.molecules import from_csv
+
+        return from_csv(
+            path,
+            smiles_column=data.smiles,
+            target_columns=data.targets,
+            split=data.split,
+            fractions=data.fractions,
+            seed=seed,
+            bad_rows=data.bad_rows,
+            task=data.task,
+            metric=data.metric,
+        )
+    if data.name == "tu":
+        from crawl.data.tu import from_tu
+
+        return from_tu(path, split=data.split, fractions=data.fractions, seed=seed, metric=data.metric)
+    from crawl.data.folder import from_folder
+
+    return from_folder(
+        path,
+        target_columns=data.targets,
+        split=data.split,
+        fractions=data.fractions,
+        seed=seed,
+        task=data.task,
+        metric=data.metric,
+    )
+
+
+def _encoder(categories: tuple[int, ...], width: int) -> Encoder:
+    return OneHot(categories) if categories else Dense(max(width, 1))

@@ -1,0 +1,145 @@
+"""An experiment: everything a run depends on, as plain values that survive JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from crawl.nn.readout import Head, Pool
+from crawl.training.settings import Evaluation, Training
+from crawl.walks.sampling import Strategy
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which graphs, which targets, which split.
+
+    Attributes:
+        name: `csl` and `counting` are made in code; `csv` (molecules as SMILES), `tu` (a folder in the TU format) and `folder`
+            (GraphML or JSON files with a table of labels) read `path`.
+        path: The file or folder.
+        targets: The target columns (csv, folder).
+        smiles: The SMILES column (csv); found by its name when None.
+        task: What kind of targets; found from their values with `auto`.
+        metric: The score; the usual one of the task when None.
+        split: `random`, `stratified`, `scaffold`, the name of a column, or a file.
+        fractions: The shares of training, validation and test part.
+        fold: Which of the five folds is the test part (csl).
+        laplacian: Use so many Laplacian eigenvectors as node features (csl).
+        target: What to count (counting).
+        bad_rows: `skip` and report rows that cannot be read, or `refuse` the file.
+    """
+
+    name: Literal["csl", "counting", "csv", "tu", "folder"] = "csl"
+    path: str | None = None
+    targets: tuple[str, ...] = ()
+    smiles: str | None = None
+    task: Literal["auto", "regression", "binary", "multiclass", "multilabel"] = "auto"
+    metric: str | None = None
+    split: str = "random"
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    fold: int = 0
+    laplacian: int = 0
+    target: Literal["triangle", "tailed_triangle", "star", "cycle4"] = "triangle"
+    bad_rows: Literal["skip", "refuse"] = "skip"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The walks: their law, their length, where they start, how far back the bits look. See `crawl.CRaWl`."""
+
+    strategy: Strategy = "non_backtracking"
+    num_steps: int = 50
+    num_eval_steps: int = 150
+    start_share: float = 1.0
+    window_size: int = 8
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network. See `crawl.CRaWl`; `gin` is a message-passing network of the same width to compare with."""
+
+    name: Literal["crawl", "gin"] = "crawl"
+    hidden_channels: int = 128
+    num_layers: int = 3
+    kernel_size: int | None = None
+    identity: bool = True
+    adjacency: bool = True
+    virtual_node: bool = False
+    pool: Pool = "mean"
+    head: Head = "mlp"
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A run: data, walks, model, training, evaluation and the seed of everything random.
+
+    Attributes:
+        name: What the run's folder is called.
+    """
+
+    name: str = "run"
+    data: Data = field(default_factory=Data)
+    walk: Walk = field(default_factory=Walk)
+    model: Model = field(default_factory=Model)
+    training: Training = field(default_factory=Training)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    seed: int = 0
+
+    def to_json(self) -> str:
+        """The experiment as JSON."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Experiment:
+        """The experiment written by `to_json`.
+
+        Raises:
+            ValueError: For a key that does not exist, with the one that was probably meant, or a value of a wrong type.
+        """
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"The configuration is not valid JSON: {error}.") from error
+        experiment = _build(cls, values, "")
+        assert isinstance(experiment, cls)
+        return experiment
+
+
+def _build(kind: type, values: Any, place: str) -> Any:
+    """An instance of a dataclass from nested dictionaries."""
+    if not isinstance(values, dict):
+        raise ValueError(f"The configuration needs a dictionary at {place or 'its top'}, not {values!r}.")
+    hints = typing.get_type_hints(kind)
+    for key in values:
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1)
+            meant = f" Did you mean {place}{near[0]}?" if near else f" Known are: {', '.join(hints)}."
+            raise ValueError(f"The configuration has no key {place}{key}.{meant}")
+    return kind(**{key: _value(hints[key], value, f"{place}{key}") for key, value in values.items()})
+
+
+def _value(hint: Any, value: Any, place: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _build(typing.cast(type, hint), value, f"{place}.")
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType or origin is typing.Union:
+        if value is None and type(None) in arguments:
+            return None
+        hint = next(argument for argument in arguments if argument is not type(None))
+        return _value(hint, value, place)
+    if origin is Literal and value not in arguments:
+        raise ValueError(f"{place} must be one of {', '.join(map(str, arguments))}, not {value!r}.")
+    if origin is tuple and isinstance(value, list):
+        return tuple(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and not (isinstance(value, hint) and isinstance(value, bool) == (hint is bool)):
+        raise ValueError(f"{place} must be of type {hint.__name__}, not {value!r}.")
+    return value

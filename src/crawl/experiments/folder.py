@@ -1,0 +1,132 @@
+"""The folder of a run: who may write there, and what is written."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crawl.data.dataset import Dataset
+from crawl.training.checkpoint import write_atomically
+from crawl.training.evaluation import Array, Predictions
+
+
+class RunFolder:
+    """The files of one run.
+
+    `config.json` (the experiment), `split.json`, `metrics.jsonl` (a line per epoch), `events` (TensorBoard),
+    `best.safetensors`, `last.safetensors`, and at the end `result.json`, `predictions.csv` and `curves.png`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.split = path / "config.json", path / "split.json"
+        self.best, self.last = path / "best.safetensors", path / "last.safetensors"
+        self.metrics, self.result = path / "metrics.jsonl", path / "result.json"
+        self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
+
+    @classmethod
+    def create(cls, path: Path | None, name: str) -> RunFolder:
+        """A new folder: the given one, or the first free `runs/NAME-K`.
+
+        Raises:
+            ValueError: If the given folder is there already and not empty.
+        """
+        if path is not None:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise ValueError(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
+            path.mkdir(parents=True, exist_ok=True)
+            return cls(path)
+        number = 1
+        while True:  # mkdir decides: two processes never get the same folder
+            path = Path("runs") / f"{name}-{number}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                number += 1
+            else:
+                return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of a run that was started before."""
+        folder = cls(path)
+        if not folder.config.is_file():
+            raise ValueError(f"{path} is not the folder of a run: it has no config.json.")
+        return folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training here; the lock ends with the process, however it ends."""
+        with open(self.path / ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"Another process is training in {self.path}.") from None
+            yield
+
+    def write_metrics(self, history: Iterable[dict[str, Any]]) -> None:
+        """Write the records of all epochs so far."""
+        write_atomically(self.metrics, "".join(json.dumps(record) + "\n" for record in history))
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        """Add the record of one epoch."""
+        with open(self.metrics, "a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
+        """Write a line per test graph, or node: its name, its targets, and mean and spread of its predictions."""
+        ids = dataset.split.test.tolist()
+        if dataset.task.level == "node":
+            sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
+            names = [f"{graph}:{node}" for graph, size in zip(ids, sizes, strict=True) for node in range(size)]
+        else:
+            names = [str(i) if dataset.graph_names is None else dataset.graph_names[i] for i in ids]
+        targets = targets.reshape(len(names), -1)
+        outputs = output_names(dataset)
+        target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        header = ["id", *target_names]
+        writer.writerow(header + [f"{what}_{name}" for what in ("mean", "spread") for name in outputs])
+        rows = np.concatenate([targets, predictions.mean, predictions.spread], axis=1)
+        for name, row in zip(names, rows, strict=True):
+            writer.writerow([name, *("" if np.isnan(value) else f"{value:.6g}" for value in row)])
+        write_atomically(self.predictions, text.getvalue())
+
+    def draw_curves(self, history: list[dict[str, Any]], metric: str, best_epoch: int) -> bool:
+        """Draw loss and validation score over the epochs; False where matplotlib is not installed."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            return False
+        figure = Figure(figsize=(9, 3.5), layout="constrained")
+        epochs = [record["epoch"] for record in history]
+        for axes, key, label in zip(
+            figure.subplots(1, 2), ("loss", f"val_{metric}"), ("training loss", f"validation {metric}"), strict=True
+        ):
+            axes.plot(epochs, [record[key] for record in history], linewidth=1.2)
+            axes.axvline(best_epoch, color="gray", linestyle=":", label=f"best epoch {best_epoch}")
+            axes.set(xlabel="epoch", ylabel=label)
+            axes.legend(frameon=False)
+            axes.grid(alpha=0.3)
+        part = self.curves.with_name(".curves.part.png")
+        figure.savefig(part, dpi=150)
+        part.replace(self.curves)
+        return True
+
+
+def output_names(dataset: Dataset) -> list[str]:
+    """A name for each column of predictions."""
+    task = dataset.task
+    names = task.class_names if task.kind == "multiclass" else task.target_names
+    if len(names) == task.num_outputs:
+        return list(names)
+    return [str(i) for i in range(task.num_outputs)]

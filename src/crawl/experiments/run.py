@@ -1,0 +1,252 @@
+"""One run: train, evaluate, and leave a folder from which everything can be repeated."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from crawl.data.dataset import Dataset
+from crawl.data.splits import Split
+from crawl.experiments.build import Features, build_model, load_dataset
+from crawl.experiments.experiment import Experiment
+from crawl.experiments.folder import RunFolder
+from crawl.training.checkpoint import load_checkpoint, save_checkpoint, write_atomically
+from crawl.training.evaluation import targets_of
+from crawl.training.trainer import Trainer
+
+_SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found.
+
+    Attributes:
+        folder: Where its files are.
+        record: The content of `result.json`.
+    """
+
+    folder: Path
+    record: dict[str, Any]
+
+    def score(self, part: str = "test") -> float:
+        """The mean score over the evaluations of a part (`train`, `val` or `test`)."""
+        return float(self.record["scores"][part]["mean"])
+
+
+def run_experiment(
+    experiment: Experiment,
+    folder: Path | str | None = None,
+    *,
+    dataset: Dataset | None = None,
+    quiet: bool | None = None,
+) -> Result:
+    """Train and evaluate a model in a new folder.
+
+    Args:
+        experiment: What to do.
+        folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
+        dataset: The data, if not those that `experiment.data` names; such a run can be resumed only with `resume_run(…, dataset)`.
+        quiet: Show no progress; when None, if the output is not a terminal.
+
+    Raises:
+        ValueError: If the data or the experiment are wrong; the message says what to do.
+    """
+    dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
+    build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
+    run = RunFolder.create(None if folder is None else Path(folder), experiment.name)
+    write_atomically(run.split, dataset.split.to_json())
+    write_atomically(run.config, experiment.to_json())
+    return _train_and_evaluate(experiment, dataset, run, quiet)
+
+
+def resume_run(folder: Path | str, *, dataset: Dataset | None = None, quiet: bool | None = None) -> Result:
+    """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read.
+
+    Raises:
+        ValueError: If the folder is not that of a run, or its checkpoint is damaged.
+    """
+    run = RunFolder.open(Path(folder))
+    if run.result.is_file():
+        return Result(run.path, json.loads(run.result.read_text()))
+    experiment = Experiment.from_json(run.config.read_text())
+    dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
+    if run.split.read_text() != dataset.split.to_json():
+        split = Split.from_json(run.split.read_text())
+        raise ValueError(
+            f"The data have changed since {run.path} was started: it split {len(split.ids)} graphs in another way. "
+            "Start a new run."
+        )
+    return _train_and_evaluate(experiment, dataset, run, quiet)
+
+
+def _train_and_evaluate(experiment: Experiment, dataset: Dataset, run: RunFolder, quiet: bool | None) -> Result:
+    features = Features.of(dataset)
+    with run.locked():
+        trainer = Trainer(
+            build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
+        )
+        if run.last.is_file():
+            trainer.restore(*load_checkpoint(run.last))
+            run.write_metrics(trainer.history)
+        began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
+        _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet)
+        trainer.use_best_weights()
+        record = _evaluate(trainer, experiment, dataset, run)
+        record |= _circumstances(trainer, time.perf_counter() - began)
+        description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
+        description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
+        save_checkpoint(run.best, trainer.model.state_dict(), description)
+        run.draw_curves(trainer.history, dataset.task.metric, trainer.best_epoch)
+        write_atomically(run.result, json.dumps(record, indent=2) + "\n")
+    return Result(run.path, record)
+
+
+def _train(trainer: Trainer, run: RunFolder, quiet: bool) -> None:
+    metric = f"val_{trainer.task.metric}"
+    saved = time.monotonic()
+    with _progress(trainer, quiet) as on_batch, _events(run.events) as write_event:
+        for record in trainer.epochs(on_batch.step):
+            run.append_metrics(record)
+            for key in ("loss", "lr", metric):
+                write_event(key, record[key], record["epoch"])
+            on_batch.epoch(record[metric])
+            if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
+                save_checkpoint(run.last, *trainer.state())
+                saved = time.monotonic()
+
+
+def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: RunFolder) -> dict[str, Any]:
+    evaluation = experiment.evaluation
+    repeats = {"train": 1, "val": evaluation.num_val_repeats, "test": evaluation.num_test_repeats}
+    scores = {}
+    for part, num_repeats in repeats.items():
+        ids = getattr(dataset.split, part)
+        predictions = trainer.evaluate(ids, num_repeats, part)
+        targets = targets_of(trainer.store, ids)
+        values = predictions.scores(targets)
+        scores[part] = {
+            "mean": fmean(values),
+            "internal_deviation": pstdev(values),
+            "of_mean_prediction": predictions.score_of_mean(targets),
+            "evaluations": values,
+        }
+    run.write_predictions(dataset, predictions, targets)
+    return {
+        "config": json.loads(experiment.to_json()),
+        "seed": experiment.seed,
+        "data": dataset.name,
+        "num_graphs": {part: len(getattr(dataset.split, part)) for part in repeats},
+        "num_skipped": len(dataset.skipped),
+        "metric": dataset.task.metric,
+        "scores": scores,
+        "best_epoch": trainer.best_epoch,
+        "num_epochs": trainer.schedule.epoch,
+        "num_parameters": sum(p.numel() for p in trainer.model.parameters()),
+    }
+
+
+def _circumstances(trainer: Trainer, seconds: float) -> dict[str, Any]:
+    on_gpu = trainer.device.type == "cuda"
+    peak = torch.cuda.max_memory_allocated() / 2**20 if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return {
+        "wall_time_s": round(seconds, 3),
+        "peak_memory_mb": round(peak, 1),
+        "device": torch.cuda.get_device_name() if on_gpu else f"cpu ({torch.get_num_threads()} threads)",
+        "commit": _commit(),
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
+    }
+
+
+_PACKAGES = ("crawl", "torch", "torch_geometric", "numba", "numpy")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"
+
+
+def _commit() -> str | None:
+    """The commit of the source tree this package runs from, if it is one."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+class _Bar:
+    """The progress bar of a run: the current epoch, its loss, the best score so far, the rate and the time left."""
+
+    def __init__(self, trainer: Trainer, progress: Progress | None) -> None:
+        self.trainer, self.progress = trainer, progress
+        self.loss = math.nan
+        if progress is not None:
+            self.task = progress.add_task("", total=trainer.num_batches, info="")
+
+    def step(self, loss: float) -> None:
+        """One training step is done."""
+        if self.progress is None:
+            return
+        self.loss = loss if math.isnan(self.loss) else 0.95 * self.loss + 0.05 * loss
+        schedule = self.trainer.schedule
+        best = "" if schedule.best is None else f"  best {schedule.best:.4g}"
+        epoch = f"epoch {schedule.epoch + 1}/{schedule.settings.max_epochs}"
+        self.progress.update(
+            self.task, advance=1, description=epoch, info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}"
+        )
+
+    def epoch(self, score: float) -> None:
+        """One epoch is done."""
+        if self.progress is not None:
+            self.progress.reset(self.task, start=True, total=self.trainer.num_batches)
+
+    def _time_left(self) -> str:
+        history = self.trainer.history[-10:]
+        if not history:
+            return ""
+        seconds = fmean(record["seconds"] for record in history)
+        left = seconds * (self.trainer.training.max_epochs - self.trainer.schedule.epoch)
+        return f"  {1 / seconds:.2g} epochs/s  at most {left / 60:.0f} min left"
+
+
+@contextmanager
+def _progress(trainer: Trainer, quiet: bool) -> Iterator[_Bar]:
+    if quiet:
+        yield _Bar(trainer, None)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[info]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _Bar(trainer, progress)
+
+
+@contextmanager
+def _events(path: Path) -> Iterator[Any]:
+    """A function that writes a value for TensorBoard, or does nothing where TensorBoard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        with nullcontext():
+            yield lambda *_: None
+        return
+    with SummaryWriter(str(path)) as writer:
+        yield writer.add_scalar

@@ -1,0 +1,102 @@
+"""A trained model, loaded from a run: predict with it, ask what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from crawl.data.store import GraphStore
+from crawl.experiments.build import Features, build_model
+from crawl.experiments.experiment import Experiment
+from crawl.experiments.folder import RunFolder
+from crawl.training.checkpoint import load_checkpoint
+from crawl.training.evaluation import Predictions, Scaling, predict
+from crawl.training.seeds import derive_seed
+from crawl.training.trainer import choose_device
+
+
+class TrainedModel:
+    """The best weights of a run, ready to predict.
+
+    Attributes:
+        model: The network, in evaluation mode.
+        experiment: What it was trained with.
+        features: What it expects of graphs, and what it answers.
+        record: The content of the run's `result.json`.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, experiment: Experiment, features: Features, scaling: Scaling, record: dict[str, Any]
+    ) -> None:
+        self.model, self.experiment, self.features = model.eval(), experiment, features
+        self.scaling, self.record = scaling, record
+
+    @classmethod
+    def load(cls, path: Path | str, device: str = "auto") -> TrainedModel:
+        """The model of a run's folder, or of a checkpoint file.
+
+        Raises:
+            ValueError: If there is none, it is damaged, or it belongs to another architecture.
+        """
+        path = Path(path)
+        if path.is_dir():
+            run = RunFolder.open(path)
+            if not run.best.is_file():
+                raise ValueError(f"The run {path} is not finished: go on with crawl train --resume {path}.")
+            path = run.best
+        tensors, description = load_checkpoint(path)
+        if "features" not in description:
+            raise ValueError(f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors.")
+        experiment = Experiment.from_json(_as_text(description["experiment"]))
+        features = Features.from_dict(description["features"])
+        model = build_model(experiment, features)
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(f"The weights in {path} belong to another architecture than its configuration.") from error
+        mean, deviation = (tuple(values) for values in description["scaling"])
+        return cls(model.to(choose_device(device)), experiment, features, Scaling(mean, deviation), description["record"])
+
+    def predict(
+        self,
+        store: GraphStore,
+        *,
+        num_repeats: int | None = None,
+        num_steps: int | None = None,
+        seed: int = 0,
+        batch_size: int | None = None,
+        on_batch: Callable[[], None] | None = None,
+    ) -> Predictions:
+        """Predictions for all graphs of a store, in its order.
+
+        Args:
+            store: Graphs with the features the model expects.
+            num_repeats: Evaluations to average; as in the run when None.
+            num_steps: Steps of the walks; as in the run when None.
+            seed: Of the walks. A graph gets the same prediction whatever else is in the store.
+            batch_size: Graphs per step; changes no result.
+            on_batch: Called after every step.
+        """
+        evaluation = self.experiment.evaluation
+        device = next(self.model.parameters()).device
+        return predict(
+            self.model,
+            self.features.task,
+            store.to(device),
+            torch.arange(len(store)),
+            num_repeats=evaluation.num_test_repeats if num_repeats is None else num_repeats,
+            num_steps=num_steps,
+            seed=derive_seed(seed, "predict"),
+            scaling=self.scaling,
+            batch_size=evaluation.batch_size if batch_size is None else batch_size,
+            on_batch=on_batch,
+        )
+
+
+def _as_text(values: Any) -> str:
+    import json
+
+    return json.dumps(values)

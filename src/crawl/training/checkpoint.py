@@ -1,0 +1,78 @@
+"""Checkpoints: one safetensors file with its description inside, written whole or not at all.
+
+Nothing in it is executed on loading. A checksum over the tensors and the description finds damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+_FORMAT = "crawl-checkpoint-1"
+
+
+def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
+    """Write a checkpoint. Whatever happens meanwhile, `path` holds the old one or the new one, never a part.
+
+    Raises:
+        OSError: If it cannot be written (the disk is full, say); the old checkpoint is still there.
+    """
+    on_cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(description)
+    metadata = {"format": _FORMAT, "description": text, "checksum": _checksum(on_cpu, text)}
+    write_atomically(path, save(on_cpu, metadata))
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the description of a checkpoint.
+
+    Raises:
+        ValueError: If it is not there, damaged, or not one of ours.
+    """
+    if not path.is_file():
+        raise ValueError(f"There is no checkpoint at {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"The checkpoint {path} cannot be read ({error}): it is truncated or damaged.") from error
+    if metadata.get("format") != _FORMAT:
+        raise ValueError(f"{path} is a safetensors file, but not a checkpoint of CRaWl.")
+    text = metadata.get("description", "")
+    if metadata.get("checksum") != _checksum(tensors, text):
+        raise ValueError(f"The checkpoint {path} does not match its checksum: it was changed or damaged.")
+    return tensors, json.loads(text)
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write a file whole or not at all: beside its place first, then moved there."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,134 @@
+"""Predictions over fresh walks: several evaluations, their mean and how far they lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from crawl.data.identity import graph_keys
+from crawl.data.store import GraphStore
+from crawl.data.task import Task
+from crawl.training.metrics import score
+from crawl.training.seeds import derive_seed
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Targets as the network sees them: (target - mean) / deviation."""
+
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, targets: Tensor) -> Scaling:
+        """The scaling that gives these targets mean 0 and deviation 1; missing ones (NaN) are left out."""
+        known = ~targets.isnan()
+        count = known.sum(0).clamp_min(1)
+        mean = targets.nan_to_num().sum(0) / count
+        deviation = (torch.where(known, targets - mean, 0).square().sum(0) / count).sqrt()
+        deviation = torch.where(deviation > 0, deviation, 1.0)
+        return cls(tuple(mean.tolist()), tuple(deviation.tolist()))
+
+    def apply(self, targets: Tensor) -> Tensor:
+        """Targets in the network's unit."""
+        return (targets - targets.new_tensor(self.mean)) / targets.new_tensor(self.deviation) if self.mean else targets
+
+    def undo(self, outputs: Tensor) -> Tensor:
+        """Outputs in the unit of the targets."""
+        return outputs * outputs.new_tensor(self.deviation) + outputs.new_tensor(self.mean) if self.mean else outputs
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of one model, evaluated several times.
+
+    Attributes:
+        repeats: `[r, n, k]` one prediction per evaluation: values, or probabilities.
+        task: What is predicted.
+    """
+
+    repeats: Array
+    task: Task
+
+    @property
+    def mean(self) -> Array:
+        """`[n, k]` the averaged prediction."""
+        mean: Array = self.repeats.mean(axis=0)
+        return mean
+
+    @property
+    def spread(self) -> Array:
+        """`[n, k]` the standard deviation of the evaluations: how much the prediction depends on the walks."""
+        spread: Array = self.repeats.std(axis=0)
+        return spread
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """`[n]` the most probable class (binary and multi-class tasks)."""
+        mean = self.mean
+        return (mean[:, 0] > 0.5).astype(np.int64) if self.task.kind == "binary" else mean.argmax(axis=1)
+
+    def scores(self, targets: Array) -> list[float]:
+        """The score of each evaluation by itself, as the paper reports them."""
+        return [score(self.task.metric, repeat, targets) for repeat in self.repeats]
+
+    def score_of_mean(self, targets: Array) -> float:
+        """The score of the averaged prediction."""
+        return score(self.task.metric, self.mean, targets)
+
+
+@torch.no_grad()
+def predict(
+    model: nn.Module,
+    task: Task,
+    store: GraphStore,
+    ids: Tensor,
+    *,
+    num_repeats: int,
+    seed: int,
+    scaling: Scaling | None = None,
+    num_steps: int | None = None,
+    batch_size: int = 100,
+    on_batch: Callable[[], None] | None = None,
+) -> Predictions:
+    """The model's predictions for the graphs `ids`, in this order; rows are nodes for a node-level task.
+
+    The walks of a graph depend on the seed and on the graph, so its prediction does not depend on `batch_size` or on
+    what else is predicted, up to rounding.
+    """
+    keys = graph_keys(store)
+    was_training = model.training
+    model.eval()
+    repeats = []
+    for repeat in range(num_repeats):
+        outputs = []
+        for part in ids.split(batch_size):
+            batch = store.batch(part)
+            batch.graph_keys = keys[part]
+            outputs.append(model(batch, num_steps=num_steps, seed=derive_seed(seed, "evaluation", repeat)).cpu())
+            if on_batch is not None:
+                on_batch()
+        output = torch.cat(outputs) if outputs else torch.empty(0, task.num_outputs)
+        repeats.append(_as_prediction(task, output.double(), scaling or Scaling()).numpy())
+    model.train(was_training)
+    return Predictions(np.stack(repeats), task)
+
+
+def targets_of(store: GraphStore, ids: Tensor) -> Array:
+    """The targets of the graphs `ids` as numbers."""
+    assert store.y is not None
+    targets: Array = store.batch(ids).y.double().cpu().numpy()
+    return targets
+
+
+def _as_prediction(task: Task, output: Tensor, scaling: Scaling) -> Tensor:
+    if task.kind == "regression":
+        return scaling.undo(output)
+    return output.softmax(dim=1) if task.kind == "multiclass" else output.sigmoid()

@@ -1,0 +1,68 @@
+"""Scores, by scikit-learn. Missing labels (NaN) are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import metrics as sk
+
+Array = NDArray[np.float64]
+
+LOWER_IS_BETTER = {"mae": True, "rmse": True, "r2": False, "accuracy": False, "macro_f1": False, "ap": False}
+LOWER_IS_BETTER["roc_auc"] = False
+
+
+def score(metric: str, predictions: Array, targets: Array) -> float:
+    """The score of predictions.
+
+    Args:
+        metric: `mae`, `rmse`, `r2`, `accuracy`, `macro_f1`, `ap` (average precision) or `roc_auc`.
+        predictions: `[n, k]`: values, or probabilities (one column for binary, one for each class or label otherwise).
+        targets: `[n, k]` values or labels with NaN where missing, or `[n]` classes.
+
+    Returns:
+        The score; for several targets or labels the mean over those that have one. NaN if none has, as when a label has
+        only one class in the part scored.
+    """
+    if targets.size == 0:
+        return float("nan")
+    if targets.ndim == 1 and metric in ("accuracy", "macro_f1"):
+        classes = (predictions[:, 0] > 0.5) if predictions.shape[1] == 1 else predictions.argmax(axis=1)
+        if metric == "accuracy":
+            return float(sk.accuracy_score(targets, classes))
+        return float(sk.f1_score(targets, classes, average="macro"))
+    if targets.ndim == 1 and predictions.shape[1] > 1:  # classes, one against the rest
+        targets = (targets[:, None] == np.arange(predictions.shape[1])).astype(np.float64)
+    targets = targets[:, None] if targets.ndim == 1 else targets
+    values = [_column_score(metric, predictions[:, k], targets[:, k]) for k in range(targets.shape[1])]
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _column_score(metric: str, predictions: Array, targets: Array) -> float:
+    known = ~np.isnan(targets)
+    predictions, targets = predictions[known], targets[known]
+    if targets.size == 0 or np.isnan(predictions).any():
+        return float("nan")
+    if metric in _VALUE_SCORES:
+        return float("nan") if metric == "r2" and targets.size < 2 else float(_VALUE_SCORES[metric](targets, predictions))
+    if metric == "accuracy":
+        return float(sk.accuracy_score(targets, predictions > 0.5))
+    if metric == "macro_f1":
+        return float(sk.f1_score(targets, predictions > 0.5, average="macro"))
+    if np.unique(targets).size < 2:  # neither curve exists
+        return float("nan")
+    return float(_RANK_SCORES[metric](targets, predictions))
+
+
+_VALUE_SCORES: dict[str, Callable[[Array, Array], float]] = {
+    "mae": sk.mean_absolute_error,
+    "rmse": sk.root_mean_squared_error,
+    "r2": sk.r2_score,
+}
+_RANK_SCORES: dict[str, Callable[[Array, Array], float]] = {
+    "ap": sk.average_precision_score,
+    "roc_auc": sk.roc_auc_score,
+}

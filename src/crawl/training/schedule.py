@@ -1,0 +1,79 @@
+"""Learning rates over epochs, and when to stop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from crawl.training.settings import Training
+
+
+@dataclass
+class Schedule:
+    """The learning rate of the coming epoch, from the validation scores so far. Its state is a few plain numbers.
+
+    Attributes:
+        settings: What to do.
+        lower_is_better: Whether a smaller score is better.
+        epoch: Epochs finished.
+        lr: The learning rate of the coming epoch.
+        best: The best score so far.
+        num_flat: Epochs since the last better score, or since the learning rate last fell.
+        num_without_best: Epochs since the last better score.
+    """
+
+    settings: Training
+    lower_is_better: bool
+    epoch: int = 0
+    lr: float = 0.0
+    best: float | None = None
+    num_flat: int = 0
+    num_without_best: int = 0
+
+    def __post_init__(self) -> None:
+        self.lr = self.lr or self.settings.lr
+
+    def update(self, score: float) -> bool:
+        """Take the validation score of an epoch; whether it is the best so far. A NaN never is."""
+        self.epoch += 1
+        is_best = not math.isnan(score) and (
+            self.best is None or (score < self.best if self.lower_is_better else score > self.best)
+        )
+        self.best = score if is_best else self.best
+        self.num_flat = 0 if is_best else self.num_flat + 1
+        self.num_without_best = 0 if is_best else self.num_without_best + 1
+        self._lower()
+        return is_best
+
+    @property
+    def is_over(self) -> bool:
+        """Whether training ends here."""
+        settings = self.settings
+        if self.epoch >= settings.max_epochs:
+            return True
+        if settings.early_stop is not None and self.num_without_best >= settings.early_stop:
+            return True
+        return settings.schedule == "plateau" and self.lr < settings.min_lr
+
+    def state(self) -> dict[str, float | int | None]:
+        """What `restore` needs."""
+        state = asdict(self)
+        del state["settings"], state["lower_is_better"]
+        return state
+
+    def restore(self, state: dict[str, float | int | None]) -> None:
+        """Go on from a state."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def _lower(self) -> None:
+        settings = self.settings
+        if settings.schedule == "plateau":
+            if self.num_flat > settings.patience:
+                self.lr, self.num_flat = self.lr * settings.factor, 0
+        elif settings.schedule == "step":
+            self.lr = settings.lr * (settings.factor if self.epoch >= settings.step_epoch else 1.0)
+        elif settings.schedule == "cosine":
+            self.lr = settings.lr * (1 + math.cos(math.pi * self.epoch / settings.max_epochs)) / 2
+        else:
+            self.lr = settings.lr * settings.factor ** (self.epoch // settings.interval)

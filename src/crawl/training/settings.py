@@ -1,0 +1,72 @@
+"""How to train and how to evaluate: plain values, the same for every task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train.
+
+    Attributes:
+        lr: The first learning rate of Adam.
+        batch_size: Graphs per step.
+        max_epochs: Stop after so many epochs at the latest.
+        schedule: How the learning rate falls: `plateau` (times `factor` after `patience` epochs without a better validation
+            score; stop below `min_lr`), `step` (times `factor` once, after epoch `step_epoch`), `cosine` (to 0 over
+            `max_epochs`), `interval` (times `factor` every `interval` epochs).
+        patience: For `plateau`.
+        factor: What the learning rate is multiplied with.
+        min_lr: For `plateau`.
+        step_epoch: For `step`.
+        interval: For `interval`.
+        early_stop: Stop after so many epochs without a better validation score; never when None.
+        clip_norm: Clip the norm of the gradients; not when None.
+        loss: `auto` is L1 for the metric MAE and squared error for other regression, cross entropy for classes.
+        normalise_targets: Train a regression on targets with mean 0 and deviation 1; scores stay in the given unit.
+        device: `auto` takes a GPU if there is one.
+    """
+
+    lr: float = 1e-3
+    batch_size: int = 50
+    max_epochs: int = 1000
+    schedule: Literal["plateau", "step", "cosine", "interval"] = "plateau"
+    patience: int = 10
+    factor: float = 0.5
+    min_lr: float = 1e-6
+    step_epoch: int = 50
+    interval: int = 20
+    early_stop: int | None = None
+    clip_norm: float | None = None
+    loss: Literal["auto", "l1", "mse"] = "auto"
+    normalise_targets: bool = False
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "batch_size", "max_epochs", "patience", "interval"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"training.{name} must be positive, not {getattr(self, name)}.")
+        if not 0 < self.factor < 1:
+            raise ValueError(f"training.factor must lie between 0 and 1, not {self.factor}.")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How to evaluate: every evaluation draws fresh walks, and several are averaged.
+
+    Attributes:
+        num_val_repeats: Evaluations of the validation part after every epoch.
+        num_test_repeats: Evaluations of the test part at the end.
+        batch_size: Graphs per step; it changes no result.
+    """
+
+    num_val_repeats: int = 2
+    num_test_repeats: int = 10
+    batch_size: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("num_val_repeats", "num_test_repeats", "batch_size"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"evaluation.{name} must be positive, not {getattr(self, name)}.")

@@ -1,0 +1,190 @@
+"""The one training loop, for every task."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from crawl.data.dataset import Dataset
+from crawl.data.identity import graph_keys
+from crawl.data.task import Task
+from crawl.training.evaluation import Predictions, Scaling, predict, targets_of
+from crawl.training.schedule import Schedule
+from crawl.training.seeds import derive_seed
+from crawl.training.settings import Evaluation, Training
+
+
+class Trainer:
+    """Trains a model epoch by epoch and remembers the weights with the best validation score.
+
+    Everything random is derived from the seed and the epoch, so that training goes on from `state` as if it had never
+    stopped: the same seed on the same machine gives the same weights, bit for bit.
+
+    Args:
+        model: Called as `model(batch, seed=…)`; its parameters are trained in place.
+        dataset: Graphs, targets and split.
+        training: How to train.
+        evaluation: How to evaluate.
+        seed: Of the order of graphs, the walks and dropout.
+    """
+
+    def __init__(
+        self, model: nn.Module, dataset: Dataset, training: Training, evaluation: Evaluation, *, seed: int = 0
+    ) -> None:
+        self.device = choose_device(training.device)
+        self.model = model.to(self.device)
+        self.task, self.split = dataset.task, dataset.split
+        self.store = dataset.store.to(self.device)
+        self.keys = graph_keys(self.store)
+        self.training, self.evaluation, self.seed = training, evaluation, seed
+        self.scaling = Scaling()
+        if training.normalise_targets and self.task.kind == "regression":
+            self.scaling = Scaling.of(torch.from_numpy(targets_of(self.store, self.split.train)))
+        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=training.lr)
+        self.schedule = Schedule(training, self.task.lower_is_better)
+        self.history: list[dict[str, Any]] = []
+        self.best_epoch = 0
+        self.best_weights: dict[str, Tensor] = self._weights()
+
+    @property
+    def num_batches(self) -> int:
+        """Training steps per epoch."""
+        return -(-len(self.split.train) // self.training.batch_size)
+
+    def epochs(self, on_batch: Callable[[float], None] | None = None) -> Iterator[dict[str, Any]]:
+        """One record per epoch until the schedule says that training is over.
+
+        Args:
+            on_batch: Called with the loss after every step.
+        """
+        while not self.schedule.is_over:
+            yield self._epoch(on_batch)
+
+    def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
+        """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
+        return predict(
+            self.model,
+            self.task,
+            self.store,
+            ids,
+            num_repeats=num_repeats,
+            seed=derive_seed(self.seed, "evaluate", purpose),
+            scaling=self.scaling,
+            batch_size=self.evaluation.batch_size,
+        )
+
+    def use_best_weights(self) -> None:
+        """Put the weights with the best validation score into the model."""
+        self.model.load_state_dict(self.best_weights)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values from which `restore` goes on."""
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self.best_weights.items()}
+        for i, moments in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{i}.{name}": tensor for name, tensor in moments.items()}
+        values = {"schedule": self.schedule.state(), "best_epoch": self.best_epoch, "history": self.history}
+        return tensors, values
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Go on from a state of a trainer with the same arguments."""
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}}
+        for name, tensor in tensors.items():
+            group, _, rest = name.partition(".")
+            groups[group][rest] = tensor
+        self.model.load_state_dict(groups["model"])
+        self.best_weights = {name: tensor.to(self.device) for name, tensor in groups["best"].items()}
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in groups["optimiser"].items():
+            i, _, rest = name.partition(".")
+            moments.setdefault(int(i), {})[rest] = tensor
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+        self.schedule.restore(values["schedule"])
+        self.best_epoch, self.history = values["best_epoch"], list(values["history"])
+
+    def _epoch(self, on_batch: Callable[[float], None] | None) -> dict[str, Any]:
+        began = time.perf_counter()
+        epoch, lr = self.schedule.epoch + 1, self.schedule.lr
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(derive_seed(self.seed, "dropout", epoch))
+            loss = self._train_epoch(epoch, on_batch)
+        if not loss == loss or loss in (float("inf"), float("-inf")):
+            raise ValueError(
+                f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
+                "lower training.lr, or set training.clip_norm."
+            )
+        predictions = self.evaluate(self.split.val, self.evaluation.num_val_repeats, epoch)
+        scores = predictions.scores(targets_of(self.store, self.split.val))
+        val_score = sum(scores) / len(scores)
+        if self.schedule.update(val_score) or not self.history:
+            self.best_epoch, self.best_weights = epoch, self._weights()
+        record = {"epoch": epoch, "lr": lr, "loss": loss, f"val_{self.task.metric}": val_score}
+        self.history.append({**record, "seconds": time.perf_counter() - began})
+        return self.history[-1]
+
+    def _train_epoch(self, epoch: int, on_batch: Callable[[float], None] | None) -> float:
+        """The mean loss over the graphs of the epoch."""
+        self.model.train()
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
+        order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
+        total = torch.zeros((), device=self.device)
+        for step, ids in enumerate(order.split(self.training.batch_size)):
+            batch = self.store.batch(ids)
+            batch.graph_keys = self.keys[ids]
+            output = self.model(batch, seed=derive_seed(self.seed, "walks", epoch, step))
+            loss = task_loss(self.task, self.training.loss, output, batch.y, self.scaling)
+            self.optimiser.zero_grad()
+            loss.backward()
+            if self.training.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
+            self.optimiser.step()
+            total += loss.detach() * len(ids)
+            if on_batch is not None:
+                on_batch(float(loss.detach()))
+        return float(total) / len(order)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+
+def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> Tensor:
+    """The mean loss over the targets that are there; 0 if none is.
+
+    Args:
+        task: What is predicted.
+        kind: `l1`, `mse`, or `auto` for the one that suits the metric; for regression.
+        output: `[n, k]` the model's output.
+        targets: `[n, k]` numbers or labels with NaN where missing, or `[n]` classes.
+        scaling: How targets are scaled for the network; for regression.
+    """
+    if task.kind == "multiclass":
+        return F.cross_entropy(output, targets.long())
+    targets = targets.reshape(output.shape).to(output.dtype)
+    known = ~targets.isnan()
+    if task.kind == "regression":
+        targets = scaling.apply(targets)
+        uses_l1 = kind == "l1" or (kind == "auto" and task.metric == "mae")
+        losses = (F.l1_loss if uses_l1 else F.mse_loss)(output, targets.nan_to_num(), reduction="none")
+    else:
+        losses = F.binary_cross_entropy_with_logits(output, targets.nan_to_num(), reduction="none")
+    return torch.where(known, losses, 0).sum() / known.sum().clamp_min(1)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; `auto` is a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {name!r}.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device='cuda' needs an NVIDIA GPU, and torch sees none; use 'cpu' or 'auto'.")
+    return device

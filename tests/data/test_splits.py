@@ -1,0 +1,123 @@
+import pytest
+import torch
+
+from crawl.data import (
+    Split,
+    group_split,
+    random_split,
+    read_split,
+    scaffold_split,
+    split_from_column,
+    stratified_folds,
+    stratified_split,
+)
+
+LABELS = ["a"] * 60 + ["b"] * 40
+
+
+def parts(split):
+    return [split.train.tolist(), split.val.tolist(), split.test.tolist()]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: random_split(100, (0.7, 0.2, 0.1), seed),
+        lambda seed: stratified_split(LABELS, (0.7, 0.2, 0.1), seed),
+        lambda seed: group_split([i // 5 for i in range(100)], (0.7, 0.2, 0.1), seed),
+    ],
+)
+def test_sizes_and_seed(make):
+    split = make(0)
+    assert [len(part) for part in parts(split)] == [70, 20, 10]
+    assert split.ids.tolist() == list(range(100))
+    assert parts(split) == parts(make(0))
+    assert parts(split) != parts(make(1))
+
+
+def test_random_split_is_stable_across_versions():
+    assert parts(random_split(10, (0.6, 0.2, 0.2), seed=0))[1:] == [[0, 9], [1, 8]]
+
+
+def test_stratified_split_keeps_shares():
+    for part in parts(stratified_split(torch.tensor([0] * 60 + [1] * 40), (0.5, 0.25, 0.25))):
+        assert sum(i < 60 for i in part) == 0.6 * len(part)
+
+
+def test_stratified_folds():
+    splits = stratified_folds(LABELS, num_folds=5)
+    assert sorted(i for split in splits for i in split.test.tolist()) == list(range(100))
+    for split, following in zip(splits, splits[1:] + splits[:1], strict=True):
+        assert torch.equal(split.val, following.test)
+        assert sum(i < 60 for i in split.test.tolist()) == 12
+        assert len(split.train) == 60
+
+
+def test_groups_stay_together():
+    groups = [i % 7 for i in range(100)]
+    split = group_split(groups, (0.6, 0.2, 0.2))
+    assert sorted(len(part) for part in parts(split)) == [14, 28, 58]
+    train, val, test = ({groups[i] for i in part} for part in parts(split))
+    assert train.isdisjoint(val)
+    assert test.isdisjoint(train | val)
+
+
+def test_scaffold_split():
+    pytest.importorskip("rdkit")
+    smiles = ["c1ccccc1" + "C" * i for i in range(8)] + ["C1CCCCC1", "c1ccncc1", "CCO"]
+    assert parts(scaffold_split(smiles))[0][:8] == list(range(8))
+
+
+def test_split_from_column():
+    assert parts(split_from_column(["Train", "valid", "test ", "training", "dev"])) == [[0, 3], [1, 4], [2]]
+    with pytest.raises(ValueError, match="Row 2 is in part 'tset'"):
+        split_from_column(["train", "tset"])
+    with pytest.raises(ValueError, match="no graph into val and test"):
+        split_from_column(["train", "train"])
+
+
+def test_files(tmp_path):
+    split = random_split(10)
+    file = tmp_path / "split.json"
+    file.write_text(split.to_json())
+    assert parts(read_split(file)) == parts(split)
+    file.write_text('{"train": [0]}')
+    with pytest.raises(ValueError, match=r"split\.json: A split must be JSON"):
+        read_split(file)
+    with pytest.raises(ValueError, match="No such file"):
+        read_split(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"train": "a", "val": [], "test": []}'])
+def test_from_json_refuses(text):
+    with pytest.raises(ValueError, match="must be JSON"):
+        Split.from_json(text)
+
+
+def test_parts_may_be_empty_but_not_overlap():
+    nothing = torch.tensor([])
+    assert Split(torch.tensor([0, 1]), nothing, nothing).val.dtype == torch.int64
+    with pytest.raises(ValueError, match="Graph 1 occurs more than once"):
+        Split(torch.tensor([0, 1]), torch.tensor([1]), nothing)
+    with pytest.raises(ValueError, match="val part of a split"):
+        Split(torch.tensor([0, 1]), torch.tensor([0.5]), nothing)
+    with pytest.raises(ValueError, match="test part of a split"):
+        Split(torch.tensor([0, 1]), nothing, torch.tensor([-1]))
+
+
+@pytest.mark.parametrize("fractions", [(0.8, 0.2, 0.0), (0.8, 0.1, 0.2), (1.0, 0.5, -0.5)])
+def test_refuses_fractions(fractions):
+    with pytest.raises(ValueError, match="three positive numbers that sum to 1"):
+        random_split(100, fractions)
+
+
+def test_refuses_too_few():
+    assert [len(part) for part in parts(random_split(3))] == [1, 1, 1]
+    with pytest.raises(ValueError, match="2 graphs are too few"):
+        random_split(2)
+    with pytest.raises(ValueError, match="use a random split"):
+        stratified_split(["a"] * 99 + ["b"])
+    with pytest.raises(ValueError, match="from 3 to 2"):
+        stratified_folds(["a", "a", "b", "b"], num_folds=3)
+    with pytest.raises(ValueError, match="do not fill three parts"):
+        group_split(["a"] * 10)

@@ -1,0 +1,181 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Batch, Data, InMemoryDataset
+
+import crawl
+from crawl.data import GraphStore
+
+
+class InMemory(InMemoryDataset):
+    """A PyG data set of these graphs, in its collated form."""
+
+    def __init__(self, graphs, transform=None):
+        super().__init__(None, transform)
+        self.data, self.slices = self.collate(graphs)
+
+
+def random_graph(generator, num_nodes, with_x, with_edge_attr, y):
+    num_edges = int(torch.randint(0, 2 * num_nodes + 1, (), generator=generator))
+    data = Data(edge_index=torch.randint(max(num_nodes, 1), (2, num_edges), generator=generator), num_nodes=num_nodes)
+    if with_x:
+        data.x = torch.randn(num_nodes, 3, generator=generator)
+    if with_edge_attr:
+        data.edge_attr = torch.randint(5, (num_edges, 2), generator=generator)
+    if y != "none":
+        shape = {"number": (1,), "row": (1, 4), "node": (num_nodes,)}[y]
+        data.y = torch.randn(shape, generator=generator)
+    return data
+
+
+def path(num_nodes):
+    ids = torch.arange(num_nodes)
+    edges = torch.stack([ids[:-1], ids[1:]])
+    return Data(edge_index=torch.cat([edges, edges.flip(0)], dim=1), num_nodes=num_nodes)
+
+
+def assert_same(store, graphs, ids):
+    """The batch equals the one that PyG makes of the same graphs."""
+    batch, expected = store.batch(ids), Batch.from_data_list([graphs[i] for i in ids])
+    for name in ("x", "edge_index", "edge_attr", "y", "batch", "ptr"):
+        ours, theirs = getattr(batch, name), getattr(expected, name)
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            assert ours.dtype == theirs.dtype
+            assert torch.equal(ours, theirs), name
+    assert batch.num_nodes == expected.num_nodes
+    assert batch.num_graphs == expected.num_graphs == len(ids)
+    assert batch.graph_ids.tolist() == list(ids)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 6), min_size=1, max_size=8),
+    with_x=st.booleans(),
+    with_edge_attr=st.booleans(),
+    y=st.sampled_from(["none", "number", "row", "node"]),
+    seed=st.integers(0, 2**32),
+    collated=st.booleans(),
+    choice=st.data(),
+)
+def test_batch_equals_pyg(sizes, with_x, with_edge_attr, y, seed, collated, choice):
+    generator = torch.Generator().manual_seed(seed)
+    graphs = [random_graph(generator, n, with_x, with_edge_attr, y) for n in sizes]
+    store = GraphStore.from_dataset(InMemory(graphs)) if collated else GraphStore.from_graphs(graphs)
+    ids = choice.draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=12))
+    assert len(store) == len(sizes)
+    assert_same(store, graphs, ids)
+    assert_same(store.subset(ids), [graphs[i] for i in ids], range(len(ids)))
+    for name, value in store.graph(ids[0]).to_dict().items():
+        assert torch.equal(torch.as_tensor(value), torch.as_tensor(graphs[ids[0]][name]))
+
+
+def test_shares_memory_with_pyg():
+    generator = torch.Generator().manual_seed(0)
+    dataset = InMemory([random_graph(generator, n, True, True, "row") for n in (3, 0, 5)])
+    store = GraphStore.from_dataset(dataset)
+    for name in ("x", "edge_index", "edge_attr", "y"):
+        assert getattr(store, name).data_ptr() == dataset._data[name].data_ptr()
+
+
+def test_parts_and_transforms_of_pyg():
+    graphs = [path(n) for n in (2, 3, 4, 5)]
+
+    def add_x(data):
+        data.x = torch.full((data.num_nodes, 1), float(data.num_nodes))
+        return data
+
+    assert GraphStore.from_dataset(InMemory(graphs)[[3, 1]]).node_ptr.tolist() == [0, 5, 8]
+    assert GraphStore.from_dataset(InMemory(graphs)[:1]).node_ptr.tolist() == [0, 2]
+    assert GraphStore.from_dataset(InMemory(graphs, transform=add_x)[1:3]).x.flatten().tolist() == [3.0] * 3 + [4.0] * 4
+    assert GraphStore.from_dataset(graphs).node_ptr.tolist() == [0, 2, 5, 9, 14]
+
+
+@pytest.mark.parametrize("collated", [True, False])
+@pytest.mark.parametrize("count", [1, 3])
+def test_meaning_of_y(collated, count):
+    def store(y):
+        graphs = [path(4) for _ in range(count)]
+        for data in graphs:
+            data.y = y
+        return GraphStore.from_dataset(InMemory(graphs) if collated else graphs)
+
+    assert store(torch.tensor(1.5)).y.shape == (count,)
+    assert store(torch.ones(1, 3)).y.shape == (count, 3)
+    assert store(torch.ones(3)).y.shape == (count, 3)
+    assert store(torch.ones(4)).y_per_node
+    assert store(torch.ones(4, 2)).y_per_node
+    with pytest.raises(ValueError, match="one row for each graph or one for each node"):
+        store(torch.ones(2, 2))
+
+
+def test_nodes_without_features_or_numbers():
+    graphs = [path(3), path(2)]
+    for data in graphs:
+        del data.num_nodes
+    assert GraphStore.from_dataset(InMemory(graphs)).node_ptr.tolist() == [0, 3, 5]
+    assert GraphStore.from_graphs([*graphs, Data(), Data(pos=torch.ones(4, 2))]).node_ptr.tolist() == [0, 3, 5, 5, 9]
+
+
+def test_graphs_without_edge_index():
+    store = GraphStore.from_graphs([Data(x=torch.ones(2, 1)), Data(x=torch.ones(0, 1))])
+    assert store.node_ptr.tolist() == [0, 2, 2]
+    assert store.edge_ptr.tolist() == [0, 0, 0]
+
+
+def test_model_runs_on_batch_with_empty_graphs_last():
+    graphs = [path(n) for n in (4, 1, 0, 0)]
+    for data in graphs:
+        data.x = torch.ones(data.num_nodes, 1)
+    batch = GraphStore.from_graphs(graphs).batch([0, 1, 2, 3])
+    assert crawl.Graph.from_data(batch).num_graphs == 4
+    assert crawl.CRaWl(1, 2, hidden_channels=8).eval()(batch).shape == (4, 2)
+
+
+def test_edge_index_dtype_is_kept_or_widened():
+    graphs = [path(3), path(3)]
+    for dtype, expected in [(torch.int32, torch.int32), (torch.uint8, torch.int64)]:
+        for data in graphs:
+            data.edge_index = data.edge_index.to(dtype)
+        assert GraphStore.from_graphs(graphs).batch([1, 0]).edge_index.dtype == expected
+
+
+def test_empty_batch():
+    batch = GraphStore.from_graphs([path(3)]).batch([])
+    assert batch.num_graphs == batch.num_nodes == 0
+
+
+def test_to_device_keeps_everything():
+    store = GraphStore.from_graphs([path(3), path(2)]).to("cpu")
+    assert_same(store, [path(3), path(2)], [1, 0])
+    assert "num_graphs=2, num_nodes=5, num_edges=6" in repr(store)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [
+        ([], "no graphs"),
+        ([path(2), "graph"], "Graph 1 must be a PyG Data"),
+        ([path(2), Data(edge_index=torch.tensor([[0], [2]]), num_nodes=2)], "Graph 1 has 2 nodes but an edge from 0"),
+        ([Data(x=torch.ones(2, 1)), Data(num_nodes=2)], "Graph 1 has no x"),
+        ([Data(x=torch.ones(2, 1)), Data(x=torch.ones(2, 2))], "Graph 1 has x of shape"),
+        ([Data(num_nodes=1, y="high")], "y must be a tensor or a number, not 'high'"),
+        ([Data(num_nodes=1, edge_index=torch.ones(3, 1, dtype=torch.long))], r"shape \[2, E\]"),
+    ],
+)
+def test_refuses_what_is_no_data_set(graphs, message):
+    with pytest.raises(ValueError, match=message):
+        GraphStore.from_graphs(graphs)
+
+
+@pytest.mark.parametrize(("ids", "message"), [([0, 2], "no graph 2"), ([-1], "no graph -1"), ([0.5], "whole numbers")])
+def test_refuses_wrong_ids(ids, message):
+    with pytest.raises(ValueError, match=message):
+        GraphStore.from_graphs([path(2), path(3)]).batch(ids)
+
+
+def test_refuses_wrong_number_of_rows():
+    ptr = torch.tensor([0, 2])
+    with pytest.raises(ValueError, match="x must have 2 entries"):
+        GraphStore(ptr, ptr, torch.zeros(2, 2, dtype=torch.long), x=torch.ones(3, 1))

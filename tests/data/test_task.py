@@ -1,0 +1,38 @@
+import json
+from dataclasses import asdict
+
+import pytest
+
+from crawl.data import Task
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_outputs", "metric", "lower"),
+    [("regression", 2, "mae", True), ("binary", 1, "roc_auc", False), ("multiclass", 3, "accuracy", False)],
+)
+def test_default_metric(kind, num_outputs, metric, lower):
+    task = Task(kind=kind, num_outputs=num_outputs)
+    assert task.metric == metric == Task.default_metric(kind)
+    assert task.lower_is_better == lower
+
+
+def test_survives_json():
+    task = Task(kind="binary", num_outputs=1, metric="ap", target_names=("toxic",), class_names=("no", "yes"))
+    assert Task(**json.loads(json.dumps(asdict(task)))) == task
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "regresion", "num_outputs": 1}, "Did you mean 'regression'"),
+        ({"kind": "regression", "num_outputs": 1, "metric": "rsme"}, "Did you mean 'rmse'"),
+        ({"kind": "multiclass", "num_outputs": 4, "metric": "mae"}, "one of accuracy, macro_f1"),
+        ({"kind": "multiclass", "num_outputs": 1}, "at least two classes"),
+        ({"kind": "binary", "num_outputs": 2}, "num_outputs=2"),
+        ({"kind": "regression", "num_outputs": 0}, "num_outputs=0"),
+        ({"kind": "regression", "num_outputs": 1, "level": "edge"}, "graph, node"),
+    ],
+)
+def test_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Task(**arguments)

@@ -1,0 +1,546 @@
+"""The network: its published sizes, its behaviour on every kind of data, and what it can learn."""
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from crawl import CRaWl, CRaWlConv, Embedding, Graph, OneHot, Walks
+
+with warnings.catch_warnings():  # importing PyG warns about packages and functions that it should no longer use
+    warnings.simplefilter("ignore")
+    from torch_geometric.data import Batch, Data
+    from torch_geometric.nn import GCNConv, GINConv
+
+each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
+each_mode = pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
+each_pool = pytest.mark.parametrize("pool", ["sum", "mean", None])
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tensors as small as here only wait for a second thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def edge_index(edges: list[tuple[int, int]]) -> Tensor:
+    """Both directions of every edge."""
+    one_way = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t()
+    return torch.cat([one_way, one_way.flip(0)], dim=1)
+
+
+def cycle(num_nodes: int, skip: int = 1, **attributes: Any) -> Data:
+    """A cycle; with `skip` above 1, also the chords that leave out skip - 1 nodes (a CSL graph)."""
+    edges = [(i, (i + step) % num_nodes) for step in {1, skip} for i in range(num_nodes)]
+    return Data(edge_index=edge_index(edges), num_nodes=num_nodes, **attributes)
+
+
+def random_graph(seed: int, num_nodes: int = 8, channels: int = 3, edge_dim: int = 2) -> Data:
+    """A path with some chords, and with features."""
+    generator = torch.Generator().manual_seed(seed)
+    edges = [(i, i + 1) for i in range(num_nodes - 1)]
+    edges += [(i, i + 2 + seed % 3) for i in range(0, num_nodes - 5, 2)]
+    return Data(
+        edge_index=edge_index(edges),
+        x=torch.randn(num_nodes, channels, generator=generator),
+        edge_attr=torch.randn(2 * len(edges), edge_dim, generator=generator),
+    )
+
+
+NO_EDGES = torch.empty(2, 0, dtype=torch.long)
+LONELY = Data(edge_index=NO_EDGES, num_nodes=1)
+
+
+def make_model(in_channels: Any = 3, out_channels: int = 2, **options: Any) -> CRaWl:
+    torch.manual_seed(0)
+    small = {"hidden_channels": 8, "num_layers": 3, "num_steps": 12, "num_eval_steps": 20}
+    return CRaWl(in_channels, out_channels, **{**small, **options})
+
+
+# ---- sizes
+
+LONG_RANGE: dict[str, Any] = {
+    "num_layers": 6,
+    "hidden_channels": 100,
+    "window_size": 16,
+    "kernel_size": 9,
+    "virtual_node": True,
+}
+PUBLISHED = {
+    "ZINC": (497_743, 21, 1, {"num_layers": 3, "hidden_channels": 147, "edge_dim": 4, "virtual_node": True}),
+    "CIFAR10": (109_660, 3, 10, {"num_layers": 3, "hidden_channels": 75, "edge_dim": 1}),
+    "MNIST": (109_360, 1, 10, {"num_layers": 3, "hidden_channels": 75, "edge_dim": 1}),
+    "CSL": (104_140, 1, 10, {"num_layers": 2, "hidden_channels": 90, "edge_dim": 1}),
+    "MOLPCBA": (
+        6_115_728,
+        78,
+        128,
+        {"num_layers": 5, "hidden_channels": 400, "edge_dim": 9, "virtual_node": True, "head": "linear"},
+    ),
+    "PASCALVOC-SP": (495_021, 14, 21, {**LONG_RANGE, "edge_dim": 2, "pool": None}),
+    "PEPTIDES-FUNC": (510_910, 78, 10, {**LONG_RANGE, "edge_dim": 9, "pool": "sum"}),
+    "PEPTIDES-STRUCT": (511_011, 78, 11, {**LONG_RANGE, "edge_dim": 9, "pool": "sum"}),
+}
+
+
+@each_implementation
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_number_of_parameters(name: str, implementation: str) -> None:
+    expected, in_channels, out_channels, options = PUBLISHED[name]
+    model = CRaWl(in_channels, out_channels, **options, implementation=implementation)
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected
+
+
+# ---- both implementations
+
+
+@each_mode
+@each_pool
+def test_fast_equals_reference(pool: str | None, training: bool) -> None:
+    data = Batch.from_data_list([random_graph(seed) for seed in range(4)])
+    model = make_model(edge_dim=2, pool=pool, virtual_node=True).double().train(training)
+    twin = make_model(edge_dim=2, pool=pool, virtual_node=True, implementation="reference").double().train(training)
+    assert list(model.state_dict()) == list(twin.state_dict())
+    twin.load_state_dict(model.state_dict())
+    out, expected = model(data, seed=1), twin(data, seed=1)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    out.square().sum().backward()
+    expected.square().sum().backward()
+    for (name, found), parameter in zip(model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, parameter.grad, rtol=1e-8, atol=1e-8, msg=name)
+    for (name, found), buffer in zip(model.named_buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(found, buffer, rtol=1e-10, atol=1e-10, msg=name)
+
+
+# ---- every kind of data
+
+
+@pytest.mark.parametrize(
+    ("in_channels", "attributes"),
+    [
+        (1, {}),
+        (1, {"x": torch.rand(5)}),
+        (1, {"x": torch.arange(5)}),
+        (1, {"x": torch.rand(5, 1).double()}),
+        (2, {"x": torch.rand(5, 2), "pos": torch.rand(5, 3), "y": torch.zeros(1)}),
+        (OneHot(5), {"x": torch.arange(5)}),
+        (OneHot([5, 2]), {"x": torch.tensor([[0, 1], [1, 1], [2, 0], [3, 1], [4, 0]])}),
+        (Embedding(5, 7), {"x": torch.arange(5).unsqueeze(1)}),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_node_features(in_channels: Any, attributes: dict[str, Tensor], dtype: torch.dtype) -> None:
+    out = make_model(in_channels).to(dtype)(cycle(5, **attributes))
+    assert (out.shape, out.dtype) == ((1, 2), dtype)
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("edge_dim", "attributes"),
+    [
+        (1, {}),
+        (1, {"edge_attr": torch.rand(10)}),
+        (1, {"edge_attr": torch.arange(10)}),
+        (3, {"edge_attr": torch.rand(10, 3)}),
+        (0, {"edge_attr": torch.rand(10, 3)}),
+        (OneHot(2), {"edge_attr": torch.arange(10) % 2}),
+        (Embedding([2, 2], 4), {"edge_attr": torch.arange(20).reshape(10, 2) % 2}),
+    ],
+)
+def test_edge_features(edge_dim: Any, attributes: dict[str, Tensor]) -> None:
+    model = make_model(1, edge_dim=edge_dim)
+    assert model(cycle(5, **attributes)).isfinite().all()
+
+
+def test_missing_features_are_ones() -> None:
+    model = make_model(1, edge_dim=1).eval()
+    expected = model(cycle(5, x=torch.ones(5, 1), edge_attr=torch.ones(10, 1)), seed=1)
+    assert torch.equal(model(cycle(5), seed=1), expected)
+
+
+SMALL_DATA = {
+    "one node": (LONELY, 1, 1),
+    "a batch of single nodes": (Batch.from_data_list([LONELY] * 3), 3, 3),
+    "no edge_index": (Data(x=torch.ones(4, 1)), 1, 4),
+    "no edges": (Data(x=torch.ones(4, 1), edge_index=NO_EDGES), 1, 4),
+    "no nodes": (Data(x=torch.empty(0, 1)), 1, 0),
+    "no graphs": (Data(x=torch.empty(0, 1), edge_index=NO_EDGES, batch=NO_EDGES[0]), 0, 0),
+    "an edge": (cycle(2), 1, 2),
+    "a self-loop": (Data(edge_index=torch.tensor([[0], [0]]), num_nodes=1), 1, 1),
+    "with and without edges": (Batch.from_data_list([LONELY, cycle(4), LONELY, cycle(3)]), 4, 9),
+}
+
+
+@each_implementation
+@each_mode
+@each_pool
+@pytest.mark.parametrize("virtual_node", [True, False])
+@pytest.mark.parametrize("name", SMALL_DATA)
+def test_small_data(name: str, virtual_node: bool, pool: str | None, training: bool, implementation: str) -> None:
+    data, num_graphs, num_nodes = SMALL_DATA[name]
+    model = make_model(1, edge_dim=1, virtual_node=virtual_node, pool=pool, implementation=implementation)
+    out = model.train(training)(data)
+    assert out.shape == (num_nodes if pool is None else num_graphs, 2)
+    assert out.isfinite().all()
+    out.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    assert all(buffer.isfinite().all() for buffer in model.buffers())
+
+
+def test_without_edges_no_edge_features_are_needed() -> None:
+    for edge_dim in (3, OneHot([2, 1]), Embedding(2, 3)):
+        assert make_model(1, edge_dim=edge_dim)(LONELY).shape == (1, 2)
+
+
+@each_implementation
+@each_mode
+def test_nan_comes_out_where_it_went_in(implementation: str, training: bool) -> None:
+    data = Batch.from_data_list([random_graph(0), random_graph(1)])
+    data.x[0, 0] = torch.nan
+    out = make_model(implementation=implementation).train(training)(data)
+    assert out.isnan().all(dim=1).tolist() == [True, training]  # in training, norms see the whole batch
+
+
+@each_implementation
+@pytest.mark.parametrize(("window_size", "kernel_size"), [(0, None), (0, 5), (2, None), (16, 9), (32, 9)])
+@pytest.mark.parametrize(("identity", "adjacency"), [(True, True), (True, False), (False, True), (False, False)])
+def test_windows(window_size: int, kernel_size: int, identity: bool, adjacency: bool, implementation: str) -> None:
+    model = make_model(
+        window_size=window_size,
+        kernel_size=kernel_size,
+        identity=identity,
+        adjacency=adjacency,
+        implementation=implementation,
+    )
+    out = model(random_graph(0))
+    out.sum().backward()
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "non_backtracking", "node2vec"])
+def test_strategies(strategy: str) -> None:
+    model = make_model(strategy=strategy)
+    walks = model.sample_walks(Graph.from_data(random_graph(0)), seed=1)
+    goes_back = (walks.nodes[:, 2:] == walks.nodes[:, :-2]).float().mean()
+    assert (goes_back < 0.2) == (strategy == "non_backtracking")
+    assert model(random_graph(0)).isfinite().all()
+
+
+# ---- the walks of a forward pass
+
+
+@each_mode
+def test_walks_given_or_drawn_give_the_same_result(training: bool) -> None:
+    data = Batch.from_data_list([random_graph(seed) for seed in range(3)])
+    model = make_model(start_share=0.5).train(training)
+    drawn = copy.deepcopy(model)(data, seed=7)
+    walks = model.sample_walks(Graph.from_data(data), seed=7)
+    assert torch.equal(copy.deepcopy(model)(data, walks), drawn)
+    assert not torch.equal(copy.deepcopy(model)(data, seed=8), drawn)
+
+
+def test_without_a_seed_torch_decides() -> None:
+    model, data = make_model().eval(), random_graph(0)
+    torch.manual_seed(1)
+    first, second = model(data), model(data)
+    torch.manual_seed(1)
+    assert torch.equal(model(data), first)
+    assert not torch.equal(first, second)
+
+
+def test_a_seed_leaves_torchs_generator_alone() -> None:
+    model, data = make_model().eval(), random_graph(0)
+    before = torch.get_rng_state()
+    model(data, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_default_walks() -> None:
+    data = Batch.from_data_list([cycle(20), LONELY, cycle(30)])
+    graph = Graph.from_data(data)
+    model = make_model(1, start_share=0.2, window_size=2)
+    walks = model.sample_walks(graph, seed=1)
+    assert (walks.num_steps, walks.window_size) == (12, 2)
+    assert 2 <= walks.num_walks < 25
+    walks = model.eval().sample_walks(graph, seed=1)
+    assert (walks.num_steps, walks.num_walks) == (20, 50)
+    for mode in (True, False):
+        assert model.train(mode).sample_walks(graph, num_steps=33).num_steps == 33
+
+
+def test_forward_uses_these_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = make_model(), []
+    monkeypatch.setattr(model.convs[0], "_check", lambda x, walks, edge_attr: seen.append(walks.num_steps))
+    model(random_graph(0))
+    model.eval()(random_graph(0))
+    model(random_graph(0), num_steps=15)
+    assert seen == [12, 20, 15]
+
+
+# ---- invariances
+
+
+@each_implementation
+@each_pool
+def test_other_graphs_of_the_batch_do_not_matter(pool: str | None, implementation: str) -> None:
+    model = make_model(edge_dim=2, virtual_node=True, pool=pool, implementation=implementation)
+    graphs = [random_graph(seed, num_nodes=6 + seed) for seed in range(4)]
+    batch = Batch.from_data_list([graphs[0], graphs[1], random_graph(9, num_nodes=1), *graphs[2:]])
+    model(batch, seed=0)  # so that the running statistics are not trivial
+    model.eval()
+    walks = [model.sample_walks(Graph.from_data(graph), seed=seed) for seed, graph in enumerate(graphs)]
+    alone = torch.cat([model(graph, w) for graph, w in zip(graphs, walks, strict=True)])
+
+    moved, num_edges = [], 0
+    for place, graph, w in zip((0, 1, 3, 4), graphs, walks, strict=True):
+        num_nodes = int(batch.ptr[place])
+        moved.append(replace(w, nodes=w.nodes + num_nodes, edges=w.edges + num_edges))
+        num_edges += graph.num_edges
+    tensors = {name: torch.cat([getattr(w, name) for w in moved]) for name in ("nodes", "edges", "code")}
+    together = model(batch, replace(walks[0], **tensors))
+    lonely = int(batch.ptr[2]) if pool is None else 2
+    torch.testing.assert_close(torch.cat([together[:lonely], together[lonely + 1 :]]), alone)
+
+
+@each_implementation
+@each_pool
+def test_relabelling_nodes(pool: str | None, implementation: str) -> None:
+    data = random_graph(0, num_nodes=9)
+    model = make_model(edge_dim=2, virtual_node=True, pool=pool, implementation=implementation).double().eval()
+    walks = model.sample_walks(Graph.from_data(data), seed=1)
+    generator = torch.Generator().manual_seed(0)
+    node = torch.randperm(9, generator=generator)
+    edge = torch.randperm(data.num_edges, generator=generator)
+    old = torch.argsort(node)
+    relabelled = Data(x=data.x[old], edge_index=node[data.edge_index[:, edge]], edge_attr=data.edge_attr[edge])
+    new_walks = Walks.from_nodes(Graph.from_data(relabelled), node[walks.nodes], window_size=8)
+    out, expected = model(relabelled, new_walks), model(data, walks)
+    torch.testing.assert_close(out, expected[old] if pool is None else expected, rtol=1e-10, atol=1e-10)
+
+
+# ---- as a module
+
+
+@each_implementation
+@pytest.mark.parametrize(
+    "data",
+    [Batch.from_data_list([random_graph(0), random_graph(1)]), cycle(5), LONELY, cycle(5, x=torch.arange(5))],
+    ids=["features", "none", "lonely", "integers"],
+)
+def test_data_is_only_read(data: Data, implementation: str) -> None:
+    before = copy.deepcopy(data)
+    with_features = data.edge_attr is not None
+    model = make_model(3 if with_features else 1, edge_dim=2 if with_features else 1, implementation=implementation)
+    model(data).sum().backward()
+    assert data.keys() == before.keys()
+    for key in before.keys():  # noqa: SIM118 - a Data yields its tensors, not its keys
+        assert torch.equal(torch.as_tensor(data[key]), torch.as_tensor(before[key])), key
+        assert not torch.as_tensor(data[key]).requires_grad
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_compute_the_same(copied: Callable[[CRaWl], CRaWl]) -> None:
+    model = make_model(OneHot(5), virtual_node=True)
+    data = cycle(5, x=torch.arange(5))
+    assert torch.equal(copied(model)(data, seed=1), model(data, seed=1))
+
+
+def test_state_dict_restores_a_model() -> None:
+    model, other = (make_model(Embedding(5, 4), virtual_node=True) for _ in range(2))
+    for parameter in other.parameters():
+        nn.init.normal_(parameter)
+    data = cycle(5, x=torch.arange(5))
+    assert not torch.allclose(other(data, seed=1), model(data, seed=1))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.eval()(data, seed=1), model.eval()(data, seed=1))
+
+
+def test_to_float64_and_back() -> None:
+    model, data = make_model(edge_dim=2, virtual_node=True).eval(), random_graph(0)
+    expected = model(data, seed=1)
+    torch.testing.assert_close(model.to(torch.float64)(data, seed=1).float(), expected)
+    torch.testing.assert_close(model.float()(data, seed=1), expected)
+
+
+def test_gradients_reach_the_features() -> None:
+    data = random_graph(0)
+    data.x.requires_grad_()
+    data.edge_attr.requires_grad_()
+    make_model(edge_dim=2)(data).square().sum().backward()
+    assert data.x.grad.any(dim=1).all()
+    assert data.edge_attr.grad.any()
+
+
+def test_every_parameter_has_a_gradient() -> None:
+    model = make_model(Embedding(8, 4), edge_dim=2, virtual_node=True)
+    data = Batch.from_data_list([random_graph(seed) for seed in range(3)])
+    data.x = torch.arange(24) % 8
+    model(data).square().sum().backward()
+    assert [name for name, parameter in model.named_parameters() if not parameter.grad.any()] == []
+
+
+def test_dropout_only_in_training() -> None:
+    model, data = make_model(dropout=0.5, virtual_node=True), random_graph(0)
+    walks = model.sample_walks(Graph.from_data(data), seed=1)
+    assert not torch.equal(model(data, walks), model(data, walks))
+    model.eval()
+    assert torch.equal(model(data, walks), model(data, walks))
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+def test_a_virtual_node_after_every_layer_but_the_last(num_layers: int) -> None:
+    assert len(make_model(num_layers=num_layers, virtual_node=True).virtual_nodes) == num_layers - 1
+    assert len(make_model(num_layers=num_layers).virtual_nodes) == 0
+
+
+def test_a_virtual_node_carries_its_state_along() -> None:
+    """The second one adds to what the first one said."""
+    model, data = make_model(virtual_node=True).eval(), random_graph(0)
+    states = []
+    for node in model.virtual_nodes:
+        node.register_forward_hook(lambda module, inputs, outputs: states.append((inputs[1], outputs[1])))
+    model(data)
+    assert not states[0][0].any()
+    assert torch.equal(states[1][0], states[0][1])
+
+
+class Mixed(nn.Module):
+    """CRaWl between two kinds of message passing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gin = GINConv(nn.Linear(3, 8))
+        self.crawl = CRaWlConv(8, 8, edge_dim=2)
+        self.gcn = GCNConv(8, 2)
+
+    def forward(self, data: Data, walks: Walks) -> Tensor:
+        x = self.gin(data.x, data.edge_index).relu()
+        x = self.crawl(x, walks, data.edge_attr).relu()
+        return self.gcn(x, data.edge_index)
+
+
+def test_mixes_with_message_passing() -> None:
+    data = Batch.from_data_list([random_graph(seed) for seed in range(3)])
+    model = Mixed()
+    walks = make_model().sample_walks(Graph.from_data(data))
+    out = model(data, walks)
+    out.square().sum().backward()
+    assert out.shape == (24, 2)
+    assert all(parameter.grad.any() for parameter in model.parameters())
+
+
+# ---- learning
+
+
+def train(model: CRaWl, data: Data, loss: Callable[[Tensor], Tensor], num_epochs: int) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    torch.manual_seed(0)
+    for _ in range(num_epochs):
+        optimizer.zero_grad()
+        loss(model(data)).backward()
+        optimizer.step()
+
+
+def test_overfits_16_graphs() -> None:
+    data = Batch.from_data_list([random_graph(seed) for seed in range(16)])
+    target = torch.randn(16, 1, generator=torch.Generator().manual_seed(0))
+    model = make_model(out_channels=1, edge_dim=2, hidden_channels=32, num_layers=2)
+    train(model, data, lambda out: (out - target).square().mean(), num_epochs=120)
+    with torch.no_grad():
+        assert float((model(data, seed=1) - target).square().mean()) < 0.05  # 1 is chance
+
+
+PAIRS = {
+    "two triangles or a hexagon": (Batch.from_data_list([cycle(3), cycle(3)]), cycle(6)),
+    "skip links of 2 or 3": (cycle(11, 2), cycle(11, 3)),
+}
+
+
+def one_graph(data: Data) -> Data:
+    return Data(edge_index=data.edge_index, num_nodes=data.num_nodes)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_learns_what_1_wl_cannot_tell_apart(name: str) -> None:
+    data = Batch.from_data_list([one_graph(graph) for graph in PAIRS[name]])
+    target = torch.tensor([0, 1])
+    model = make_model(1, num_layers=2, hidden_channels=16, pool="sum", num_steps=20)
+    train(model, data, lambda out: nn.functional.cross_entropy(out, target), num_epochs=150)
+    model.eval()
+    with torch.no_grad():
+        assert all(torch.equal(model(data, seed=seed).argmax(dim=1), target) for seed in range(10))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_without_bits_it_cannot_either(name: str) -> None:
+    """The same is true of every walk on a regular graph: not even random weights tell two of them apart."""
+    data = Batch.from_data_list([one_graph(graph) for graph in PAIRS[name]])
+    for seed in range(5):
+        model = make_model(1, hidden_channels=16, identity=False, adjacency=False).double()
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, generator=torch.Generator().manual_seed(seed))
+        first, second = model.eval()(data, num_steps=60, seed=seed)
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+        assert first.abs().max() > 1e-3
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1, not 0"),
+        ({"start_share": 0.0}, r"start_share must be a share in \(0, 1\], not 0.0"),
+        ({"start_share": 1.5}, "start_share must be"),
+        ({"in_channels": 0}, "in_channels and out_channels must be at least 1"),
+        ({"hidden_channels": 0}, "in_channels and out_channels must be at least 1"),
+        ({"edge_dim": -1}, "edge_dim at least 0"),
+        ({"window_size": 5}, "kernel_size must be odd"),
+        ({"window_size": 40}, "window_size must be"),
+        ({"pool": "max"}, "pool must be"),
+        ({"head": "none"}, "head must be"),
+        ({"implementation": "slow"}, "implementation must be"),
+    ],
+)
+def test_bad_models_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_model(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "message"),
+    [
+        ({"in_channels": 3}, cycle(5), "The data has no features, but 3 channels are expected"),
+        ({"in_channels": 3}, cycle(5, x=torch.rand(5, 2)), r"shape \[5, 3\], not \[5, 2\]"),
+        ({"in_channels": 1, "edge_dim": 2}, cycle(5), "The data has no features, but 2 channels are expected"),
+        ({"in_channels": 1, "edge_dim": 2}, cycle(5, edge_attr=torch.rand(5, 2)), r"shape \[10, 2\], not \[5, 2\]"),
+        ({"in_channels": OneHot(4)}, cycle(5), "categories are expected"),
+        ({"in_channels": OneHot(4)}, cycle(5, x=torch.arange(5)), "Row 4 has category 4 in column 0"),
+        ({"in_channels": 1, "strategy": "lazy"}, cycle(5), "strategy must be"),
+        ({"in_channels": 1, "num_steps": 7}, cycle(5), "Walks of 7 steps are shorter than one window of 9 nodes"),
+        ({"in_channels": 1, "num_steps": 7}, LONELY, "Walks of 7 steps are shorter than one window of 9 nodes"),
+    ],
+)
+def test_data_that_does_not_fit_is_refused(options: dict[str, Any], data: Data, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_model(**options)(data)
+
+
+@each_implementation
+def test_walks_of_another_graph_are_refused(implementation: str) -> None:
+    model = make_model(1, edge_dim=1, implementation=implementation)
+    walks = model.sample_walks(Graph.from_data(cycle(9)))
+    with pytest.raises(ValueError, match="x has 5 rows, but the walks visit row 8"):
+        model(cycle(5), walks)
+    with pytest.raises(ValueError, match="edge_attr has 10 rows"):
+        model(Data(edge_index=cycle(5).edge_index, num_nodes=9), walks)

@@ -1,0 +1,54 @@
+"""The Python on our pages runs, commands and links lead somewhere, and the first example is `examples/quickstart.py`."""
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+with warnings.catch_warnings():  # importing PyG calls what torch has deprecated
+    warnings.simplefilter("ignore")
+    import torch_geometric.nn  # noqa: F401
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+GENERATED = ROOT / "benchmarks" / "results"
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def python_blocks(page: Path) -> list[str]:
+    """The blocks of a page, each moved down by empty lines so that errors name its line on the page."""
+    text = page.read_text()
+    blocks = re.finditer(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    return ["\n" * text.count("\n", 0, block.start(1)) + block[1] for block in blocks]
+
+
+@pages
+def test_python_blocks_run_in_order(page: Path) -> None:
+    blocks = python_blocks(page)
+    assert blocks
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), namespace)
+
+
+@pages
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        path = (page.parent / target).resolve()
+        assert target.startswith("https://") or path.exists() or path.is_relative_to(GENERATED), target
+
+
+def test_first_example_is_the_quickstart() -> None:
+    first = python_blocks(ROOT / "README.md")[0].strip()
+    docstring, _, code = (ROOT / "examples" / "quickstart.py").read_text().partition("\n\n")
+    assert docstring.endswith('"""')
+    assert code.strip() == first
+
+
+def test_commands_are_in_the_makefile() -> None:
+    commands = set(re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text()))
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert {"train", "test"} <= commands <= targets

@@ -1,0 +1,188 @@
+"""The law of every step, by chi-square at fixed seeds, against the definition of each strategy."""
+
+import math
+from collections import Counter, defaultdict
+
+import pytest
+import torch
+from scipy import stats
+
+from crawl import Graph, Walks, sample_walks
+from crawl.walks.reference import StepLaw
+
+# A triangle and a 4-cycle that share node 2, a parallel edge 1 2, a self-loop at 4, a leaf 6, an isolated node 7.
+UNDIRECTED = [(5, 6), (0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (5, 2), (1, 2), (4, 4)]
+# Several arcs without their reverse, a parallel arc, a self-loop.
+DIRECTED = [(3, 0), (0, 1), (1, 2), (2, 0), (0, 2), (2, 3), (0, 1), (3, 3), (1, 0), (2, 1)]
+WEIGHTS = [1.0, 2.0, 0.5, 3.0, 1.5, 0.25, 4.0, 1.0, 2.5, 5.0]
+INFINITY = math.inf
+STRATEGIES = [
+    ("uniform", 1.0, 1.0),
+    ("non_backtracking", 1.0, 1.0),
+    ("node2vec", 1.0, 1.0),
+    ("node2vec", 0.25, 4.0),
+    ("node2vec", 4.0, 0.25),
+    ("node2vec", 0.5, 0.5),
+    ("node2vec", INFINITY, 1.0),
+    ("node2vec", INFINITY, 3.0),
+    ("node2vec", 0.001, 0.1),
+]
+
+Arc = tuple[int, int, int]  # source, target, column
+
+
+def arcs_of(edges: list[tuple[int, int]], undirected: bool) -> list[Arc]:
+    """All steps a walk may take."""
+    arcs = [(u, v, column) for column, (u, v) in enumerate(edges)]
+    return arcs + [(v, u, column) for u, v, column in arcs if undirected and u != v]
+
+
+def expected_law(
+    arcs: list[Arc], weights: list[float], strategy: str, p: float, q: float, previous: int | None, here: int
+) -> dict[int, float]:
+    """The chance of each column for the next step, from the definition."""
+    neighbours = {v for u, v, _ in arcs if u == previous}
+    law = {}
+    for u, v, column in arcs:
+        if u != here:
+            continue
+        factor = 1.0
+        if previous is not None and strategy == "non_backtracking":
+            factor = 0.0 if v == previous else 1.0
+        if previous is not None and strategy == "node2vec":
+            factor = 1 / p if v == previous else 1.0 if v in neighbours else 1 / q
+        law[column] = factor * weights[column]
+    if sum(law.values()) == 0:  # there is only the way back
+        law = {column: weights[column] for u, _, column in arcs if u == here}
+    total = sum(law.values())
+    return {column: value / total for column, value in law.items()}
+
+
+def sample(
+    edges: list[tuple[int, int]], undirected: bool, is_weighted: bool, strategy: str, p: float, q: float, seed: int
+) -> Walks:
+    graph = Graph.from_edge_index(
+        torch.tensor(edges).t(),
+        8,
+        edge_weight=torch.tensor(WEIGHTS) if is_weighted else None,
+        undirected=undirected,
+    )
+    start = (graph.degree > 0).nonzero().squeeze(1).repeat(400)
+    return sample_walks(graph, 24, strategy, start, window_size=0, seed=seed, p=p, q=q, backend="reference")
+
+
+def assert_law(counts: dict[int, Counter[int]], laws: dict[int, dict[int, float]]) -> None:
+    """One chi-square test over all states; what has no chance never happens."""
+    statistic, freedom = 0.0, 0
+    for state, counter in counts.items():
+        law = laws[state]
+        num_draws = counter.total()
+        assert all(law.get(column, 0) > 0 for column in counter), (state, counter, law)
+        # rare columns are counted together, as the test needs about five of each kind
+        cells = [(counter[c], chance * num_draws) for c, chance in law.items() if chance > 0]
+        large = [cell for cell in cells if cell[1] >= 5]
+        small = [cell for cell in cells if cell[1] < 5]
+        if small:
+            large.append((sum(c[0] for c in small), sum(c[1] for c in small)))
+        if large[-1][1] < 5:
+            large.pop()
+        statistic += sum((found - expected) ** 2 / expected for found, expected in large)
+        freedom += max(len(large) - 1, 0)
+    assert freedom > 0
+    chance = stats.chi2.sf(statistic, freedom)
+    assert chance > 1e-3, f"chi-square {statistic:.1f} with {freedom} degrees of freedom: {chance:.2g}"
+
+
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize(
+    ("edges", "undirected"), [(UNDIRECTED, True), (DIRECTED, False)], ids=["undirected", "directed"]
+)
+@pytest.mark.parametrize(("strategy", "p", "q"), STRATEGIES)
+def test_every_step_follows_its_law(
+    strategy: str, p: float, q: float, edges: list[tuple[int, int]], undirected: bool, is_weighted: bool
+) -> None:
+    walks = sample(edges, undirected, is_weighted, strategy, p, q, seed=1)
+    arcs = arcs_of(edges, undirected)
+    weights = WEIGHTS if is_weighted else [1.0] * len(edges)
+
+    first: dict[tuple[None, int], Counter[int]] = defaultdict(Counter)
+    later: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    for nodes, columns in zip(walks.nodes.tolist(), walks.edges.tolist(), strict=True):
+        first[None, nodes[0]][columns[0]] += 1
+        for previous, here, column in zip(nodes, nodes[1:], columns[1:], strict=False):
+            later[previous, here][column] += 1
+    for counts in (first, later):
+        assert_law(counts, {state: expected_law(arcs, weights, strategy, p, q, *state) for state in counts})
+    states = {(u, v) for u, v, _ in arcs}
+    if strategy != "non_backtracking" and p >= 0.25:
+        assert states == set(later)  # every arc has been walked, so every second-order law was tested
+
+
+@pytest.mark.parametrize(("strategy", "p", "q"), [("uniform", 1.0, 1.0), ("node2vec", 1.0, 1.0)])
+def test_where_a_walk_came_from_is_forgotten(strategy: str, p: float, q: float) -> None:
+    """The uniform law, which node2vec with p = q = 1 equals, is first-order: the state is the node alone."""
+    walks = sample(UNDIRECTED, True, True, strategy, p, q, seed=2)
+    arcs = arcs_of(UNDIRECTED, True)
+    counts: dict[int, Counter[int]] = defaultdict(Counter)
+    for nodes, columns in zip(walks.nodes.tolist(), walks.edges.tolist(), strict=True):
+        for here, column in zip(nodes, columns, strict=False):
+            counts[here][column] += 1
+    assert_law(counts, {node: expected_law(arcs, WEIGHTS, "uniform", 1, 1, None, node) for node in counts})
+
+
+def test_draws_of_steps_and_walks_are_independent() -> None:
+    """On two nodes with self-loops every step stays or goes, half each: a toss of a coin."""
+    pair = Graph.from_edge_index(torch.tensor([[0, 1, 0, 1], [0, 1, 1, 0]]))
+    walks = sample_walks(pair, 16, "uniform", torch.zeros(4096, dtype=torch.long), window_size=1, seed=3)
+    stays = walks.bits()[:, 1:, 0].long()
+    for runs in (stays[:, i : i + 5] for i in range(12)):  # across the borders of Philox blocks, too
+        counts = (runs * torch.tensor([1, 2, 4, 8, 16])).sum(1).bincount(minlength=32)
+        assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+    for other in (1, 2, 64):  # neighbouring walks
+        table = (stays[:-other] * 2 + stays[other:]).flatten().bincount(minlength=4)
+        assert stats.chisquare(table.numpy()).pvalue > 1e-3
+    again = sample_walks(pair, 16, "uniform", torch.zeros(4096, dtype=torch.long), window_size=1, seed=4)
+    table = (stays * 2 + again.bits()[:, 1:, 0].long()).flatten().bincount(minlength=4)
+    assert stats.chisquare(table.numpy()).pvalue > 1e-3
+
+
+def test_extreme_weights_do_not_keep_node2vec_waiting() -> None:
+    """Almost all of the mass leads back, where p = infinity never goes."""
+    graph = Graph.from_edge_index(
+        torch.tensor([[0, 1], [1, 2]]), edge_weight=torch.tensor([1e300, 1e-300], dtype=torch.float64), undirected=True
+    )
+    for backend in ("reference", "numba"):
+        walks = sample_walks(graph, 4, "node2vec", torch.tensor([0]), p=INFINITY, q=0.001, backend=backend)
+        assert walks.nodes.tolist() == [[0, 1, 2, 1, 0]]
+
+
+def test_weights_of_extreme_ratio() -> None:
+    weight = torch.tensor([1e300, 1e-300, 3e300], dtype=torch.float64)
+    graph = Graph.from_edge_index(torch.tensor([[0, 0, 0], [1, 2, 3]]), edge_weight=weight, undirected=True)
+    walks = sample_walks(graph, 1, "uniform", torch.zeros(4000, dtype=torch.long))
+    counts = Counter(walks.nodes[:, 1].tolist())
+    assert counts[2] == 0
+    assert stats.binomtest(counts[1], 4000, 0.25).pvalue > 1e-3
+
+
+def test_named_laws() -> None:
+    assert StepLaw.named("uniform") == StepLaw()
+    assert StepLaw.named("non_backtracking") == StepLaw(skips_previous=True)
+    assert StepLaw.named("node2vec") == StepLaw(node2vec=(2**32, 2**32, 2**32, 2**32))
+    assert StepLaw.named("node2vec", p=2.0, q=4.0) == StepLaw(node2vec=(2**31, 2**32, 2**32, 2**30))
+    assert StepLaw.named("node2vec", p=0.5, q=0.5) == StepLaw(node2vec=(2**32, 2**32, 2**31, 2**32))
+    assert StepLaw.named("node2vec", p=0.25, q=2.0) == StepLaw(node2vec=(2**32, 2**30, 2**32, 2**31))
+    assert StepLaw.named("node2vec", p=INFINITY).node2vec == (0, 2**32, 2**32, 2**32)
+
+
+@pytest.mark.parametrize(
+    ("p", "q"), [(0.0, 1.0), (-1.0, 1.0), (0.0005, 1.0), (math.nan, 1.0), (1.0, 0.0), (1.0, 2000.0), (1.0, math.nan)]
+)
+def test_node2vec_refuses(p: float, q: float) -> None:
+    with pytest.raises(ValueError, match=r"node2vec needs p from 0\.001 to infinity and q from 0\.001 to 1000"):
+        StepLaw.named("node2vec", p, q)
+
+
+def test_unknown_strategy_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be 'uniform', 'non_backtracking' or 'node2vec', not 'levy'"):
+        StepLaw.named("levy")
