@@ -43,7 +43,7 @@ def main() -> None:
     results["breakdown"] = layers.breakdown()
     # Last: the processes above have compiled and cached every kernel, and a compiler's memory is not what we measure.
     results["memory"] = {
-        "walks": None if arguments.quick else in_fresh_process("samplers.memory_on_large_graph()"),
+        "walks": None if arguments.quick else in_fresh_process("samplers.memory(1_000_000, 10_000_000)"),
         "training_step": {name: in_fresh_process(f"layers.memory({name!r})") for name in layers.IMPLEMENTATIONS},
     }
 

@@ -237,12 +237,12 @@ def build_time(case: Case) -> dict[str, Any]:
     return {"case": case.name, "seconds": asdict(Spread.of(seconds))}
 
 
-def memory_on_large_graph() -> dict[str, float]:
-    """Peak memory in MB so far, at each stage of walking on the large graph; for a fresh process."""
+def memory(num_nodes: int, num_edges: int) -> dict[str, float]:
+    """Peak memory in MB so far, at each stage of walking on an Erdős–Rényi graph; for a fresh process."""
     stages = {"imports": peak_memory_mb()}
-    edge_index = graphs.erdos_renyi(1_000_000, 10_000_000)
+    edge_index = graphs.erdos_renyi(num_nodes, num_edges)
     stages["edge list"] = peak_memory_mb()
-    graph = Graph.from_edge_index(edge_index, 1_000_000)
+    graph = Graph.from_edge_index(edge_index, num_nodes)
     stages["graph"] = peak_memory_mb()
     walks = sample_walks(graph, NUM_STEPS)
     assert len(walks)

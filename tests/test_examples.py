@@ -2,14 +2,9 @@
 
 import re
 import runpy
-import warnings
 from pathlib import Path
 
 import pytest
-
-with warnings.catch_warnings():  # importing PyG calls what torch has deprecated
-    warnings.simplefilter("ignore")
-    import torch_geometric.nn  # noqa: F401
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 

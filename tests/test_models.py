@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,13 +9,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GCNConv, GINConv
 
 from crawl import CRaWl, CRaWlConv, Embedding, Graph, OneHot, Walks
-
-with warnings.catch_warnings():  # importing PyG warns about packages and functions that it should no longer use
-    warnings.simplefilter("ignore")
-    from torch_geometric.data import Batch, Data
-    from torch_geometric.nn import GCNConv, GINConv
 
 each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
 each_mode = pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
@@ -311,6 +307,19 @@ def test_other_graphs_of_the_batch_do_not_matter(pool: str | None, implementatio
     torch.testing.assert_close(torch.cat([together[:lonely], together[lonely + 1 :]]), alone)
 
 
+def test_graph_keys_make_the_walks_of_a_graph_its_own() -> None:
+    model = make_model(edge_dim=2).eval()
+    graphs = [random_graph(seed, num_nodes=6 + seed) for seed in range(4)]
+    for key, graph in enumerate(graphs):
+        graph.graph_keys = torch.tensor([key])
+    together = model(Batch.from_data_list(graphs), seed=1)
+    apart = torch.cat([model(Batch.from_data_list(part), seed=1) for part in (graphs[:1], graphs[1:3], graphs[3:])])
+    torch.testing.assert_close(together, apart)
+    for graph in graphs:
+        del graph.graph_keys
+    assert not torch.allclose(model(Batch.from_data_list(graphs[1:]), seed=1), together[1:])
+
+
 @each_implementation
 @each_pool
 def test_relabelling_nodes(pool: str | None, implementation: str) -> None:
@@ -369,6 +378,18 @@ def test_to_float64_and_back() -> None:
     expected = model(data, seed=1)
     torch.testing.assert_close(model.to(torch.float64)(data, seed=1).float(), expected)
     torch.testing.assert_close(model.float()(data, seed=1), expected)
+
+
+@pytest.mark.parametrize("implementation", ["fast", "reference"])
+def test_autocast(implementation: str) -> None:
+    data = Batch.from_data_list([random_graph(seed) for seed in range(4)])
+    model = make_model(edge_dim=2, virtual_node=True, implementation=implementation)
+    expected = copy.deepcopy(model)(data, seed=1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = model(data, seed=1)
+    torch.testing.assert_close(out.float(), expected, atol=0.1, rtol=0.1)
+    out.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
 def test_gradients_reach_the_features() -> None:

@@ -1,15 +1,10 @@
-"""The Python on our pages runs, commands and links lead somewhere, and the first example is `examples/quickstart.py`."""
+"""The Python on the pages runs, commands and links lead somewhere, and the first one is `examples/quickstart.py`."""
 
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-with warnings.catch_warnings():  # importing PyG calls what torch has deprecated
-    warnings.simplefilter("ignore")
-    import torch_geometric.nn  # noqa: F401
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]

@@ -74,6 +74,4 @@ class GIN(nn.Module):
 
 
 def _mlp(channels: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(channels, channels), BatchNorm(channels), nn.ReLU(), nn.Linear(channels, channels)
-    )
+    return nn.Sequential(nn.Linear(channels, channels), BatchNorm(channels), nn.ReLU(), nn.Linear(channels, channels))

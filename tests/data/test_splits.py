@@ -3,6 +3,7 @@ import torch
 
 from crawl.data import (
     Split,
+    choose_split,
     group_split,
     random_split,
     read_split,
@@ -70,7 +71,7 @@ def test_scaffold_split():
 
 def test_split_from_column():
     assert parts(split_from_column(["Train", "valid", "test ", "training", "dev"])) == [[0, 3], [1, 4], [2]]
-    with pytest.raises(ValueError, match="Row 2 is in part 'tset'"):
+    with pytest.raises(ValueError, match="says 'tset' in row 2"):
         split_from_column(["train", "tset"])
     with pytest.raises(ValueError, match="no graph into val and test"):
         split_from_column(["train", "train"])
@@ -105,6 +106,19 @@ def test_parts_may_be_empty_but_not_overlap():
         Split(torch.tensor([0, 1]), nothing, torch.tensor([-1]))
 
 
+def test_choose_split(tmp_path):
+    given = random_split(10)
+    file = tmp_path / "split.json"
+    file.write_text(given.to_json())
+    assert choose_split(given, 10) is given
+    assert parts(choose_split("random", 10)) == parts(choose_split(file, 10)) == parts(given)
+    assert len(choose_split("stratified", 100, torch.arange(100) % 2).val) == 10
+    with pytest.raises(ValueError, match="needs one class for each graph"):
+        choose_split("stratified", 10)
+    with pytest.raises(ValueError, match="neither 'random', 'stratified' nor a file"):
+        choose_split("scaffold", 10)
+
+
 @pytest.mark.parametrize("fractions", [(0.8, 0.2, 0.0), (0.8, 0.1, 0.2), (1.0, 0.5, -0.5)])
 def test_refuses_fractions(fractions):
     with pytest.raises(ValueError, match="three positive numbers that sum to 1"):
@@ -115,7 +129,7 @@ def test_refuses_too_few():
     assert [len(part) for part in parts(random_split(3))] == [1, 1, 1]
     with pytest.raises(ValueError, match="2 graphs are too few"):
         random_split(2)
-    with pytest.raises(ValueError, match="use a random split"):
+    with pytest.raises(ValueError, match="smallest class has 1 graphs"):
         stratified_split(["a"] * 99 + ["b"])
     with pytest.raises(ValueError, match="from 3 to 2"):
         stratified_folds(["a", "a", "b", "b"], num_folds=3)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch_geometric.data import Batch, Data, InMemoryDataset
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 import crawl
 from crawl.data import GraphStore
@@ -92,6 +92,28 @@ def test_parts_and_transforms_of_pyg():
     assert GraphStore.from_dataset(graphs).node_ptr.tolist() == [0, 2, 5, 9, 14]
 
 
+def test_pyg_that_lost_its_last_graph():
+    # PyG's reader of TU files forgets graphs without edges at the end: the store has what the data set shows.
+    dataset = InMemory(
+        [Data(x=torch.ones(n, 1), edge_index=torch.zeros(2, n - 1, dtype=torch.long)) for n in (3, 2, 1)]
+    )
+    dataset.slices = {"edge_index": dataset.slices["edge_index"][:-1], "x": dataset.slices["x"]}
+    assert len(dataset) == 2
+    assert GraphStore.from_dataset(dataset).node_ptr.tolist() == [0, 3, 5]
+
+
+def test_refuses_heterogeneous_graphs():
+    hetero = HeteroData()
+    hetero["a"].x = torch.ones(2, 1)
+    with pytest.raises(ValueError, match="must be a PyG Data, not HeteroData"):
+        GraphStore.from_dataset(InMemory([hetero, hetero]))
+
+
+def test_pyg_without_edges():
+    dataset = InMemory([Data(x=torch.ones(n, 1)) for n in (3, 2)])
+    assert GraphStore.from_dataset(dataset).edge_ptr.tolist() == [0, 0, 0]
+
+
 @pytest.mark.parametrize("collated", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
 def test_meaning_of_y(collated, count):
@@ -150,6 +172,23 @@ def test_to_device_keeps_everything():
     store = GraphStore.from_graphs([path(3), path(2)]).to("cpu")
     assert_same(store, [path(3), path(2)], [1, 0])
     assert "num_graphs=2, num_nodes=5, num_edges=6" in repr(store)
+
+
+@pytest.mark.gpu
+def test_batch_on_gpu_waits_for_nothing():
+    generator = torch.Generator().manual_seed(0)
+    graphs = [random_graph(generator, n, True, True, "row") for n in (5, 0, 3, 8)]
+    store = GraphStore.from_graphs(graphs).to("cuda")
+    ids = torch.tensor([3, 1, 0, 3])
+    store.batch(ids)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        batch = store.batch(ids)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    expected = Batch.from_data_list([graphs[i] for i in ids])
+    for name in ("x", "edge_index", "edge_attr", "y", "batch", "ptr"):
+        assert torch.equal(batch[name].cpu(), expected[name])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Any, Protocol, Union
+from contextlib import suppress
+from typing import Annotated, Any, Protocol, Union, get_origin
 
 import tyro
 
@@ -71,8 +72,9 @@ def parse(arguments: Sequence[str]) -> Command:
     }
     chosen = next((word for word in arguments if word in types), None)
     commands = [Annotated[type_, _subcommand(name, type_, name == chosen)] for name, type_ in types.items()]
+    any_command: Any = Union[tuple(commands)]  # noqa: UP007
     command: Command = tyro.cli(
-        Union[tuple(commands)],  # type: ignore[arg-type]  # noqa: UP007
+        any_command,
         prog="crawl",
         description=_DESCRIPTION,
         args=arguments,
@@ -83,7 +85,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:
     """The whole docstring in a command's own help, its first line in the list of commands."""
-    text = (type_.__doc__ or "").strip()
+    text = (get_origin(type_) or type_).__doc__.strip()
     return tyro.conf.subcommand(name, description=None if is_chosen else text.splitlines()[0])
 
 
@@ -107,7 +109,5 @@ def _version() -> str:
 
 def _drop_stdout() -> None:
     """Send what is still to be flushed nowhere, or Python would complain on its way out."""
-    try:
+    with suppress(OSError):  # in tests it is not a real stream
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError:  # not a real stream
-        pass

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from crawl.cli.output import print_table
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rich.table import Table
 
     from crawl.experiments import TrainedModel
     from crawl.experiments.build import Features
@@ -30,7 +34,7 @@ class Datasets:
 
     def run(self) -> None:
         """Print the table."""
-        print_table(("recipe", "graphs", "targets", "where", "command"), _DATASETS)
+        print_table(_table(("recipe", "graphs", "targets", "where", "command"), _DATASETS))
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,14 @@ class Info:
         run_or_checkpoint: The folder of a run, or a .safetensors file.
     """
 
-    run_or_checkpoint: tyro.conf.Positional[Path]
+    run_or_checkpoint: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
     def run(self) -> None:
         """Load it and print."""
         from crawl.experiments import TrainedModel
 
-        print_table((), [(name, str(value)) for name, value in facts(TrainedModel.load(self.run_or_checkpoint, "cpu"))])
+        trained = TrainedModel.load(self.run_or_checkpoint, "cpu")
+        print_table(_table((), [(name, str(value)) for name, value in facts(trained)]))
 
 
 def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
@@ -65,7 +70,8 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     yield "data", f"{record.get('data', experiment.data.name)} {experiment.data.path or ''}".strip()
     for part, score in record.get("scores", {}).items():
         number = len(score["evaluations"])
-        yield part, f"{score['mean']:.4f} ± {score['internal_deviation']:.4f} over {number} evaluations"
+        spread = f" ± {score['internal_deviation']:.4f} over {number} evaluations" if number > 1 else ""
+        yield part, f"{task.metric} {score['mean']:.4f}{spread}"
     if "best_epoch" in record:
         yield "epochs", f"best {record['best_epoch']} of {record['num_epochs']}, {record['wall_time_s']:.0f} s"
         yield "device", record["device"]
@@ -82,17 +88,12 @@ def _expected(features: Features) -> Iterable[tuple[str, str]]:
         yield f"{kind} features", described if categories or width else "none"
 
 
-def print_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """A table on the standard output, as wide as it needs to be where that is not a terminal."""
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     columns = list(header)
-    table = Table(*columns, box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns), highlight=False)
+    table = Table(*columns, box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns))
     for row in rows:
         table.add_row(*row)
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.measure(table).maximum, 1)
-    console.print(table)
+    return table

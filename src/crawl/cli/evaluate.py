@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -29,7 +28,7 @@ class Evaluate:
         device: Where to compute.
     """
 
-    run_folder: tyro.conf.Positional[Path]
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     split: Literal["test", "val", "train"] = "test"
     num_repeats: int | None = None
     num_steps: int | None = None
@@ -40,6 +39,8 @@ class Evaluate:
 
     def run(self) -> None:
         """Predict, score, print."""
+        import numpy as np
+
         from crawl.experiments import TrainedModel
         from crawl.training.evaluation import targets_of
 
@@ -57,7 +58,7 @@ class Evaluate:
         targets = targets_of(dataset.store, ids)
         scores = predictions.scores(targets)
         print(
-            f"{self.split} {dataset.task.metric} {fmean(scores):.4f} ± {pstdev(scores):.4f} "
+            f"{self.split} {dataset.task.metric} {np.mean(scores):.4f} ± {np.std(scores):.4f} "
             f"over {len(scores)} evaluations; {predictions.score_of_mean(targets):.4f} with their mean "
             f"({len(ids)} graphs of {dataset.name})"
         )
@@ -74,7 +75,9 @@ class Evaluate:
         dataset = load_dataset(data, experiment.seed)
         split = self.run_folder / "split.json"
         if split.is_file() and split.read_text() != dataset.split.to_json():
-            raise ValueError(f"The data have changed since {self.run_folder} was trained: they are split differently now.")
+            raise ValueError(
+                f"The data have changed since {self.run_folder} was trained: they are split differently now."
+            )
         return dataset
 
 

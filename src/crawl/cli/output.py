@@ -7,7 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 STDOUT = Path("-")
 
@@ -37,3 +40,13 @@ def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
 def say(message: str) -> None:
     """A remark for the person at the terminal; on the error stream, so that output can be piped."""
     print(message, file=sys.stderr)
+
+
+def print_table(table: Table) -> None:
+    """A table on the standard output, as wide as it needs to be where that is not a terminal."""
+    from rich.console import Console
+
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = 10_000  # more than any table needs; it takes no more than that
+    console.print(table)

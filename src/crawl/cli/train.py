@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -11,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
-from crawl.cli.describe import print_table
-from crawl.cli.output import say
+from crawl.cli.output import print_table, say
 
 if TYPE_CHECKING:
+    from crawl.data import Dataset
     from crawl.experiments import Experiment, Result
 
 RecipeT = TypeVar("RecipeT")
-_Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
+Baseline = Literal["none", "gin"]
 
 
 @dataclass(frozen=True)
@@ -32,22 +31,32 @@ class Train(Generic[RecipeT]):
         recipe: What to train.
         out: The folder of the run, which must be new; the first free runs/NAME-NUMBER when not given.
         protocol: One run, or one for each fold of the data set.
-        baseline: Train a message-passing network beside it, to compare with.
-        device: Shorthand for --training.device.
+        baseline: Train a message-passing network on the same data, to compare with.
+        device: Where to compute; short for --training.device.
         quiet: Show no progress.
     """
 
     recipe: Annotated[RecipeT, tyro.conf.arg(name="")]
-    out: _Folder = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     protocol: Literal["single", "folds"] = "single"
-    baseline: Literal["none", "gin"] = "none"
+    baseline: Baseline = "none"
     device: Annotated[Literal["auto", "cpu", "cuda"] | None, tyro.conf.arg(metavar="{auto,cpu,cuda}")] = None
     quiet: bool = False
 
     def run(self) -> None:
         """Train, and print what came of it."""
+        from crawl.experiments.build import load_dataset
+        from crawl.experiments.folder import RunFolder
+        from crawl.training.trainer import choose_device
+
         experiment = self._experiment()
-        raise NotImplementedError(experiment)
+        choose_device(experiment.training.device)  # what is wrong with device or data is found before there is a folder
+        dataset = load_dataset(experiment.data, experiment.seed)
+        _report_skipped(dataset)
+        has_folds = self.protocol == "folds"
+        folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
+        with _removed_if_empty(folder), _resumable(folder):
+            report(train(experiment, folder, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet), folder)
 
     def _experiment(self) -> Experiment:
         """The recipe with its shorthands resolved; paths absolute, so that a run can be resumed from anywhere."""
@@ -57,34 +66,40 @@ class Train(Generic[RecipeT]):
         if experiment.data.path is not None:
             path = str(Path(experiment.data.path).resolve())
             experiment = replace(experiment, data=replace(experiment.data, path=path))
-        return experiment
+        return experiment  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with a run that was stopped, to the result it would have had.
+    """Go on with a run that was stopped, to the result it would have had. Settings are those of the run.
 
     Attributes:
-        settings: None: recipe and settings are those of the run.
+        settings: Not allowed here.
         resume: The folder of the run.
+        baseline: Train a message-passing network on the same data, to compare with.
         quiet: Show no progress.
     """
 
     settings: tyro.conf.Positional[tuple[str, ...]]
     resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
+    baseline: Baseline = "none"
     quiet: bool = False
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""
-        from crawl.experiments import resume_run
+        from crawl.experiments import Experiment
+        from crawl.experiments.folder import RunFolder
 
         if self.settings:
-            raise ValueError(
-                f"A resumed run takes its recipe and settings from {self.resume / 'config.json'}: "
-                f"leave out {' '.join(self.settings)}."
-            )
-        with resumable(self.resume):
-            report(resume_run(self.resume, quiet=self.quiet or None))
+            given = " ".join(self.settings)
+            raise ValueError(f"A run is resumed with the settings in its config.json: leave out {given}.")
+        first_fold = self.resume / "fold-1"
+        has_folds = first_fold.is_dir()
+        config = RunFolder.open(first_fold if has_folds else self.resume).config
+        experiment = Experiment.from_json(config.read_text())
+        with _resumable(self.resume):
+            results = train(experiment, self.resume, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
+            report(results, self.resume)
 
 
 def train_type(arguments: Sequence[str]) -> Any:
@@ -100,15 +115,63 @@ def train_type(arguments: Sequence[str]) -> Any:
     return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
 
 
+def train(
+    experiment: Experiment, folder: Path, *, has_folds: bool, baseline: Baseline = "none", quiet: bool = False
+) -> list[Result]:
+    """The runs of an experiment in a folder, and those of its baseline in `gin` within: begun, resumed or only read."""
+    from crawl.experiments import resume_run, run_experiment
+    from crawl.experiments.protocol import as_baseline, run_folds
+
+    def runs(variant: Experiment, place: Path) -> list[Result]:
+        if has_folds:
+            return run_folds(variant, place, quiet=quiet or None)
+        if (place / "config.json").is_file():
+            return [resume_run(place, quiet=quiet or None)]
+        return [run_experiment(variant, place, quiet=quiet or None)]
+
+    results = runs(experiment, folder)
+    if baseline == "gin" or (folder / "gin").is_dir():
+        results += runs(as_baseline(experiment), folder / "gin")
+    return results
+
+
+def report(results: Sequence[Result], folder: Path) -> None:
+    """Print the scores of runs, with both spreads where a model was trained several times."""
+    from crawl.experiments.protocol import Summary, format_score, results_table
+
+    print_table(results_table(results))
+    metric = results[0].record["metric"]
+    for model in dict.fromkeys(result.record["config"]["model"]["name"] for result in results):
+        own = [result for result in results if result.record["config"]["model"]["name"] == model]
+        if len(own) > 1:
+            summary = Summary.of(own)
+            mean, internal, cross = (format_score(metric, value) for value in vars(summary).values())
+            print(f"{model}: {mean} over {len(own)} models ± {cross} between models, ± {internal} between evaluations")
+    print(f"Everything about it is in {folder}")
+
+
+def _report_skipped(dataset: Dataset, at_most: int = 5) -> None:
+    for line in dataset.skipped[:at_most]:
+        say(f"skipped {line}")
+    if len(dataset.skipped) > at_most:
+        say(f"… and {len(dataset.skipped) - at_most} more: {len(dataset.skipped)} rows are skipped")
+
+
 @contextmanager
-def resumable(folder: Path) -> Iterator[None]:
-    """Say after Ctrl-C how to go on, if there is something to go on with; leave no empty folder behind."""
+def _resumable(folder: Path) -> Iterator[None]:
+    """Say after Ctrl-C how to go on, if there is something to go on with."""
     try:
         yield
     except KeyboardInterrupt:
-        if (folder / "config.json").is_file():
+        if any((place / "config.json").is_file() for place in (folder, folder / "fold-1")):
             raise KeyboardInterrupt(f"resume with: crawl train --resume {folder}") from None
         raise
+
+
+@contextmanager
+def _removed_if_empty(folder: Path) -> Iterator[None]:
+    try:
+        yield
     finally:
-        with suppress(OSError):  # only an empty folder can be removed so
+        with suppress(OSError):  # a folder with files in it cannot be removed like this
             folder.rmdir()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import math
+import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -49,8 +50,8 @@ class WalkEdges:
         seed: The same seed gives the same walks.
     """
 
-    edges: tyro.conf.Positional[Path]
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = STDOUT
+    edges: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="EDGES")]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = STDOUT
     num_steps: int = 50
     strategy: Literal["uniform", "non_backtracking", "node2vec"] = "non_backtracking"
     window_size: int = 8
@@ -173,7 +174,9 @@ def read_edge_list(path: Path, *, header: bool = False) -> EdgeList:
     names = list(index)
     is_integer = [name.lstrip("-").isdecimal() for name in names]
     if not header and len(names) > 2 and not any(is_integer[:2]) and all(is_integer[2:]):
-        raise ValueError(f"{path}: the first line ({' '.join(names[:2])}) looks like a header; add --header to skip it.")
+        raise ValueError(
+            f"{path}: the first line ({' '.join(names[:2])}) looks like a header; add --header to skip it."
+        )
     if all(is_integer):
         order = sorted(range(len(names)), key=lambda i: int(names[i]))
         rank = [0] * len(names)
@@ -203,13 +206,10 @@ def _edge_lines(path: Path, *, header: bool) -> Iterator[tuple[int, list[str]]]:
             raise ValueError(f"{path}: this is not a text file, or it is damaged ({error}).") from error
 
 
-def _open_text(path: Path) -> io.TextIOBase:
-    import sys
-
+def _open_text(path: Path) -> AbstractContextManager[IO[str]]:
     if path == STDOUT:
-        return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig")
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-    return io.TextIOWrapper(opened, encoding="utf-8-sig")  # type: ignore[arg-type]
+        return nullcontext(sys.stdin)
+    return gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else open(path, encoding="utf-8-sig")
 
 
 def _weight(text: str, where: str, *, is_first: bool) -> float:
@@ -241,5 +241,5 @@ def _write_csv(path: Path, walks: Walks, names: list[str]) -> None:
     with open_output(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(f"node_{i}" for i in range(walks.num_steps + 1))
-        for nodes in walks.nodes.split(1000):
-            writer.writerows([names[node] for node in walk] for walk in nodes.tolist())
+        for nodes in walks.nodes.numpy():
+            writer.writerow([names[node] for node in nodes.tolist()])

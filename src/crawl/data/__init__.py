@@ -3,8 +3,12 @@
 from crawl.data.counting import counting
 from crawl.data.csl import csl
 from crawl.data.dataset import Dataset
+from crawl.data.folder import from_folder
+from crawl.data.molecules import from_csv, read_molecules
+from crawl.data.pyg import from_pyg
 from crawl.data.splits import (
     Split,
+    choose_split,
     group_split,
     random_split,
     read_split,
@@ -15,16 +19,23 @@ from crawl.data.splits import (
 )
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
+from crawl.data.tu import from_tu
 
 __all__ = [
     "Dataset",
     "GraphStore",
     "Split",
     "Task",
+    "choose_split",
     "counting",
     "csl",
+    "from_csv",
+    "from_folder",
+    "from_pyg",
+    "from_tu",
     "group_split",
     "random_split",
+    "read_molecules",
     "read_split",
     "scaffold_split",
     "split_from_column",

@@ -111,8 +111,11 @@ def stratified_split(
     try:
         train, rest = train_test_split(everything, train_size=num_train, stratify=classes, random_state=seed)
         val, test = train_test_split(rest, train_size=num_val, stratify=classes[rest], random_state=seed)
-    except ValueError as error:
-        raise ValueError(f"A stratified split is not possible ({error}); use a random split.") from None
+    except ValueError:  # scikit-learn's words for it do not say what to do
+        raise ValueError(
+            f"The smallest class has {np.bincount(classes).min()} graphs, too few for a stratified split by "
+            f"{fractions}; use a random split or other fractions."
+        ) from None
     return _sorted_split(train, val, test)
 
 
@@ -193,16 +196,17 @@ def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1)
     Raises:
         ValueError: If a part would be empty.
     """
-    from rdkit.Chem.Scaffolds import MurckoScaffold
+    from crawl.data.smiles import read_smiles, scaffold
 
-    return group_split([MurckoScaffold.MurckoScaffoldSmiles(s) for s in smiles], fractions, seed)
+    return group_split([scaffold(read_smiles(text)) for text in smiles], fractions, seed)
 
 
-def split_from_column(values: Sequence[str]) -> Split:
+def split_from_column(values: Sequence[str], places: Sequence[str] | None = None) -> Split:
     """The parts that a column of a table names.
 
     Args:
         values: `[G]` `train`, `val` or `test` for each graph; their usual synonyms and capitals are fine.
+        places: `[G]` where each value stands, for the error message; its row when None.
 
     Raises:
         ValueError: For any other word, or if a part is empty.
@@ -212,7 +216,8 @@ def split_from_column(values: Sequence[str]) -> Split:
     for i, value in enumerate(values):
         part = part_of.get(value.strip().lower())
         if part is None:
-            raise ValueError(f"Row {i + 1} is in part {value!r}; a split column may say train, val or test.")
+            place = f"row {i + 1}" if places is None else places[i]
+            raise ValueError(f"The split column says {value!r} in {place}; it may say train, val or test.")
         ids[part].append(i)
     empty = [part for part, members in ids.items() if not members]
     if empty:
@@ -230,6 +235,38 @@ def read_split(path: str | Path) -> Split:
         return Split.from_json(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def choose_split(
+    split: str | Path | Split,
+    num_graphs: int,
+    labels: Tensor | None = None,
+    fractions: Fractions = (0.8, 0.1, 0.1),
+    seed: int = 0,
+) -> Split:
+    """The split that a user asks for.
+
+    Args:
+        split: `random`, `stratified`, a file for `read_split`, or the split itself.
+        num_graphs: The number of graphs (G).
+        labels: `[G]` the class of each graph, if they have any.
+        fractions: The shares of training, validation and test, if they are drawn.
+        seed: Fixes the draw.
+
+    Raises:
+        ValueError: If there is no such split.
+    """
+    if isinstance(split, Split):
+        return split
+    if split == "random":
+        return random_split(num_graphs, fractions, seed)
+    if split == "stratified":
+        if labels is None:
+            raise ValueError("A stratified split needs one class for each graph; use a random split.")
+        return stratified_split(labels, fractions, seed)
+    if Path(split).is_file():
+        return read_split(split)
+    raise ValueError(f"split is {str(split)!r}, which is neither 'random', 'stratified' nor a file.")
 
 
 def _part_sizes(num_graphs: int, fractions: Fractions) -> tuple[int, int]:

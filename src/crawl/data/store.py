@@ -82,32 +82,25 @@ class GraphStore:
         """
         if not isinstance(dataset, InMemoryDataset) or dataset.transform is not None:
             return cls.from_graphs(dataset[i] for i in range(len(dataset)))
-        data, slices = dataset._data, dataset.slices
-        if not isinstance(data, Data) or "edge_index" not in data or not isinstance(data.edge_index, Tensor):
+        data, num_graphs = dataset._data, dataset.len()
+        slices = _slices(dataset) if isinstance(data, Data) else {}
+        if {ptr.numel() for ptr in slices.values()} != {num_graphs + 1}:  # as when PyG lost graphs without edges
             return cls.from_graphs(dataset[i] for i in range(len(dataset)))
-        num_graphs = dataset.len()
-        if slices is None:  # PyG keeps a single graph as it is
-            node_ptr = torch.tensor([0, data.num_nodes])
-            edge_ptr = torch.tensor([0, data.num_edges])
-        else:
-            node_ptr, edge_ptr = _node_ptr(dataset), slices["edge_index"].long()
         y, y_per_node = None, False
         if data.y is not None:
-            y = _as_rows(data.y)
-            y_ptr = torch.tensor([0, len(y)]) if slices is None else slices["y"]
-            y, y_per_node = _as_targets(y, y_ptr, node_ptr)
-        edge_index = _edge_index(data)
+            y, y_per_node = _as_targets(_as_rows(data.y), slices["y"], slices["nodes"])
+        edge_index = _checked_edge_index(_edge_index(data), slices["nodes"], slices["edges"])
         store = cls(
-            node_ptr=node_ptr.to(edge_index.device),
-            edge_ptr=edge_ptr.to(edge_index.device),
-            edge_index=_checked_edge_index(edge_index, node_ptr, edge_ptr),
+            node_ptr=slices["nodes"].to(edge_index.device),
+            edge_ptr=slices["edges"].to(edge_index.device),
+            edge_index=edge_index,
             x=data.x,
             edge_attr=data.edge_attr,
             y=y,
             y_per_node=y_per_node,
         )
-        kept = dataset.indices()
-        return store if list(kept) == list(range(num_graphs)) else store.subset(list(kept))
+        chosen = list(dataset.indices())
+        return store if chosen == list(range(num_graphs)) else store.subset(chosen)
 
     @classmethod
     def from_graphs(cls, graphs: Iterable[Data]) -> GraphStore:
@@ -139,6 +132,30 @@ class GraphStore:
             edge_attr=_concatenated("edge_attr", [data.edge_attr for data in graphs]),
             y=y,
             y_per_node=y_per_node,
+        )
+
+    @classmethod
+    def concatenate(cls, stores: Sequence[GraphStore]) -> GraphStore:
+        """A copy of the graphs of all stores, one after the other.
+
+        Raises:
+            ValueError: If there are none, or they do not go together.
+        """
+        if not stores:
+            raise ValueError("There are no graphs.")
+        if len({store.y_per_node for store in stores}) > 1:
+            raise ValueError("Some targets belong to graphs and others to nodes.")
+        sizes = torch.cat([store._sizes for store in stores], dim=1)
+        device = stores[0].device
+        node_ptr, edge_ptr = (_ptr(counts.tolist()).to(device) for counts in sizes)
+        return cls(
+            node_ptr=node_ptr,
+            edge_ptr=edge_ptr,
+            edge_index=torch.cat([store.edge_index for store in stores], dim=1),
+            x=_concatenated("x", [store.x for store in stores], "Part"),
+            edge_attr=_concatenated("edge_attr", [store.edge_attr for store in stores], "Part"),
+            y=_concatenated("y", [store.y for store in stores], "Part"),
+            y_per_node=stores[0].y_per_node,
         )
 
     def to(self, device: torch.device | str) -> GraphStore:
@@ -179,7 +196,7 @@ class GraphStore:
             ValueError: For an id that is not one of a graph.
         """
         host_ids = self._checked_ids(ids)
-        ids = host_ids.to(self.device)
+        ids = host_ids.to(self.device, non_blocking=True)
         num_nodes, num_edges = self._sizes[:, host_ids].sum(dim=1).tolist()
         nodes, ptr, batch = _rows(self.node_ptr, ids, num_nodes)
         edges, _, graph_of_edge = _rows(self.edge_ptr, ids, num_edges)
@@ -247,17 +264,22 @@ def _num_nodes(data: Data) -> int:
     return int(data.edge_index.max()) + 1
 
 
-def _node_ptr(dataset: InMemoryDataset) -> Tensor:
-    """Where the nodes of each graph begin in the collated storage of a PyG data set."""
+def _slices(dataset: InMemoryDataset) -> dict[str, Tensor]:
+    """Where the nodes, edges and targets of each graph begin in the collated storage of a PyG data set."""
     data, slices = dataset._data, dataset.slices
+    if slices is None:  # PyG keeps a single graph as it is
+        found = {"nodes": _ptr([_num_nodes(data)]), "edges": _ptr([data.num_edges])}
+        return found if data.y is None else found | {"y": _ptr([len(_as_rows(data.y))])}
     sizes = getattr(data, "_num_nodes", None)  # where PyG keeps the num_nodes of each graph
     if sizes is not None:
-        return _ptr(sizes.tolist() if isinstance(sizes, Tensor) else sizes)
-    for name in ("x", "pos"):
-        if isinstance(getattr(data, name), Tensor):
-            ptr: Tensor = slices[name].long()
-            return ptr
-    return _ptr([_num_nodes(dataset.get(i)) for i in range(dataset.len())])
+        nodes = _ptr(sizes.tolist() if isinstance(sizes, Tensor) else sizes)
+    elif "x" in slices or "pos" in slices:
+        nodes = slices["x"] if "x" in slices else slices["pos"]
+    else:
+        nodes = _ptr([_num_nodes(dataset.get(i)) for i in range(dataset.len())])
+    edges = slices["edge_index"] if "edge_index" in slices else torch.zeros_like(nodes)
+    found = {"nodes": nodes.long(), "edges": edges.long()}
+    return found if data.y is None else found | {"y": slices["y"]}
 
 
 def _as_rows(y: Any) -> Tensor:
@@ -280,18 +302,18 @@ def _as_targets(y: Tensor, y_ptr: Tensor, node_ptr: Tensor) -> tuple[Tensor, boo
     raise ValueError("y must have one row for each graph or one for each node.")
 
 
-def _concatenated(name: str, tensors: Sequence[Tensor | None]) -> Tensor | None:
+def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Graph") -> Tensor | None:
     given = [tensor for tensor in tensors if tensor is not None]
     if not given:
         return None
     if len(given) < len(tensors):
         missing = next(i for i, tensor in enumerate(tensors) if tensor is None)
-        raise ValueError(f"Graph {missing} has no {name}, but others do: give all graphs one, or none.")
+        raise ValueError(f"{owner} {missing} has no {name}, but others do: give it to all, or to none.")
     like = next((tensor for tensor in given if tensor.numel()), given[0])
     rows = [tensor.reshape(0, *like.shape[1:]) if tensor.numel() == 0 else tensor for tensor in given]
     for i, tensor in enumerate(rows):
         if tensor.shape[1:] != like.shape[1:]:
-            raise ValueError(f"Graph {i} has {name} of shape {list(tensor.shape)}, others have {list(like.shape)}.")
+            raise ValueError(f"{owner} {i} has {name} of shape {list(tensor.shape)}, others have {list(like.shape)}.")
     return torch.cat(rows)
 
 

@@ -40,12 +40,12 @@ class Task:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_choice("kind", self.kind, get_args(Kind))
-        _check_choice("level", self.level, get_args(Level))
+        check_choice("kind", self.kind, get_args(Kind))
+        check_choice("level", self.level, get_args(Level))
         object.__setattr__(self, "metric", self.metric or self.default_metric(self.kind))
         object.__setattr__(self, "target_names", tuple(self.target_names))
         object.__setattr__(self, "class_names", tuple(self.class_names))
-        _check_choice(f"The metric of a {self.kind} task", self.metric, _METRICS[self.kind])
+        check_choice(f"The metric of a {self.kind} task", self.metric, _METRICS[self.kind])
         if self.num_outputs < 1 or (self.kind == "binary" and self.num_outputs != 1):
             raise ValueError(f"A {self.kind} task cannot have num_outputs={self.num_outputs}.")
         if self.kind == "multiclass" and self.num_outputs < 2:
@@ -62,7 +62,12 @@ class Task:
         return self.metric in ("mae", "rmse")
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Refuses a value that is none of the choices, and suggests one that is.
+
+    Raises:
+        ValueError: If it is none of them.
+    """
     if value not in choices:
         near = difflib.get_close_matches(str(value), choices, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -49,8 +49,11 @@ class Features:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Features:
         """The features written by `dataclasses.asdict`, perhaps through JSON."""
-        parts = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        return cls(**{**parts, "task": Task(**values["task"])})
+        parts: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        parts["task"] = Task(**values["task"])
+        return cls(**parts)
 
     def to_dict(self) -> dict[str, Any]:
         """The features as plain values."""

@@ -20,8 +20,8 @@ class Data:
     """Which graphs, which targets, which split.
 
     Attributes:
-        name: `csl` and `counting` are made in code; `csv` (molecules as SMILES), `tu` (a folder in the TU format) and `folder`
-            (GraphML or JSON files with a table of labels) read `path`.
+        name: `csl` and `counting` are made in code; `csv` (molecules as SMILES), `tu` (a folder in the TU format) and
+            `folder` (GraphML or JSON files with a table of labels) read `path`.
         path: The file or folder.
         targets: The target columns (csv, folder).
         smiles: The SMILES column (csv); found by its name when None.

@@ -62,7 +62,7 @@ def run_experiment(
     Args:
         experiment: What to do.
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
-        dataset: The data, if not those that `experiment.data` names; such a run can be resumed only with `resume_run(…, dataset)`.
+        dataset: The data, if not those that `experiment.data` names; to resume such a run, give them again.
         quiet: Show no progress; when None, if the output is not a terminal.
 
     Raises:
@@ -164,7 +164,11 @@ def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: R
 
 def _circumstances(trainer: Trainer, seconds: float) -> dict[str, Any]:
     on_gpu = trainer.device.type == "cuda"
-    peak = torch.cuda.max_memory_allocated() / 2**20 if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    peak = (
+        torch.cuda.max_memory_allocated() / 2**20
+        if on_gpu
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    )
     return {
         "wall_time_s": round(seconds, 3),
         "peak_memory_mb": round(peak, 1),
@@ -212,7 +216,10 @@ class _Bar:
         best = "" if schedule.best is None else f"  best {schedule.best:.4g}"
         epoch = f"epoch {schedule.epoch + 1}/{schedule.settings.max_epochs}"
         self.progress.update(
-            self.task, advance=1, description=epoch, info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}"
+            self.task,
+            advance=1,
+            description=epoch,
+            info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}",
         )
 
     def epoch(self, score: float) -> None:
@@ -234,7 +241,12 @@ def _progress(trainer: Trainer, quiet: bool) -> Iterator[_Bar]:
     if quiet:
         yield _Bar(trainer, None)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[info]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[info]}"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield _Bar(trainer, progress)
 

@@ -29,7 +29,12 @@ class TrainedModel:
     """
 
     def __init__(
-        self, model: torch.nn.Module, experiment: Experiment, features: Features, scaling: Scaling, record: dict[str, Any]
+        self,
+        model: torch.nn.Module,
+        experiment: Experiment,
+        features: Features,
+        scaling: Scaling,
+        record: dict[str, Any],
     ) -> None:
         self.model, self.experiment, self.features = model.eval(), experiment, features
         self.scaling, self.record = scaling, record
@@ -49,7 +54,9 @@ class TrainedModel:
             path = run.best
         tensors, description = load_checkpoint(path)
         if "features" not in description:
-            raise ValueError(f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors.")
+            raise ValueError(
+                f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
+            )
         experiment = Experiment.from_json(_as_text(description["experiment"]))
         features = Features.from_dict(description["features"])
         model = build_model(experiment, features)
@@ -58,7 +65,9 @@ class TrainedModel:
         except RuntimeError as error:
             raise ValueError(f"The weights in {path} belong to another architecture than its configuration.") from error
         mean, deviation = (tuple(values) for values in description["scaling"])
-        return cls(model.to(choose_device(device)), experiment, features, Scaling(mean, deviation), description["record"])
+        return cls(
+            model.to(choose_device(device)), experiment, features, Scaling(mean, deviation), description["record"]
+        )
 
     def predict(
         self,

@@ -70,12 +70,11 @@ class _PoolWalks(torch.autograd.Function):
         inputs = [_padded(rows) for rows in (node_rows, edge_rows, code_rows, kernel.t())]
         stride = inputs[0].shape[-1]
         windows = node_rows.new_empty(num_rows, stride)
-        sums = np.zeros((2, stride))
-        _convolve(_blocks(stride), *_flat(*inputs), stride, *_walk_arrays(walks), *_flat(windows), sums)
+        moments = np.zeros((2, stride))
+        _convolve(_blocks(stride), *_flat(*inputs), stride, *_walk_arrays(walks), *_flat(windows), moments)
         if statistics is None:
-            mean, mean_square = torch.from_numpy(sums[:, :num_channels]) / num_rows
-            var = (mean_square - mean * mean).clamp_min(0).to(windows.dtype)
-            mean = mean.to(windows.dtype)
+            mean = torch.from_numpy(moments[0, :num_channels]).to(windows.dtype)
+            var = torch.from_numpy(moments[1, :num_channels] / num_rows).to(windows.dtype)
         else:
             mean, var = statistics
         scale = gamma * torch.rsqrt(var + eps)
@@ -187,8 +186,8 @@ def _code_row(code, i):
 
 
 @njit(parallel=True, cache=True)
-def _convolve(blocks, node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, sums):
-    """Fill `windows`, all walks one after the other; add the sums of its values and of their squares to `sums`.
+def _convolve(blocks, node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, moments):
+    """Fill `windows`, all walks one after the other, and `moments`: the means and the sums of squared deviations.
 
     Matrices of floats are flat, their rows `stride` long, a multiple of sixteen.
     """
@@ -196,20 +195,30 @@ def _convolve(blocks, node_rows, edge_rows, code_rows, kernel, stride, nodes, ed
     num_windows = nodes.shape[1] - kernel_size + 1
     for block in prange(blocks.size - 1):
         rows = np.empty(nodes.shape[1] * LANES, node_rows.dtype)
+        centred = np.empty(num_windows * LANES, node_rows.dtype)
         ones = np.ones(LANES, node_rows.dtype)
-        totals = np.empty(2 * LANES, node_rows.dtype)
+        minus_first = np.empty(LANES, node_rows.dtype)
+        total, squares = np.empty(LANES, node_rows.dtype), np.empty(LANES, node_rows.dtype)
         for w in range(nodes.shape[0]):
-            first = w * num_windows * stride
             for channel in range(blocks[block], blocks[block + 1], LANES):
                 _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
-                at = first + channel
+                at = w * num_windows * stride + channel
                 for t in range(num_windows):
                     lanes.dot(windows, at + t * stride, kernel, channel, stride, rows, t * LANES, LANES, kernel_size)
-                lanes.dot(totals, 0, ones, 0, 0, windows, at, stride, num_windows)
-                lanes.dot(totals, LANES, windows, at, stride, windows, at, stride, num_windows)
-                for c in range(LANES):  # walk by walk in float64, so that no long sum loses digits
-                    sums[0, channel + c] += totals[c]
-                    sums[1, channel + c] += totals[LANES + c]
+                # Deviations from the walk's first window: sums of squares of the windows would lose their digits
+                # beside a large mean. Walks are then combined in float64 (Chan, Golub and LeVeque, 1983).
+                for c in range(LANES):
+                    minus_first[c] = -windows[at + c]
+                for t in range(num_windows):
+                    lanes.dot(centred, t * LANES, ones, 0, 0, windows, at + t * stride, 0, 1)
+                    lanes.add(centred, t * LANES, minus_first, 0)
+                lanes.dot(total, 0, ones, 0, 0, centred, 0, LANES, num_windows)
+                lanes.dot(squares, 0, centred, 0, LANES, centred, 0, LANES, num_windows)
+                for c in range(LANES):
+                    shift = np.float64(total[c]) / num_windows
+                    distance = shift - minus_first[c] - moments[0, channel + c]
+                    moments[0, channel + c] += distance / (w + 1)
+                    moments[1, channel + c] += squares[c] - shift * total[c] + distance**2 * num_windows * w / (w + 1)
 
 
 @njit(parallel=True, cache=True)

@@ -33,7 +33,7 @@ def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor |
     centres = walks.nodes[:, half : walks.nodes.shape[1] - half].reshape(-1)
     if centres.numel() == 0:
         return node_rows.new_zeros(node_rows.shape)
-    runs_on_cpu = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    runs_on_cpu = node_rows.device.type == "cpu" and node_rows.dtype in (torch.float32, torch.float64)
     return (cpu.pool_walks if runs_on_cpu else pool_walks)(
         node_rows,
         edge_rows,

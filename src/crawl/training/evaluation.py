@@ -109,7 +109,7 @@ def predict(
     repeats = []
     for repeat in range(num_repeats):
         outputs = []
-        for part in ids.split(batch_size):
+        for part in torch.split(ids, batch_size):
             batch = store.batch(part)
             batch.graph_keys = keys[part]
             outputs.append(model(batch, num_steps=num_steps, seed=derive_seed(seed, "evaluation", repeat)).cpu())

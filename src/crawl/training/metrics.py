@@ -47,7 +47,9 @@ def _column_score(metric: str, predictions: Array, targets: Array) -> float:
     if targets.size == 0 or np.isnan(predictions).any():
         return float("nan")
     if metric in _VALUE_SCORES:
-        return float("nan") if metric == "r2" and targets.size < 2 else float(_VALUE_SCORES[metric](targets, predictions))
+        return (
+            float("nan") if metric == "r2" and targets.size < 2 else float(_VALUE_SCORES[metric](targets, predictions))
+        )
     if metric == "accuracy":
         return float(sk.accuracy_score(targets, predictions > 0.5))
     if metric == "macro_f1":

@@ -14,9 +14,9 @@ class Training:
         lr: The first learning rate of Adam.
         batch_size: Graphs per step.
         max_epochs: Stop after so many epochs at the latest.
-        schedule: How the learning rate falls: `plateau` (times `factor` after `patience` epochs without a better validation
-            score; stop below `min_lr`), `step` (times `factor` once, after epoch `step_epoch`), `cosine` (to 0 over
-            `max_epochs`), `interval` (times `factor` every `interval` epochs).
+        schedule: How the learning rate falls: `plateau` (times `factor` after `patience` epochs without a better
+            validation score; stop below `min_lr`), `step` (times `factor` once, after epoch `step_epoch`), `cosine`
+            (to 0 over `max_epochs`), `interval` (times `factor` every `interval` epochs).
         patience: For `plateau`.
         factor: What the learning rate is multiplied with.
         min_lr: For `plateau`.

@@ -135,13 +135,13 @@ class Trainer:
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
         total = torch.zeros((), device=self.device)
-        for step, ids in enumerate(order.split(self.training.batch_size)):
+        for step, ids in enumerate(torch.split(order, self.training.batch_size)):
             batch = self.store.batch(ids)
             batch.graph_keys = self.keys[ids]
             output = self.model(batch, seed=derive_seed(self.seed, "walks", epoch, step))
             loss = task_loss(self.task, self.training.loss, output, batch.y, self.scaling)
             self.optimiser.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             if self.training.clip_norm is not None:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
             self.optimiser.step()

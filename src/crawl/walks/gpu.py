@@ -108,7 +108,6 @@ def _walk(
 
     here = tl.load(start + walk, mask=is_walk, other=0)
     begin, end = _row(rowptr, here, is_walk)
-    previous_begin, previous_end = begin, begin
     first, last = begin, begin  # the arcs that lead back: none yet
     window = (tl.full([BLOCK], _NO_NODE, tl.int32),) * max(WINDOW_SIZE, 1)  # the nodes before `here`, latest first
     word_0 = tl.zeros([BLOCK], tl.uint32)
@@ -137,13 +136,14 @@ def _walk(
                 mass += tl.where(goes_back, before, tl.where(mass >= before, back, 0))
                 drawn = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
                 arc = tl.where(is_open, drawn, arc)
-                # Whether the previous node has an arc to the target is looked up only where that decides.
-                is_open = is_open & ~goes_back & (chance.to(tl.int64) >= tl.minimum(common, other)) & (step > 0)
+                is_open = is_open & (goes_back == 0) & (step > 0)
                 target = tl.load(col + arc, mask=is_open, other=0)
-                size = tl.where(is_open, previous_end - previous_begin, 0)
+                # Read again, not carried from step to step: Triton 3.6 mixes up such copies of loop variables.
+                previous_begin, previous_end = _row(rowptr, window[0], is_open)
+                size = previous_end - previous_begin
                 near = _search(col, previous_begin, size, (target,))[0]
                 is_common = tl.load(col + near, mask=size > 0, other=_NO_TARGET) == target
-                is_open = is_open & (is_common != (common > other))
+                is_open = is_open & (chance.to(tl.int64) >= tl.where(is_common, common, other))
                 attempt += 1
         else:
             if step % 4 == 0:  # a Philox block holds the words of four steps
@@ -157,7 +157,6 @@ def _walk(
         window = (here,) + window[:-1]  # noqa: RUF005 - Triton cannot unpack with a star
         here = tl.load(col + arc, mask=is_walk, other=0)
         edge = tl.load(edge_id + arc, mask=is_walk, other=0)
-        previous_begin, previous_end = begin, end
         begin, end = _row(rowptr, here, is_walk)
         bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS or IS_NODE2VEC, WINDOW_SIZE)
         # Stores come last: a store waits for its value, and the loads after it would wait with it.

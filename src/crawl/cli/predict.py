@@ -1,0 +1,201 @@
+"""`crawl predict`: a table of graphs in, the same table with predictions out, a piece at a time."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from crawl.cli.evaluate import check_positive
+from crawl.cli.output import STDOUT, open_output, say
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from crawl.data import Task
+    from crawl.experiments import TrainedModel
+    from crawl.training.evaluation import Predictions
+
+_ROWS_AT_A_TIME = 1000
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the input: its columns, and its graph or why there is none."""
+
+    cells: dict[str, str]
+    graph: Data | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Predict with a trained model.
+
+    All rows and columns of the input come out again in the same order, with columns added: for numbers predicted_NAME
+    and spread_NAME; for classes predicted_NAME with the class, probability_CLASS and spread_CLASS. The spread is the
+    standard deviation over evaluations with different walks. A row that cannot be read stays, with empty predictions
+    and the reason in the column reason.
+
+    Attributes:
+        run_folder: The folder of a finished run, or a checkpoint.
+        input: A CSV file with SMILES (.gz is fine), a folder in the TU format, or one of GraphML or JSON files with
+            labels.csv.
+        output: A CSV file; - prints.
+        smiles: The SMILES column; found by its name when not given.
+        num_repeats: Evaluations, each with its own walks; as many as in training when not given.
+        num_steps: Steps of a walk; as many as in training when not given.
+        batch_size: Graphs at a time; changes no result.
+        seed: Of the walks.
+        device: Where to compute.
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = STDOUT
+    smiles: str | None = None
+    num_repeats: int | None = None
+    num_steps: int | None = None
+    batch_size: int | None = None
+    seed: int = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+    def run(self) -> None:
+        """Read, predict and write piece by piece."""
+        from crawl.experiments import TrainedModel
+
+        check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
+        if not self.input.exists():
+            raise ValueError(f"There is no file or folder {self.input}.")
+        if self.output.exists() and self.output.samefile(self.input):
+            raise ValueError(f"The output would replace the input {self.input}: choose another name.")
+        trained = TrainedModel.load(self.run_folder, self.device)
+        if trained.features.task.level != "graph":
+            raise ValueError(f"{self.run_folder} predicts nodes; use crawl.experiments.TrainedModel in Python.")
+        columns, rows = self._table(trained)
+        added = added_columns(trained.features.task)
+        taken = [name for name in added if name in columns]
+        if taken:
+            raise ValueError(f"{self.input} has a column {taken[0]!r} already: rename it.")
+        num_rows = num_bad = 0
+        with open_output(self.output) as file, _counter() as count:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow([*columns, *added])
+            while piece := list(islice(rows, _ROWS_AT_A_TIME)):
+                for row, answer in zip(piece, self._answers(trained, piece), strict=True):
+                    writer.writerow([*(row.cells[name] for name in columns), *answer])
+                count(len(piece))
+                num_rows += len(piece)
+                num_bad += sum(row.graph is None for row in piece)
+        bad = f", {num_bad} without a prediction (see the column reason)" if num_bad else ""
+        say(f"{num_rows} rows{bad}" + ("" if self.output == STDOUT else f" → {self.output}"))
+
+    def _table(self, trained: TrainedModel) -> tuple[Sequence[str], Iterator[Row]]:
+        """The columns of the input and its rows, which are read as they are asked for."""
+        if self.input.is_dir():
+            return self._folder(trained)
+        from crawl.data.molecules import read_molecules
+        from crawl.data.table import Table
+
+        if trained.experiment.data.name != "csv":
+            raise ValueError(f"{self.run_folder} was not trained on molecules: give a folder of graphs, not a file.")
+        columns = Table(self.input).columns
+        molecules = read_molecules(self.input, self.smiles or trained.experiment.data.smiles)
+        return columns, (_row(cells, molecule) for _, cells, molecule in molecules)
+
+    def _folder(self, trained: TrainedModel) -> tuple[Sequence[str], Iterator[Row]]:
+        """The graphs of a folder, listed by name. It needs labels, as for training, though they are not looked at."""
+        import torch
+
+        from crawl.data.folder import from_folder
+        from crawl.data.splits import Split
+        from crawl.data.tu import from_tu
+        from crawl.experiments.build import Features
+
+        none = Split(*(torch.empty(0, dtype=torch.long) for _ in range(3)))
+        data, expected = trained.experiment.data, trained.features
+        if any(self.input.glob("*_A.txt")):
+            dataset = from_tu(self.input, split=none)
+        else:
+            dataset = from_folder(self.input, target_columns=data.targets, split=none)
+        if replace(Features.of(dataset), task=expected.task) != expected:
+            raise ValueError(f"The graphs in {self.input} have other features than {self.run_folder} was trained with.")
+        has_features = dataset.store.x is not None or dataset.store.edge_attr is not None
+        if has_features and (data.path is None or self.input.resolve() != Path(data.path).resolve()):
+            raise ValueError(
+                f"{self.input} is not the folder that {self.run_folder} was trained on: features are numbered by the "
+                "values that occur in a folder, so they may mean something else here."
+            )
+        names = dataset.graph_names or [str(i) for i in range(len(dataset))]
+        return ("graph",), (Row({"graph": name}, dataset.store.graph(i)) for i, name in enumerate(names))
+
+    def _answers(self, trained: TrainedModel, rows: Sequence[Row]) -> Iterator[list[str]]:
+        """The added cells of each row."""
+        from crawl.data import GraphStore
+
+        graphs = [row.graph for row in rows if row.graph is not None]
+        answers: Iterator[list[str]] = iter(())
+        if graphs:
+            predictions = trained.predict(
+                GraphStore.from_graphs(graphs),
+                num_repeats=self.num_repeats,
+                num_steps=self.num_steps,
+                seed=self.seed,
+                batch_size=self.batch_size,
+            )
+            answers = added_cells(predictions)
+        width = len(added_columns(trained.features.task))
+        for row in rows:
+            yield next(answers) if row.graph is not None else [""] * (width - 1) + [row.reason]
+
+
+@contextmanager
+def _counter() -> Iterator[Callable[[int], None]]:
+    """A function that counts rows for a person to watch; nothing is seen where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.completed:.0f} rows"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda number: progress.advance(task, number)
+
+
+def _row(cells: dict[str, str], graph: Data | str) -> Row:
+    return Row(cells, None, graph) if isinstance(graph, str) else Row(cells, graph)
+
+
+def added_columns(task: Task) -> list[str]:
+    """The names of the columns that predictions of a task fill."""
+    targets = list(task.target_names) or ["target"]
+    outputs = _output_names(task)
+    spreads = [f"spread_{name}" for name in outputs]
+    if task.kind == "regression":
+        return [*(f"predicted_{name}" for name in outputs), *spreads, "reason"]
+    predicted = [] if task.kind == "multilabel" else [f"predicted_{targets[0]}"]
+    return [*predicted, *(f"probability_{name}" for name in outputs), *spreads, "reason"]
+
+
+def added_cells(predictions: Predictions) -> Iterator[list[str]]:
+    """What `added_columns` names, for each graph; nothing is the reason."""
+    task = predictions.task
+    has_class = task.kind in ("binary", "multiclass")
+    names = task.class_names or [str(i) for i in range(max(task.num_outputs, 2))]
+    predicted = [[names[i]] for i in predictions.classes] if has_class else [[] for _ in predictions.mean]
+    for words, mean, spread in zip(predicted, predictions.mean, predictions.spread, strict=True):
+        yield [*words, *(f"{value:.6g}" for value in (*mean, *spread)), ""]
+
+
+def _output_names(task: Task) -> list[str]:
+    """A name for each number the model gives: its target, or the class it is the probability of."""
+    if task.kind == "binary":
+        return [task.class_names[1] if task.class_names else "1"]
+    names = task.class_names if task.kind == "multiclass" else task.target_names
+    return list(names) if len(names) == task.num_outputs else [str(i) for i in range(task.num_outputs)]

@@ -1,0 +1,172 @@
+"""Graphs that stand in the rows of a table beside their targets: which rows can be used, and how they are split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Literal, TypeVar, get_args
+
+import torch
+from torch import Tensor
+
+from crawl.data.splits import Fractions, Split, choose_split, read_split, scaffold_split, split_from_column
+from crawl.data.table import Row, Table, suggestion
+from crawl.data.targets import AnyKind, targets_from_text
+from crawl.data.task import Task, check_choice
+
+BadRows = Literal["skip", "refuse"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Labelled(Generic[T]):
+    """The usable rows of a table.
+
+    Attributes:
+        table: The table.
+        rows: The usable rows.
+        graphs: The graph of each.
+        places: The number of each among all rows of the table, usable or not, from 0.
+        num_rows: The number of all rows.
+        task: What is to be predicted.
+        y: The targets in the form of the task.
+        skipped: A line for each row that cannot be used, with the reason.
+    """
+
+    table: Table
+    rows: tuple[Row, ...]
+    graphs: tuple[T, ...]
+    places: tuple[int, ...]
+    num_rows: int
+    task: Task
+    y: Tensor
+    skipped: tuple[str, ...]
+
+
+def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[object]) -> tuple[str, ...]:
+    """The columns to predict: those named, or else the only one that is not taken.
+
+    Raises:
+        ValueError: If there is no such column, or it is taken, or none is named and it is not clear which is meant.
+    """
+    names = (names,) if isinstance(names, str) else tuple(names)
+    if not names:
+        names = tuple(column for column in table.columns if column not in taken)
+        if len(names) != 1:
+            raise ValueError(
+                f"{table.path}: say which columns to predict, of: {', '.join(names) or '(there are none)'}."
+            )
+    for name in names:
+        table.check_column(name)
+        if name in taken:
+            raise ValueError(f"Column {name!r} of {table.path} cannot be a target, too.")
+    if len(set(names)) < len(names):
+        raise ValueError(f"A target column is named twice: {', '.join(names)}.")
+    return names
+
+
+def label(
+    table: Table,
+    examples: Iterable[tuple[Row, T | str]],
+    target_columns: Sequence[str],
+    *,
+    bad_rows: BadRows,
+    task: AnyKind,
+    metric: str | None,
+) -> Labelled[T]:
+    """The usable rows, with their targets.
+
+    Args:
+        table: The table.
+        examples: Every row of it with its graph, or with the reason why there is none.
+        target_columns: The columns to predict.
+        bad_rows: Whether to `skip` rows that cannot be used, or to `refuse` the table.
+        task: The kind of the task.
+        metric: The score.
+
+    Raises:
+        ValueError: If no row can be used, one cannot and is to be refused, or there is nothing to learn.
+    """
+    check_choice("bad_rows", bad_rows, get_args(BadRows))
+    num_rows = 0
+    problems: dict[int, str] = {}
+    good: list[tuple[int, Row, T]] = []
+    for place, (row, graph) in enumerate(examples):
+        num_rows += 1
+        if isinstance(graph, str):
+            problems[place] = f"line {row.line}: {graph}"
+        else:
+            good.append((place, row, graph))
+    if not num_rows:
+        raise ValueError(f"{table.path} has a header but no rows.")
+    if good:
+        columns = {name: [row.cells[name] for _, row, _ in good] for name in target_columns}
+        try:
+            found, y, without_target = targets_from_text(columns, task, metric)
+        except ValueError as error:
+            raise ValueError(f"{table.path}: {error}") from None
+        problems |= {good[i][0]: f"line {good[i][1].line}: {why}" for i, why in without_target.items()}
+        good = [example for i, example in enumerate(good) if i not in without_target]
+    skipped = tuple(problems[place] for place in sorted(problems))
+    if not good:
+        raise ValueError(f"{table.path}: none of the {num_rows} rows can be used; {skipped[0]}.")
+    if skipped and bad_rows == "refuse":
+        more = f" (and {len(skipped) - 1} more)" if len(skipped) > 1 else ""
+        raise ValueError(f"{table.path}, {skipped[0]}{more}; correct it, or skip bad rows.")
+    places, rows, graphs = zip(*good, strict=True)
+    return Labelled(table, rows, graphs, places, num_rows, found, y, skipped)
+
+
+def split_labelled(
+    labelled: Labelled[T],
+    split: str | Path | Split,
+    fractions: Fractions,
+    seed: int,
+    smiles: Sequence[str] | None = None,
+) -> Split:
+    """The split that the user asks for.
+
+    Args:
+        labelled: The usable rows.
+        split: `random`, `stratified`, `scaffold`, the name of a column, a file for `read_split`, or the split itself.
+            The numbers in a file are those of the rows, from 0; if rows were left out, the file may also count the rows
+            that are left.
+        fractions: The shares of training, validation and test.
+        seed: Fixes the draw.
+        smiles: The molecules, if the graphs are any.
+
+    Raises:
+        ValueError: If the split is not possible.
+    """
+    table = labelled.table
+    if split == "scaffold":
+        if smiles is None:
+            raise ValueError("A scaffold split needs molecules; use a random split.")
+        return scaffold_split(smiles, fractions, seed)
+    if isinstance(split, Split) or split in ("random", "stratified"):
+        labels = labelled.y if labelled.task.kind in ("binary", "multiclass") else None
+        return choose_split(split, len(labelled.rows), labels, fractions, seed)
+    if split in table.columns:
+        values = [row.cells[str(split)] for row in labelled.rows]
+        return split_from_column(values, [f"line {row.line} of {table.path}" for row in labelled.rows])
+    if Path(split).is_file():
+        return _for_kept_rows(read_split(split), labelled, str(split))
+    hint = suggestion(str(split), ("random", "stratified", "scaffold", *table.columns))
+    raise ValueError(f"split is {str(split)!r}, which is neither a way to split, a column nor a file.{hint}")
+
+
+def _for_kept_rows(split: Split, labelled: Labelled[T], path: str) -> Split:
+    """A split by row numbers as one by graph ids: these differ if rows were left out."""
+    num_graphs, ids = len(labelled.rows), split.ids
+    if num_graphs == labelled.num_rows or torch.equal(ids, torch.arange(num_graphs)):
+        return split
+    if not torch.equal(ids, torch.arange(labelled.num_rows)):
+        raise ValueError(
+            f"{labelled.num_rows - num_graphs} rows of {labelled.table.path} were left out, so the numbers in {path} "
+            "are not clear; list every row there, or use a column for the split."
+        )
+    graph_of_row = torch.full((labelled.num_rows,), -1)
+    graph_of_row[list(labelled.places)] = torch.arange(num_graphs)
+    train, val, test = (graph_of_row[part] for part in (split.train, split.val, split.test))
+    return Split(train[train >= 0], val[val >= 0], test[test >= 0])

@@ -1,0 +1,111 @@
+"""Molecules in CSV files, as SMILES."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from torch_geometric.data import Data
+
+from crawl.data.dataset import Dataset
+from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
+from crawl.data.splits import Fractions, Split
+from crawl.data.store import GraphStore
+from crawl.data.table import Table
+from crawl.data.targets import AnyKind
+
+
+def from_csv(
+    path: str | Path,
+    smiles_column: str | None = None,
+    target_columns: str | Sequence[str] = (),
+    *,
+    split: str | Path | Split = "random",
+    fractions: Fractions = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    bad_rows: BadRows = "skip",
+    task: AnyKind = "auto",
+    metric: str | None = None,
+) -> Dataset:
+    """The molecules of a CSV file with their targets; needs rdkit.
+
+    Args:
+        path: The file, plain or compressed with gzip; `Table` says what is understood.
+        smiles_column: The column with the molecules; the one called SMILES, in capitals or not, when None.
+        target_columns: The columns to predict; may be left out if there is only one besides.
+        split: `random`, `stratified` (by class), `scaffold` (by Bemis–Murcko scaffold), the name of a column that says
+            `train`, `val` or `test`, or a JSON file of row numbers from 0, as `read_split` reads it.
+        fractions: The shares of training, validation and test, if they are drawn.
+        seed: Fixes the draw.
+        bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
+            file. Bad are molecules that cannot be read, targets that are none, and missing targets but for
+            `multilabel`.
+        task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
+        metric: The score; the usual one of the task when None.
+
+    Raises:
+        ValueError: For anything wrong with the file or the choices; the message says what to do.
+        ImportError: If rdkit is not installed.
+    """
+    from crawl.data.smiles import ATOM_CATEGORIES, BOND_CATEGORIES
+
+    table = Table(path)
+    smiles_column = _smiles_column(table, smiles_column)
+    targets = choose_targets(table, target_columns, taken=(smiles_column, split))
+    examples = ((row, row.problem or _graph(row.cells[smiles_column])) for row in table)
+    labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric)
+    smiles = tuple(row.cells[smiles_column] for row in labelled.rows)
+    return Dataset(
+        name=table.name,
+        store=replace(GraphStore.from_graphs(labelled.graphs), y=labelled.y),
+        task=labelled.task,
+        split=split_labelled(labelled, split, fractions, seed, smiles),
+        node_categories=ATOM_CATEGORIES,
+        edge_categories=BOND_CATEGORIES,
+        skipped=labelled.skipped,
+        graph_names=smiles,
+    )
+
+
+def read_molecules(
+    path: str | Path, smiles_column: str | None = None
+) -> Iterator[tuple[int, dict[str, str], Data | str]]:
+    """For each row of a CSV file, its line, its cells, and the molecule or the reason why there is none; needs rdkit.
+
+    Rows are read as they are asked for, so the file may be of any length.
+
+    Args:
+        path: The file, plain or compressed with gzip.
+        smiles_column: The column with the molecules; the one called SMILES, in capitals or not, when None.
+
+    Raises:
+        ValueError: If the file cannot be read or has no such column, at once and not with the first row.
+        ImportError: If rdkit is not installed.
+    """
+    import crawl.data.smiles  # noqa: F401  (so that a missing rdkit is told at once)
+
+    table = Table(path)
+    column = _smiles_column(table, smiles_column)
+    return ((row.line, row.cells, row.problem or _graph(row.cells[column])) for row in table)
+
+
+def _graph(smiles: str) -> Data | str:
+    """The molecule, or the reason why there is none."""
+    from crawl.data.smiles import molecule_graph
+
+    try:
+        return molecule_graph(smiles)
+    except ValueError as error:
+        return str(error)
+
+
+def _smiles_column(table: Table, name: str | None) -> str:
+    if name is not None:
+        table.check_column(name)
+        return name
+    found = [column for column in table.columns if column.lower() == "smiles"]
+    if len(found) != 1:
+        number = "no column" if not found else "more than one column"
+        raise ValueError(f"{table.path} has {number} called SMILES; say which it is of: {', '.join(table.columns)}.")
+    return found[0]

@@ -1,0 +1,99 @@
+"""Any PyG data set, or list of `Data`, with a task and a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, InMemoryDataset
+
+from crawl.data.dataset import Dataset
+from crawl.data.splits import Fractions, Split, choose_split
+from crawl.data.store import GraphStore
+from crawl.data.targets import AnyKind, targets_from_tensor
+from crawl.data.task import Level
+
+PyGDataset: TypeAlias = InMemoryDataset | Sequence[Data]
+
+
+def from_pyg(
+    dataset: PyGDataset,
+    val: PyGDataset | None = None,
+    test: PyGDataset | None = None,
+    *,
+    split: str | Path | Split = "auto",
+    fractions: Fractions = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    task: AnyKind = "auto",
+    metric: str | None = None,
+    name: str | None = None,
+) -> Dataset:
+    """The graphs of a PyG data set or of a list of `Data`, which must all have a target `y`.
+
+    The tensors of a PyG in-memory data set are shared, not copied, where they have the right form already. Features
+    that are integers from 0 on are taken for categories, others for numbers.
+
+    Args:
+        dataset: All graphs, or those for training if the others are given.
+        val: The graphs for validation.
+        test: The graphs for the test.
+        split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself; `auto`
+            takes the one that the data set brings along (as those of OGB do), and is else `random`.
+        fractions: The shares of training, validation and test, if they are drawn.
+        seed: Fixes the draw.
+        task: The kind of the task; found from `y` with `auto`, as `targets_from_tensor` says.
+        metric: The score; the usual one of the task when None.
+        name: What to call it in reports; the name of the data set when None.
+
+    Raises:
+        ValueError: For anything wrong with the graphs or the choices; the message says what to do.
+    """
+    if (val is None) != (test is None):
+        raise ValueError("Give both val and test, or neither.")
+    store = GraphStore.from_dataset(dataset)
+    if val is not None and test is not None:
+        if split != "auto":
+            raise ValueError("Leave out split if val and test are given.")
+        parts = [store, GraphStore.from_dataset(val), GraphStore.from_dataset(test)]
+        store = GraphStore.concatenate(parts)
+        split = Split(*torch.split(torch.arange(len(store)), [len(part) for part in parts]))
+    if store.y is None:
+        raise ValueError("The graphs have no targets: set y.")
+    level: Level = "node" if store.y_per_node else "graph"
+    found, y = targets_from_tensor(store.y, task, metric, level)
+    if split == "auto":
+        split = _own_split(dataset) or "random"
+    labels = y if level == "graph" and found.kind in ("binary", "multiclass") else None
+    x, node_categories = _categories(store.x)
+    edge_attr, edge_categories = _categories(store.edge_attr)
+    return Dataset(
+        name=name or str(getattr(dataset, "name", None) or type(dataset).__name__),
+        store=replace(store, x=x, edge_attr=edge_attr, y=y),
+        task=found,
+        split=choose_split(split, len(store), labels, fractions, seed),
+        node_categories=node_categories,
+        edge_categories=edge_categories,
+    )
+
+
+def _own_split(dataset: Any) -> Split | None:
+    if not hasattr(dataset, "get_idx_split"):
+        return None
+    parts = dataset.get_idx_split()
+    return Split(*(torch.as_tensor(parts[name]) for name in ("train", "valid", "test")))
+
+
+def _categories(features: Tensor | None) -> tuple[Tensor | None, tuple[int, ...]]:
+    """The features, and how many values each column takes if they are categories."""
+    if features is None or features.numel() == 0:
+        return None, ()
+    columns = features.unsqueeze(1) if features.dim() == 1 else features
+    if columns.is_floating_point():
+        return columns, ()
+    if columns.dtype == torch.bool or bool((columns < 0).any()):
+        return columns.float(), ()
+    return columns, tuple((columns.amax(dim=0) + 1).tolist())

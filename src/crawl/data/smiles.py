@@ -1,0 +1,122 @@
+"""Molecules as graphs: atoms and bonds with the same categories as in the Open Graph Benchmark. Needs rdkit.
+
+Each category has a fixed list of values, the last of them for all others: a model trained on one file reads any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+try:
+    from rdkit import Chem, rdBase
+except ImportError:
+    raise ImportError("Molecules need rdkit; install it with: pip install 'crawl[mol]'") from None
+
+ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)  # how many values each column of `x` takes
+BOND_CATEGORIES = (5, 6, 2)  # the same for `edge_attr`
+
+_Chiral, _Hybrid = Chem.ChiralType, Chem.HybridizationType
+_Type, _Stereo = Chem.BondType, Chem.BondStereo
+_CHIRALITY = (_Chiral.CHI_UNSPECIFIED, _Chiral.CHI_TETRAHEDRAL_CW, _Chiral.CHI_TETRAHEDRAL_CCW, _Chiral.CHI_OTHER)
+_HYBRIDISATION = (_Hybrid.SP, _Hybrid.SP2, _Hybrid.SP3, _Hybrid.SP3D, _Hybrid.SP3D2)
+_TYPE = (_Type.SINGLE, _Type.DOUBLE, _Type.TRIPLE, _Type.AROMATIC)
+_STEREO = (_Stereo.STEREONONE, _Stereo.STEREOZ, _Stereo.STEREOE, _Stereo.STEREOCIS, _Stereo.STEREOTRANS)
+
+
+def _numbered(values: tuple[Any, ...]) -> Mapping[Any, int]:
+    return {value: i for i, value in enumerate(values)}
+
+
+_CHIRALITY_NUMBER, _HYBRIDISATION_NUMBER = _numbered(_CHIRALITY), _numbered(_HYBRIDISATION)
+_TYPE_NUMBER, _STEREO_NUMBER = _numbered(_TYPE), _numbered(_STEREO)
+
+
+def read_smiles(smiles: str) -> Chem.Mol:
+    """The molecule.
+
+    Raises:
+        ValueError: If there is none; the message gives the reason.
+    """
+    if not smiles.strip():
+        raise ValueError("there is no SMILES")
+    with rdBase.BlockLogs():
+        molecule: Chem.Mol | None = Chem.MolFromSmiles(smiles)
+        if molecule is None:
+            raise ValueError(f"{smiles!r} is no molecule: {_why_not(smiles)}")
+    if molecule.GetNumAtoms() == 0:
+        raise ValueError(f"{smiles!r} has no atoms")
+    return molecule
+
+
+def molecule_graph(smiles: str) -> Data:
+    """The graph of the molecule, as `graph_of_molecule` makes it.
+
+    Raises:
+        ValueError: If there is none; the message gives the reason.
+    """
+    return graph_of_molecule(read_smiles(smiles))
+
+
+def graph_of_molecule(molecule: Chem.Mol) -> Data:
+    """The molecule with `x` `[N, 9]`, `edge_index` and `edge_attr` `[E, 3]`; each bond is listed both ways.
+
+    The columns of `x` are atomic number, chirality, degree, formal charge, number of hydrogens, number of radical
+    electrons, hybridisation, whether aromatic and whether in a ring; those of `edge_attr` are type, stereo
+    configuration and whether conjugated.
+    """
+    atoms = [_atom_categories(atom) for atom in molecule.GetAtoms()]
+    edges: list[tuple[int, int]] = []
+    bonds: list[list[int]] = []
+    for bond in molecule.GetBonds():
+        source, target = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        edges += (source, target), (target, source)
+        bonds += 2 * [_bond_categories(bond)]
+    return Data(
+        x=torch.tensor(atoms).reshape(-1, len(ATOM_CATEGORIES)),
+        edge_index=torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t().contiguous(),
+        edge_attr=torch.tensor(bonds, dtype=torch.long).reshape(-1, len(BOND_CATEGORIES)),
+    )
+
+
+def scaffold(molecule: Chem.Mol) -> str:
+    """The SMILES of the Bemis–Murcko scaffold: the rings and what links them. Empty if there are no rings."""
+    return Chem.MolToSmiles(Chem.MurckoDecompose(molecule), isomericSmiles=False)
+
+
+def _atom_categories(atom: Chem.Atom) -> list[int]:
+    return [
+        _within(atom.GetAtomicNum() - 1, 118),
+        _CHIRALITY_NUMBER.get(atom.GetChiralTag(), 4),
+        _within(atom.GetTotalDegree(), 11),
+        _within(atom.GetFormalCharge() + 5, 11),
+        _within(atom.GetTotalNumHs(), 9),
+        _within(atom.GetNumRadicalElectrons(), 5),
+        _HYBRIDISATION_NUMBER.get(atom.GetHybridization(), 5),
+        int(atom.GetIsAromatic()),
+        int(atom.IsInRing()),
+    ]
+
+
+def _bond_categories(bond: Chem.Bond) -> list[int]:
+    return [
+        _TYPE_NUMBER.get(bond.GetBondType(), 4),
+        _STEREO_NUMBER.get(bond.GetStereo(), 5),
+        int(bond.GetIsConjugated()),
+    ]
+
+
+def _within(value: int, num_values: int) -> int:
+    """The value if it is one of 0 to num_values - 1, or else the number after them."""
+    return value if 0 <= value < num_values else num_values
+
+
+def _why_not(smiles: str) -> str:
+    molecule = Chem.MolFromSmiles(smiles, sanitize=False)
+    if molecule is None:
+        return "the SMILES is not well formed"
+    problems = Chem.DetectChemistryProblems(molecule)
+    return str(problems[0].Message()).strip() if problems else "it cannot be read"

@@ -1,0 +1,103 @@
+"""Tables in CSV files, read row by row."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import itertools
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        line: Where it begins in the file; the header is in line 1.
+        cells: The text in each column, without spaces around it.
+        problem: Why the row cannot be used, or None if it can.
+    """
+
+    line: int
+    cells: dict[str, str]
+    problem: str | None = None
+
+
+class Table:
+    """A CSV file, plain or compressed with gzip, whose first line names the columns.
+
+    Iterating reads one row after the other, from the first on each time. Empty lines are passed over. Where the header
+    has no comma, tabs or semicolons separate the columns. Windows line ends, a byte order mark, quoted fields and line
+    breaks in them are fine.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: If the file cannot be read, is empty, or has two columns of the same name.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        _, header = next(self._records(), (1, []))
+        self.columns = tuple(name.strip() for name in header)
+        if not any(self.columns):
+            raise ValueError(f"{self.path} is empty; its first line must name the columns.")
+        for i, name in enumerate(self.columns):
+            if name in self.columns[:i]:
+                first = self.columns.index(name)
+                raise ValueError(f"{self.path}: columns {first + 1} and {i + 1} are both called {name!r}; rename one.")
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its endings."""
+        return self.path.name.removesuffix(".gz").rsplit(".", 1)[0]
+
+    def __iter__(self) -> Iterator[Row]:
+        for line, record in itertools.islice(self._records(), 1, None):
+            fields = [field.strip() for field in record] + [""] * (len(self.columns) - len(record))
+            cells = dict(zip(self.columns, fields, strict=False))
+            problem = f"it has {len(record)} fields, but the header {len(self.columns)}"
+            yield Row(line, cells, problem if len(record) != len(self.columns) else None)
+
+    def check_column(self, name: str) -> None:
+        """Refuses a name that no column has.
+
+        Raises:
+            ValueError: The message suggests one.
+        """
+        if name not in self.columns:
+            raise ValueError(f"{self.path} has no column {name!r}.{suggestion(name, self.columns)}")
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """The line and the fields of each record, the header first."""
+        end = 0
+        try:
+            with self.path.open("rb") as file:
+                is_compressed = file.read(2) == b"\x1f\x8b"
+            open_text = gzip.open if is_compressed else open
+            with open_text(self.path, "rt", encoding="utf-8-sig", newline="") as lines:
+                header = lines.readline()
+                separator = next((character for character in ",\t;" if character in header), ",")
+                reader = csv.reader(itertools.chain([header], lines), delimiter=separator)
+                for record in reader:
+                    start, end = end + 1, reader.line_num
+                    if record:
+                        yield start, record
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path} is not text in UTF-8; save it as CSV in UTF-8.") from None
+        except csv.Error as error:
+            raise ValueError(f"{self.path}, line {end + 1}: {error}.") from None
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{self.path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """A half sentence to follow an error message: what the user may have meant, or else what there is."""
+    lower = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f" Did you mean {lower[near[0]]!r}?" if near else f" There are: {', '.join(known)}."

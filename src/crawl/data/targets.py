@@ -1,0 +1,227 @@
+"""From targets as people keep them, in text or in tensors, to a task and a tensor of its form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from crawl.data.task import Kind, Level, Task, check_choice
+
+AnyKind = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
+Value = float | str | None  # a number, a word, or nothing
+
+_MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?"}
+_MOST_CLASSES = 20  # of whole numbers; more are taken for quantities
+_LARGEST = torch.finfo(torch.float32).max
+
+
+def targets_from_text(
+    columns: Mapping[str, Sequence[str]], kind: AnyKind = "auto", metric: str | None = None
+) -> tuple[Task, Tensor, dict[int, str]]:
+    """The task, the targets of the usable rows, and for each of the other rows the reason why it is none.
+
+    With `auto`, one column is `binary` if it has two whole numbers or two words, `multiclass` if it has a few of them,
+    and `regression` if it has other numbers. Several columns are `multilabel` if they hold 0, 1 and gaps only, and else
+    `regression`. A row is unusable if a target is missing, but for `multilabel`, where the target becomes NaN; or if it
+    is a word where most are numbers. Classes are in the order of numbers, or else of the alphabet.
+
+    Args:
+        columns: The text of all cells in each target column.
+        kind: The kind of the task.
+        metric: The score; the usual one of the kind when None.
+
+    Raises:
+        ValueError: If there is nothing to learn, or the values do not suit the task.
+    """
+    check_choice("The task", kind, get_args(AnyKind))
+    values = {name: [_parsed(cell) for cell in cells] for name, cells in columns.items()}
+    for name, column in values.items():
+        if all(value is None for value in column):
+            raise ValueError(f"Column {name!r} has no values.")
+    if kind in ("binary", "multiclass") and len(values) > 1:
+        raise ValueError(f"A {kind} task has one target, not {len(values)}: {', '.join(values)}.")
+    resolved = _kind_of_columns(values) if kind == "auto" else kind
+    if resolved == "regression" or resolved == "multilabel":
+        return _read_numbers(values, resolved, metric)
+    ((name, column),) = values.items()
+    return _read_classes(name, column, resolved, metric, only_numbers=kind == "auto" and _is_numeric(column))
+
+
+def targets_from_tensor(
+    y: Tensor, kind: AnyKind = "auto", metric: str | None = None, level: Level = "graph"
+) -> tuple[Task, Tensor]:
+    """The task, and the targets in its form; a tensor that has it already is not copied.
+
+    With `auto`, one column is `binary` if it holds 0 and 1 only, `multiclass` if it holds other integers, and
+    `regression` if it holds other numbers; several columns are `multilabel` if they hold 0, 1 and NaN only, and else
+    `regression`.
+
+    Args:
+        y: `[rows]` or `[rows, K]`.
+        kind: The kind of the task.
+        metric: The score; the usual one of the kind when None.
+        level: Whether the rows belong to graphs or to nodes.
+
+    Raises:
+        ValueError: If there is nothing to learn, or the values do not suit the task.
+    """
+    check_choice("The task", kind, get_args(AnyKind))
+    rows = y.unsqueeze(1) if y.dim() == 1 else y
+    if rows.dim() != 2 or rows.numel() == 0 or rows.is_complex():
+        raise ValueError(f"y must be numbers of shape [rows] or [rows, targets], not {list(y.shape)}.")
+    is_missing = rows.isnan()
+    is_yes_or_no = bool(((rows == 0) | (rows == 1) | is_missing).all())
+    resolved = _kind_of_rows(rows, is_yes_or_no) if kind == "auto" else kind
+    if resolved != "multilabel" and bool(is_missing.any()):
+        row = int(is_missing.any(dim=1).nonzero()[0])
+        raise ValueError(f"The target of {level} {row} is missing (NaN); leave that {level} out.")
+    if resolved in ("binary", "multilabel") and not is_yes_or_no:
+        raise ValueError(f"The targets of a {resolved} task must be 0 or 1.")
+    if resolved != "multilabel" and bool((rows == rows[0]).all()):
+        raise ValueError(f"All targets are {rows[0].tolist()}: there is nothing to learn.")
+    num_targets = rows.shape[1]
+    if resolved == "regression" or resolved == "multilabel":
+        return Task(kind=resolved, num_outputs=num_targets, metric=metric or "", level=level), rows.float()
+
+    if num_targets > 1:
+        raise ValueError(f"A {resolved} task has one target, but y has {num_targets} columns.")
+    classes = rows[:, 0].long()
+    if bool(((classes != rows[:, 0]) | (classes < 0)).any()):
+        raise ValueError("The targets of a multiclass task must be whole numbers: 0, 1, … for the classes.")
+    num_classes = int(classes.max()) + 1
+    task = Task(
+        kind=resolved,
+        num_outputs=1 if resolved == "binary" else num_classes,
+        metric=metric or "",
+        level=level,
+        class_names=tuple(map(str, range(num_classes))),
+    )
+    return task, classes
+
+
+def _kind_of_rows(rows: Tensor, is_yes_or_no: bool) -> Kind:
+    if rows.shape[1] > 1:
+        return "multilabel" if is_yes_or_no else "regression"
+    if is_yes_or_no:
+        return "binary"
+    return "regression" if rows.is_floating_point() else "multiclass"
+
+
+def _kind_of_columns(columns: Mapping[str, Sequence[Value]]) -> Kind:
+    if len(columns) > 1:
+        words = [name for name, column in columns.items() if not _is_numeric(column)]
+        if words:
+            raise ValueError(f"Column {words[0]!r} holds words; several targets must all be numbers.")
+        is_yes_or_no = all(_numbers(column) <= {0.0, 1.0} for column in columns.values())
+        return "multilabel" if is_yes_or_no else "regression"
+    ((name, column),) = columns.items()
+    is_numeric = _is_numeric(column)
+    distinct = _numbers(column) if is_numeric else set(column) - {None}
+    num_given = sum(value is not None for value in column)
+    if is_numeric and not all(number.is_integer() for number in _numbers(column)):
+        return "regression"
+    if len(distinct) <= 2:
+        return "binary"
+    if 2 * len(distinct) <= num_given and (not is_numeric or len(distinct) <= _MOST_CLASSES):
+        return "multiclass"
+    if is_numeric:
+        return "regression"
+    raise ValueError(
+        f"Column {name!r} has {len(distinct)} different words in {num_given} rows; choose another target column, "
+        "or say that the task is multiclass."
+    )
+
+
+def _read_numbers(
+    columns: Mapping[str, Sequence[Value]], kind: Literal["regression", "multilabel"], metric: str | None
+) -> tuple[Task, Tensor, dict[int, str]]:
+    problems: dict[int, str] = {}
+    rows: list[list[float]] = []
+    for i, values in enumerate(zip(*columns.values(), strict=True)):
+        problem = _problem_with(dict(zip(columns, values, strict=True)), kind)
+        if problem:
+            problems[i] = problem
+        else:
+            rows.append([value if isinstance(value, float) else math.nan for value in values])
+    _check_some_left(len(rows), problems)
+    y = torch.tensor(rows)
+    if kind == "regression":
+        for name, column in zip(columns, y.unbind(1), strict=True):
+            if bool((column == column[0]).all()):
+                raise ValueError(f"Column {name!r} is {float(column[0])} in every row: there is nothing to learn.")
+    task = Task(kind=kind, num_outputs=len(columns), metric=metric or "", target_names=tuple(columns))
+    return task, y, problems
+
+
+def _problem_with(values: Mapping[str, Value], kind: Kind) -> str | None:
+    """Why a row of numbers cannot be used."""
+    for name, value in values.items():
+        if isinstance(value, str):
+            return f"{name} is {value!r}, not a number"
+        if value is None and kind == "regression":
+            return f"{name} is missing"
+        if kind == "multilabel" and value not in (0.0, 1.0, None):
+            return f"{name} is {value:g}, not 0 or 1"
+    return "all labels are missing" if all(value is None for value in values.values()) else None
+
+
+def _read_classes(
+    name: str, column: Sequence[Value], kind: Literal["binary", "multiclass"], metric: str | None, *, only_numbers: bool
+) -> tuple[Task, Tensor, dict[int, str]]:
+    problems: dict[int, str] = {}
+    for i, value in enumerate(column):
+        if value is None:
+            problems[i] = f"{name} is missing"
+        elif only_numbers and isinstance(value, str):
+            problems[i] = f"{name} is {value!r}, not a number"
+    kept = [value for i, value in enumerate(column) if i not in problems]
+    _check_some_left(len(kept), problems)
+    numbers = sorted(value for value in set(kept) if isinstance(value, float))
+    words = sorted(value for value in set(kept) if isinstance(value, str))
+    classes: list[Value] = [*numbers, *words]
+    names = tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in classes)
+    if len(classes) == 1:
+        raise ValueError(f"Column {name!r} is {names[0]} in every row: there is only one class, nothing to learn.")
+    if kind == "binary" and len(classes) > 2:
+        raise ValueError(
+            f"Column {name!r} has {len(classes)} values ({', '.join(names[:5])}, …); a binary task has two."
+        )
+    number_of = {value: i for i, value in enumerate(classes)}
+    y = torch.tensor([number_of[value] for value in kept])
+    task = Task(
+        kind=kind,
+        num_outputs=1 if kind == "binary" else len(classes),
+        metric=metric or "",
+        target_names=(name,),
+        class_names=names,
+    )
+    return task, y, problems
+
+
+def _parsed(cell: str) -> Value:
+    if cell.lower() in _MISSING:
+        return None
+    try:
+        number = float(cell)
+    except ValueError:
+        return cell
+    return number if abs(number) <= _LARGEST else cell
+
+
+def _numbers(column: Sequence[Value]) -> set[float]:
+    return {value for value in column if isinstance(value, float)}
+
+
+def _is_numeric(column: Sequence[Value]) -> bool:
+    """Whether more cells are numbers than words."""
+    return sum(isinstance(value, float) for value in column) > sum(isinstance(value, str) for value in column)
+
+
+def _check_some_left(num_rows: int, problems: Mapping[int, str]) -> None:
+    if not num_rows:
+        first = next(iter(problems.values()), "there are none")
+        raise ValueError(f"No row has targets that can be used ({first}).")

@@ -1,0 +1,152 @@
+"""A folder in the format of the TU benchmark data sets (chrsmrrs.github.io/datasets/docs/format)."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crawl.data.dataset import Dataset
+from crawl.data.features import combine, encode_integers
+from crawl.data.splits import Fractions, Split, choose_split
+from crawl.data.store import GraphStore
+from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
+from crawl.data.task import Task
+
+
+def from_tu(
+    folder: str | Path,
+    name: str | None = None,
+    *,
+    split: str | Path | Split = "random",
+    fractions: Fractions = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    metric: str | None = None,
+) -> Dataset:
+    """The graphs of a folder with files `NAME_A.txt`, `NAME_graph_indicator.txt` and so on.
+
+    The task is to tell the class in `NAME_graph_labels.txt` (scored by accuracy), or the numbers in
+    `NAME_graph_attributes.txt` if there are no labels. Node and edge labels are categories, attributes are numbers;
+    if there are both, labels become unit vectors beside the numbers. Edges listed in one direction only get the other.
+
+    Args:
+        folder: The folder.
+        name: What the files begin with; found when None.
+        split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself.
+        fractions: The shares of training, validation and test, if they are drawn.
+        seed: Fixes the draw.
+        metric: The score.
+
+    Raises:
+        ValueError: For anything wrong with the files; the message names the file.
+    """
+    folder = Path(folder)
+    name = name or _found_name(folder)
+    graph_of_node = _matrix(folder / f"{name}_graph_indicator.txt", np.int64, num_columns=1).flatten() - 1
+    ends = _matrix(folder / f"{name}_A.txt", np.int64, num_columns=2).t() - 1
+    task, y = _targets(folder, name, metric)
+    num_nodes, num_graphs = len(graph_of_node), len(y)
+    if num_nodes and not 0 <= int(graph_of_node.min()) <= int(graph_of_node.max()) < num_graphs:
+        raise ValueError(f"{folder / name}_graph_indicator.txt names other graphs than 1 to {num_graphs}.")
+    if ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < num_nodes:
+        raise ValueError(f"{folder / name}_A.txt names other nodes than 1 to {num_nodes}.")
+    graph_of_edge = graph_of_node[ends[0]]
+    wrong = (graph_of_edge != graph_of_node[ends[1]]).nonzero()
+    if wrong.numel():
+        raise ValueError(f"{folder / name}_A.txt, line {int(wrong[0]) + 1}: the edge connects two graphs.")
+
+    x, node_categories = _features(folder, f"{name}_node", num_nodes)
+    edge_attr, edge_categories = _features(folder, f"{name}_edge", ends.shape[1])
+    keys, reversed_keys = ends[0] * num_nodes + ends[1], ends[1] * num_nodes + ends[0]
+    one_way = (~torch.isin(reversed_keys, keys)).nonzero().flatten()
+    edges = torch.cat([torch.arange(ends.shape[1]), one_way])
+    ends = torch.cat([ends, ends[:, one_way].flip(0)], dim=1)
+
+    node_order = graph_of_node.argsort(stable=True)
+    edge_order = graph_of_edge[edges].argsort(stable=True)
+    node_ptr = _ptr(graph_of_node, num_graphs)
+    local = torch.empty(num_nodes, dtype=torch.long)
+    local[node_order] = torch.arange(num_nodes) - node_ptr[graph_of_node[node_order]]
+    store = GraphStore(
+        node_ptr=node_ptr,
+        edge_ptr=_ptr(graph_of_edge[edges], num_graphs),
+        edge_index=local[ends[:, edge_order]],
+        x=None if x is None else x[node_order],
+        edge_attr=None if edge_attr is None else edge_attr[edges[edge_order]],
+        y=y,
+    )
+    labels = None if task.kind == "regression" else y
+    return Dataset(
+        name=name,
+        store=store,
+        task=task,
+        split=choose_split(split, num_graphs, labels, fractions, seed),
+        node_categories=node_categories,
+        edge_categories=edge_categories,
+    )
+
+
+def _found_name(folder: Path) -> str:
+    found = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
+    if len(found) != 1:
+        names = f"several: {', '.join(found)}; say which" if found else "none; give a folder that does"
+        raise ValueError(f"{folder} must hold one file called NAME_A.txt, but has {names}.")
+    return found[0]
+
+
+def _targets(folder: Path, name: str, metric: str | None) -> tuple[Task, Tensor]:
+    labels, attributes = folder / f"{name}_graph_labels.txt", folder / f"{name}_graph_attributes.txt"
+    path = labels if labels.exists() else attributes
+    if not path.exists():
+        raise ValueError(f"{folder} has neither {labels.name} nor {attributes.name}: there is nothing to predict.")
+    try:
+        if path == attributes:
+            return targets_from_tensor(_matrix(path, np.float32), "regression", metric)
+        cells = path.read_text(encoding="utf-8").split()
+        kind: AnyKind = "binary" if len(set(cells)) <= 2 else "multiclass"
+        task, y, problems = targets_from_text({"label": cells}, kind, metric or "accuracy")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    if problems:
+        raise ValueError(f"{path}, line {next(iter(problems)) + 1}: the label is missing.")
+    return task, y
+
+
+def _features(folder: Path, prefix: str, num_rows: int) -> tuple[Tensor | None, tuple[int, ...]]:
+    """The attributes and the labels of all nodes or edges, and how many values each column takes if only labels."""
+    numbers: Tensor | None = None
+    codes: Tensor | None = None
+    sizes: tuple[int, ...] = ()
+    if (path := folder / f"{prefix}_attributes.txt").exists():
+        numbers = _checked_rows(path, _matrix(path, np.float32), num_rows)
+    if (path := folder / f"{prefix}_labels.txt").exists():
+        codes, sizes = encode_integers(_checked_rows(path, _matrix(path, np.int64), num_rows))
+    return combine(numbers, codes, sizes)
+
+
+def _checked_rows(path: Path, rows: Tensor, num_rows: int) -> Tensor:
+    if len(rows) != num_rows:
+        raise ValueError(f"{path} must have {num_rows} lines, but has {len(rows)}.")
+    return rows
+
+
+def _matrix(path: Path, dtype: type[np.int64] | type[np.float32], num_columns: int | None = None) -> Tensor:
+    """The numbers in a file, a row for each line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that the file is empty, as it is if there are no edges
+            rows = np.loadtxt(path, dtype, comments=None, delimiter=",", ndmin=2)
+    except OSError:
+        raise ValueError(f"{path} cannot be read; a folder in the TU format has it.") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if num_columns is not None and rows.size and rows.shape[1] != num_columns:
+        raise ValueError(f"{path} must have {num_columns} numbers in each line, but has {rows.shape[1]}.")
+    return torch.from_numpy(rows.reshape(-1, num_columns or rows.shape[1]))
+
+
+def _ptr(graph: Tensor, num_graphs: int) -> Tensor:
+    return torch.cat([torch.zeros(1, dtype=torch.long), graph.bincount(minlength=num_graphs).cumsum(0)])

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from crawl.cli.describe import _DATASETS
+from crawl.experiments.recipes import RECIPES
+
+
+def test_datasets_lists_every_recipe(crawl):
+    done = crawl("datasets")
+    assert done.code == 0
+    for recipe in RECIPES:
+        assert f"crawl train {recipe}" in done.out
+    assert {row[0] for row in _DATASETS} == set(RECIPES)
+
+
+def test_info_about_a_run(crawl, csl_run):
+    lines = [line.split(maxsplit=1) for line in crawl("info", csl_run).out.splitlines()]
+    facts = {line[0]: line[1].strip() for line in lines if len(line) == 2}
+    assert facts["name"] == "csl (seed 0)"
+    assert facts["model"].startswith("crawl, ")
+    assert facts["task"] == "multiclass per graph, scored by accuracy"
+    assert facts["test"].startswith("accuracy 0.")
+    assert facts["epochs"].startswith("best ")
+    assert "torch " in facts["versions"]
+
+
+def test_info_about_a_checkpoint_of_molecules(crawl, molecule_runs):
+    done = crawl("info", molecule_runs["kind"] / "best.safetensors")
+    assert "categories of sizes 119," in done.out
+    assert "a, b, c" in done.out
+    assert "molecules" in done.out
+
+
+def test_info_about_something_else(crawl, tmp_path):
+    assert "not the folder of a run" in crawl.error("info", tmp_path)

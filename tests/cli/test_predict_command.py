@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from crawl.cli import predict as predict_module
+from crawl.cli.predict import added_columns
+from crawl.data import Task
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_numbers_with_spread_in_the_order_of_the_file(crawl, molecule_runs, molecules):
+    done = crawl("predict", molecule_runs["logS"], molecules, "-o", "out.csv")
+    assert done.code == 0
+    assert done.out == ""
+    assert done.err == "12 rows, 1 without a prediction (see the column reason) → out.csv\n"
+    given, rows = _rows(molecules.read_text()), _rows(Path("out.csv").read_text())
+    assert list(rows[0]) == [*given[0], "predicted_logS", "spread_logS", "reason"]
+    assert [{name: row[name] for name in given[0]} for row in rows] == given
+    for row in rows:
+        if row["id"] == "4":
+            assert (row["predicted_logS"], row["spread_logS"]) == ("", "")
+            assert "nonsense" in row["reason"]
+        else:
+            float(row["predicted_logS"]), float(row["spread_logS"])
+            assert row["reason"] == ""
+
+
+def test_classes_with_probabilities(crawl, molecule_runs, molecules):
+    for row in _rows(crawl("predict", molecule_runs["active"], molecules).out):
+        if not row["reason"]:
+            assert row["predicted_active"] == str(int(float(row["probability_1"]) > 0.5))
+    for row in _rows(crawl("predict", molecule_runs["kind"], molecules).out):
+        if not row["reason"]:
+            probability = {name: float(row[f"probability_{name}"]) for name in "abc"}
+            assert sum(probability.values()) == pytest.approx(1, abs=1e-5)
+            assert row["predicted_kind"] == max(probability, key=lambda name: probability[name])
+            assert all(float(row[f"spread_{name}"]) >= 0 for name in "abc")
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(row["predicted_logS"]) for row in _rows(text) if not row["reason"]]
+
+
+def test_a_prediction_depends_neither_on_the_pieces_nor_on_the_rest_of_the_file(
+    crawl, molecule_runs, molecules, tmp_path, monkeypatch
+):
+    run = molecule_runs["logS"]
+    whole = _numbers(crawl("predict", run, molecules).out)
+    monkeypatch.setattr(predict_module, "_ROWS_AT_A_TIME", 5)
+    assert _numbers(crawl("predict", run, molecules, "--batch-size", "2").out) == pytest.approx(whole, abs=1e-4)
+    header, *lines = molecules.read_text().splitlines()
+    (tmp_path / "few.csv").write_text("\n".join([header, *lines[-2:]]))
+    assert _numbers(crawl("predict", run, "few.csv").out) == pytest.approx(whole[-2:], abs=1e-4)
+
+
+def test_the_file_is_read_piece_by_piece(crawl, molecule_runs, tmp_path, monkeypatch):
+    """When the first piece is written, no more than the next piece of the input has been read."""
+    num_rows, sizes = 40, []
+    (tmp_path / "long.csv").write_text("smiles\n" + "CC\n" * num_rows)
+    monkeypatch.setattr(predict_module, "_ROWS_AT_A_TIME", 10)
+    answers = predict_module.Predict._answers
+
+    def watched(self, trained, rows):
+        sizes.append(len(rows))
+        return answers(self, trained, rows)
+
+    monkeypatch.setattr(predict_module.Predict, "_answers", watched)
+    assert crawl("predict", molecule_runs["logS"], "long.csv", "-o", "out.csv").code == 0
+    assert sizes == [10, 10, 10, 10]
+    assert len(_rows(Path("out.csv").read_text())) == num_rows
+
+
+def test_molecules_without_bonds(crawl, molecule_runs, tmp_path):
+    (tmp_path / "atoms.csv").write_text("smiles\nC\nN\n")
+    assert len(_numbers(crawl("predict", molecule_runs["logS"], "atoms.csv").out)) == 2
+
+
+def test_compressed_input_and_a_named_column(crawl, molecule_runs, tmp_path):
+    (tmp_path / "more.csv.gz").write_bytes(gzip.compress(b"structure,note\nCCO,\xc3\xa4\n"))
+    rows = _rows(crawl("predict", molecule_runs["logS"], "more.csv.gz", "--smiles", "structure").out)
+    assert rows[0]["note"] == "ä"
+    assert rows[0]["predicted_logS"]
+
+
+def test_a_file_without_a_good_row(crawl, molecule_runs, tmp_path):
+    (tmp_path / "bad.csv").write_text("smiles\nxyz\n")
+    (row,) = _rows(crawl("predict", molecule_runs["logS"], "bad.csv").out)
+    assert row["predicted_logS"] == ""
+    (tmp_path / "none.csv").write_text("smiles\n")
+    assert crawl("predict", molecule_runs["logS"], "none.csv").out == "smiles,predicted_logS,spread_logS,reason\n"
+
+
+def test_a_failure_leaves_the_old_output(crawl, molecule_runs, molecules, monkeypatch):
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    Path("out.csv").write_text("old")
+    monkeypatch.setattr(predict_module, "added_cells", fails)
+    assert "No space left" in crawl.error("predict", molecule_runs["logS"], molecules, "-o", "out.csv")
+    assert Path("out.csv").read_text() == "old"
+    assert not list(Path().glob(".out*"))
+
+
+def test_bad_input(crawl, molecule_runs, csl_run, molecules, tmp_path):
+    run = molecule_runs["logS"]
+    assert "There is no file or folder missing.csv" in crawl.error("predict", run, "missing.csv")
+    assert "not the folder of a run" in crawl.error("predict", tmp_path, molecules)
+    assert "would replace the input" in crawl.error("predict", run, molecules, "-o", molecules)
+    assert "--num-repeats must be at least 1" in crawl.error("predict", run, molecules, "--num-repeats", "0")
+    assert "not trained on molecules" in crawl.error("predict", csl_run, molecules)
+    assert "no column 'smile'. Did you mean 'SMILES'?" in crawl.error("predict", run, molecules, "--smiles", "smile")
+    (tmp_path / "empty.csv").write_text("")
+    assert "empty" in crawl.error("predict", run, "empty.csv")
+    (tmp_path / "again.csv").write_text("smiles,predicted_logS\nC,1\n")
+    assert "has a column 'predicted_logS' already" in crawl.error("predict", run, "again.csv")
+
+
+def test_names_of_columns():
+    labels = Task(kind="multilabel", num_outputs=2, target_names=("x", "y"))
+    assert added_columns(labels) == ["probability_x", "probability_y", "spread_x", "spread_y", "reason"]
+    nameless = Task(kind="multiclass", num_outputs=2)
+    assert added_columns(nameless)[:3] == ["predicted_target", "probability_0", "probability_1"]
+    assert added_columns(Task(kind="binary", num_outputs=1)) == [
+        "predicted_target", "probability_1", "spread_1", "reason",
+    ]  # fmt: skip
+
+
+def _write_tu(folder: Path, *, node_labels: str = "") -> Path:
+    """Two triangles and two paths of three nodes."""
+    folder.mkdir()
+    edges = [(3 * g + a, 3 * g + b) for g in range(4) for a, b in ((1, 2), (2, 3), (1, 3))[: 3 - g % 2]]
+    (folder / "toy_A.txt").write_text("".join(f"{a}, {b}\n" for a, b in edges))
+    (folder / "toy_graph_indicator.txt").write_text("".join(f"{g + 1}\n" * 3 for g in range(4)))
+    (folder / "toy_graph_labels.txt").write_text("1\n2\n1\n2\n")
+    if node_labels:
+        (folder / "toy_node_labels.txt").write_text("\n".join(node_labels))
+    return folder
+
+
+def test_a_folder_of_graphs(crawl, csl_run, tmp_path):
+    done = crawl("predict", csl_run, _write_tu(tmp_path / "toy"))
+    rows = _rows(done.out)
+    assert [row["graph"] for row in rows] == ["0", "1", "2", "3"]
+    assert all(row["predicted_skip"] and row["reason"] == "" for row in rows)
+
+
+def test_a_folder_of_json_files_lists_them_by_name(crawl, csl_run, tmp_path):
+    for name, edges in (("path", [(0, 1)]), ("triangle", [(0, 1), (1, 2), (2, 0)])):
+        links = [{"source": a, "target": b} for a, b in edges]
+        nodes = [{"id": i} for i in range(3)]
+        graph = {"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "edges": links}
+        (tmp_path / f"{name}.json").write_text(json.dumps(graph))
+    (tmp_path / "labels.csv").write_text("file,size\npath.json,1.5\ntriangle.json,2.5\n")
+    rows = _rows(crawl("predict", csl_run, tmp_path).out)
+    assert [row["graph"] for row in rows] == ["path.json", "triangle.json"]
+
+
+def test_a_folder_with_other_features_is_refused(crawl, csl_run, tmp_path):
+    error = crawl.error("predict", csl_run, _write_tu(tmp_path / "toy", node_labels="010101010101"))
+    assert "have other features" in error
+
+
+def test_features_of_another_folder_are_refused(crawl, tiny, tmp_path):
+    toy, other = (_write_tu(tmp_path / name, node_labels="010101010101") for name in ("toy", "other"))
+    data = ["--data.path", toy, "--data.split", "random", "--data.fractions", "0.5", "0.25", "0.25"]
+    assert crawl("train", "tu", *data, "--out", "run", *tiny).code == 0
+    assert len(_rows(crawl("predict", "run", toy).out)) == 4
+    assert "may mean something else here" in crawl.error("predict", "run", other)

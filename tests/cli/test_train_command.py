@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from crawl.cli import train as train_module
+from crawl.training.trainer import Trainer
+
+
+def _config(run: Path) -> dict:
+    return json.loads((run / "config.json").read_text())
+
+
+def test_flags_change_the_recipe(crawl, tiny):
+    done = crawl("train", "csl", "--seed", "3", "--training.lr", "0.01", "--data.fold", "2", *tiny)
+    assert done.code == 0
+    config = _config(Path("runs/csl-1"))
+    assert (config["seed"], config["training"]["lr"], config["data"]["fold"]) == (3, 0.01, 2)
+    assert config["training"]["device"] == "cpu"
+    assert config["model"]["hidden_channels"] == 8
+    assert "CRaWl" in done.out
+    assert "runs/csl-1" in done.out
+    assert done.err == ""
+
+
+def test_a_molecule_file(crawl, tiny, molecules, tmp_path):
+    pytest.importorskip("rdkit")
+    done = crawl("train", "csv", "--data.path", "molecules.csv", "--data.targets", "logS", "--out", "run", *tiny)
+    assert done.code == 0
+    assert "skipped line 5: 'nonsense'" in done.err
+    assert _config(Path("run"))["data"]["path"] == str(molecules.resolve())  # so that it can be resumed from anywhere
+    with open("run/predictions.csv") as file:
+        assert len(list(csv.DictReader(file))) == 1
+
+
+def test_many_skipped_rows_are_summed_up(crawl, tiny, tmp_path):
+    pytest.importorskip("rdkit")
+    rows = [f"{'C' * (1 + i % 5)},{i + 0.5}\n" for i in range(12)] + [f"bad{i},1.5\n" for i in range(8)]
+    (tmp_path / "bad.csv").write_text("smiles,y\n" + "".join(rows))
+    done = crawl("train", "csv", "--data.path", "bad.csv", *tiny)
+    assert done.code == 0
+    assert done.err.count("skipped line") == 5
+    assert "and 3 more: 8 rows are skipped" in done.err
+
+
+def test_the_baseline_stands_beside_it_and_is_resumed_with_it(crawl, tiny):
+    done = crawl("train", "csl", "--baseline", "gin", "--out", "run", *tiny)
+    assert done.code == 0
+    assert "GIN (message passing)" in done.out
+    assert _config(Path("run/gin"))["model"]["name"] == "gin"
+    Path("run/gin/result.json").unlink()
+    again = crawl("train", "--resume", "run")
+    assert "GIN (message passing)" in again.out
+    assert Path("run/gin/result.json").is_file()
+
+
+def test_folds(crawl, tiny, monkeypatch):
+    monkeypatch.setattr("crawl.experiments.protocol.NUM_CSL_FOLDS", 2)
+    done = crawl("train", "csl", "--protocol", "folds", *tiny)
+    assert done.code == 0
+    assert [_config(Path(f"runs/csl-folds-1/fold-{k}"))["data"]["fold"] for k in (1, 2)] == [0, 1]
+    assert "over 2 models" in done.out
+    assert "between models" in done.out
+    assert "between evaluations" in done.out
+    assert crawl("train", "--resume", "runs/csl-folds-1").out == done.out
+
+
+def test_only_csl_has_folds(crawl, tiny, molecules):
+    pytest.importorskip("rdkit")
+    data = ["--data.path", molecules, "--data.targets", "logS"]
+    assert "Only csl has folds" in crawl.error("train", "csv", *data, "--protocol", "folds", "--out", "run", *tiny)
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
+def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
+    monkeypatch.setattr("crawl.experiments.protocol.NUM_CSL_FOLDS", 1)
+    epoch = Trainer._epoch
+
+    def interrupted(self: Trainer, *arguments: object) -> dict:
+        if self.schedule.epoch == 1:
+            raise KeyboardInterrupt
+        return epoch(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_epoch", interrupted)
+        done = crawl("train", "csl", "--out", "run", *flags, *tiny)
+    assert done == (130, "", "crawl: interrupted; resume with: crawl train --resume run\n")
+    resumed = crawl("train", "--resume=run")
+    assert resumed.code == 0
+    assert "of 2" in resumed.out
+
+
+def test_ctrl_c_before_anything_is_written_leaves_nothing(crawl, tiny, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_module, "train", interrupted)
+    assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", "crawl: interrupted\n")
+    assert not Path("run").exists()
+
+
+def test_a_finished_run_is_only_read(crawl, csl_run):
+    before = (csl_run / "best.safetensors").stat().st_mtime_ns
+    assert crawl("train", "--resume", csl_run).code == 0
+    assert (csl_run / "best.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
+    error = crawl.error("train", "csl", "--out", csl_run, *tiny)
+    assert "exists already" in error
+    assert f"--resume {csl_run}" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train csv", "need --data.path"),
+        ("train csv --data.path missing.csv", "There is no file or folder"),
+        ("train tu --data.path missing", "There is no file or folder"),
+        ("train csv --data.path molecules.csv --data.targets logs", "no column 'logs'. Did you mean 'logS'?"),
+        ("train csl --data.fold 9", "fold"),
+        ("train csl --training.device tpu", "device must be 'auto', 'cpu' or 'cuda'"),
+        ("train --resume missing", "missing is not the folder of a run"),
+        ("train csl --resume run", "leave out csl"),
+    ],
+)
+def test_one_line_says_what_is_wrong(crawl, molecules, words, message):
+    if "molecules" in words:
+        pytest.importorskip("rdkit")
+    assert message in crawl.error(*words.split())
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("train", "csl, csl_lap, counting, csv, tu, folder"),
+        ("train cls", "csl, csl_lap, counting, csv, tu, folder"),
+        ("train csl --training.lrr 1", "--training.lr FLOAT"),
+        ("train csl --model.hiden-channels 1", "--model.hidden-channels INT"),
+        ("train csl --training.lr fast", "could not convert string to float: 'fast'"),
+        ("train csl --training.lr -1", "training.lr must be positive"),
+        ("train csl --model.pool max", "Expected one of ('sum', 'mean')"),
+    ],
+)
+def test_mistyped_words_get_a_hint(crawl, words, hint):
+    done = crawl(*words.split())
+    assert done.code == 2
+    assert hint in " ".join(done.err.split())
+
+
+def test_a_damaged_checkpoint_is_refused(crawl, tiny):
+    assert crawl("train", "csl", "--out", "run", *tiny).code == 0
+    Path("run/result.json").unlink()
+    last = Path("run/last.safetensors")
+    last.write_bytes(last.read_bytes()[:-8])
+    assert "truncated or damaged" in crawl.error("train", "--resume", "run")
+
+
+def test_a_config_with_an_unknown_key_is_refused(crawl, tiny):
+    assert crawl("train", "csl", "--out", "run", *tiny).code == 0
+    config = _config(Path("run"))
+    config["training"]["lrr"] = config["training"].pop("lr")
+    Path("run/config.json").write_text(json.dumps(config))
+    Path("run/result.json").unlink()
+    assert "no key training.lrr. Did you mean training.lr?" in crawl.error("train", "--resume", "run")

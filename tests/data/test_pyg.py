@@ -1,0 +1,108 @@
+import pytest
+import torch
+from torch_geometric.data import Data, InMemoryDataset
+
+from crawl.data import Split, from_pyg
+
+
+class InMemory(InMemoryDataset):
+    def __init__(self, graphs):
+        super().__init__(None)
+        self.data, self.slices = self.collate(graphs)
+
+
+class WithSplit(InMemory):
+    name = "ogbg-something"
+
+    def get_idx_split(self):
+        return {"train": torch.tensor([0, 1]), "valid": torch.tensor([2]), "test": torch.tensor([3])}
+
+
+def graphs(count, y, x=None):
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    return [
+        Data(x=torch.rand(2, 3) if x is None else x, edge_index=edge_index, edge_attr=torch.tensor([1, 2]), y=y(i))
+        for i in range(count)
+    ]
+
+
+def test_regression_shares_memory():
+    pyg = InMemory(graphs(10, lambda i: torch.tensor([[i + 0.5, 1.0 - i]])))
+    dataset = from_pyg(pyg)
+    assert (dataset.name, dataset.task.kind, dataset.task.num_outputs) == ("InMemory", "regression", 2)
+    assert dataset.num_node_features == 3
+    assert dataset.edge_categories == (3,)
+    for name in ("x", "edge_attr", "edge_index", "y"):
+        assert getattr(dataset.store, name).data_ptr() == pyg._data[name].data_ptr()
+
+
+def test_list_of_classes():
+    dataset = from_pyg(graphs(30, lambda i: i % 3), split="stratified", metric="macro_f1", name="mine")
+    assert (dataset.name, dataset.task.kind, dataset.task.num_outputs) == ("mine", "multiclass", 3)
+    assert dataset.store.y[dataset.split.test].tolist() in (
+        [0, 1, 2],
+        [2, 0, 1],
+        [1, 2, 0],
+        [0, 2, 1],
+        [1, 0, 2],
+        [2, 1, 0],
+    )
+    assert dataset.store.y.dtype == torch.int64
+
+
+def test_node_level():
+    dataset = from_pyg(graphs(10, lambda i: torch.tensor([0, i % 2])))
+    assert (dataset.task.level, dataset.task.kind) == ("node", "binary")
+    assert dataset.store.batch([3, 4]).y.tolist() == [0, 1, 0, 0]
+    with pytest.raises(ValueError, match="one class for each graph"):
+        from_pyg(graphs(10, lambda i: torch.tensor([0, i % 2])), split="stratified")
+
+
+@pytest.mark.parametrize(
+    ("x", "categories", "width"),
+    [
+        (torch.tensor([[0, 4], [2, 0]]), (3, 5), 0),
+        (torch.tensor([3, 1]), (4,), 0),
+        (torch.tensor([[-1], [1]]), (), 1),
+        (torch.tensor([[True], [False]]), (), 1),
+        (torch.tensor([0.5, 1.0]), (), 1),
+    ],
+)
+def test_features(x, categories, width):
+    dataset = from_pyg(graphs(5, lambda i: i + 0.5, x))
+    assert (dataset.node_categories, dataset.num_node_features) == (categories, width)
+
+
+def test_split_of_the_dataset_or_of_the_user():
+    pyg = WithSplit(graphs(4, lambda i: i % 2))
+    assert from_pyg(pyg).split.val.tolist() == [2]
+    assert from_pyg(pyg).name == "ogbg-something"
+    given = Split(torch.tensor([3]), torch.tensor([0]), torch.tensor([1]))
+    assert from_pyg(pyg, split=given).split is given
+
+
+def test_three_parts():
+    parts = [graphs(count, lambda i: i + 0.5) for count in (4, 1, 2)]
+    dataset = from_pyg(parts[0], InMemory(parts[1]), InMemory(parts[2]))
+    assert (dataset.split.train.tolist(), dataset.split.test.tolist()) == ([0, 1, 2, 3], [5, 6])
+    assert dataset.store.y.flatten().tolist() == [0.5, 1.5, 2.5, 3.5, 0.5, 0.5, 1.5]
+    assert torch.equal(dataset.store.graph(6).x, parts[2][1].x)
+    with pytest.raises(ValueError, match="both val and test"):
+        from_pyg(parts[0], parts[1])
+    with pytest.raises(ValueError, match="Leave out split"):
+        from_pyg(*parts, split="random")
+    with pytest.raises(ValueError, match="Part 1 has no y"):
+        from_pyg(parts[0], [Data(x=torch.rand(2, 3), edge_attr=torch.tensor([]))], parts[2])
+    with pytest.raises(ValueError, match="belong to graphs and others to nodes"):
+        from_pyg(parts[0], graphs(2, lambda i: torch.ones(2)), parts[2])
+
+
+def test_refuses():
+    with pytest.raises(ValueError, match="no targets: set y"):
+        from_pyg([Data(num_nodes=1)] * 5)
+    with pytest.raises(ValueError, match="There are no graphs"):
+        from_pyg([])
+    with pytest.raises(ValueError, match="target of graph 0 is missing"):
+        from_pyg(graphs(5, lambda i: float("nan")), task="regression")
+    with pytest.raises(ValueError, match="1 graphs are too few"):
+        from_pyg(graphs(1, lambda i: torch.tensor([0, 1])))

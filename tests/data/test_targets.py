@@ -1,0 +1,145 @@
+import pytest
+import torch
+
+from crawl.data.targets import targets_from_tensor, targets_from_text
+
+
+def cells(text):
+    return text.split("|")
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "y", "classes"),
+    [
+        ("1.5|2|-3e1", "regression", [[1.5], [2.0], [-30.0]], ()),
+        ("0|1|1", "binary", [0, 1, 1], ("0", "1")),
+        ("0.0|1.0|1.0", "binary", [0, 1, 1], ("0", "1")),
+        ("1|-1|1", "binary", [1, 0, 1], ("-1", "1")),
+        ("no|yes|no", "binary", [0, 1, 0], ("no", "yes")),
+        ("10|9|8|10|9|8", "multiclass", [2, 1, 0, 2, 1, 0], ("8", "9", "10")),
+        ("b|c|a|a|b|c", "multiclass", [1, 2, 0, 0, 1, 2], ("a", "b", "c")),
+        ("1|2|3|4", "regression", [[1.0], [2.0], [3.0], [4.0]], ()),
+    ],
+)
+def test_one_column(column, kind, y, classes):
+    task, targets, problems = targets_from_text({"y": cells(column)})
+    assert task.kind == kind
+    assert task.class_names == classes
+    assert task.target_names == ("y",)
+    assert task.num_outputs == (len(classes) if kind == "multiclass" else 1)
+    assert targets.tolist() == y
+    assert targets.dtype == (torch.float32 if kind == "regression" else torch.int64)
+    assert not problems
+
+
+def test_many_whole_numbers_are_quantities():
+    assert targets_from_text({"y": [str(i % 21) for i in range(100)]})[0].kind == "regression"
+    assert targets_from_text({"y": [str(i % 20) for i in range(100)]})[0].kind == "multiclass"
+
+
+def test_several_columns():
+    task, y, problems = targets_from_text({"a": cells("0|1||"), "b": cells("1|nan|0|")})
+    assert (task.kind, task.num_outputs, task.target_names) == ("multilabel", 2, ("a", "b"))
+    assert torch.equal(y.nan_to_num(9), torch.tensor([[0.0, 1], [1, 9], [9, 0]]))
+    assert problems == {3: "all labels are missing"}
+    task, y, problems = targets_from_text({"a": cells("0|1|2|1"), "b": cells("1||0.5|x")})
+    assert (task.kind, task.num_outputs) == ("regression", 2)
+    assert y.tolist() == [[0, 1], [2, 0.5]]
+    assert problems == {1: "b is missing", 3: "b is 'x', not a number"}
+
+
+@pytest.mark.parametrize("missing", ["", "nan", "NaN", "NA", "n/a", "null", "None"])
+def test_missing_targets_make_a_row_unusable(missing):
+    assert targets_from_text({"y": ["1.5", missing, "2.5"]})[2] == {1: "y is missing"}
+    assert targets_from_text({"y": ["yes", "no", missing]})[2] == {2: "y is missing"}
+
+
+def test_words_among_numbers():
+    columns = {"y": ["0", "1", "1", "failed"]}
+    task, y, problems = targets_from_text(columns)
+    assert (task.kind, y.tolist(), problems) == ("binary", [0, 1, 1], {3: "y is 'failed', not a number"})
+    task, y, problems = targets_from_text(columns, kind="multiclass")
+    assert (task.class_names, y.tolist(), problems) == (("0", "1", "failed"), [0, 1, 1, 2], {})
+
+
+@pytest.mark.parametrize("cell", ["inf", "-inf", "1e300"])
+def test_numbers_beyond_float32(cell):
+    assert targets_from_text({"y": ["0.5", cell, "1.5"]})[2] == {1: f"y is {cell!r}, not a number"}
+
+
+def test_kind_and_metric_can_be_chosen():
+    task, y, _ = targets_from_text({"y": cells("0|1|1")}, kind="regression", metric="r2")
+    assert (task.metric, y.tolist()) == ("r2", [[0], [1], [1]])
+    task, y, problems = targets_from_text({"y": cells("0|1|2|")}, kind="multilabel")
+    assert (task.num_outputs, y.tolist()) == (1, [[0], [1]])
+    assert problems == {2: "y is 2, not 0 or 1", 3: "all labels are missing"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "message"),
+    [
+        ({"y": ["1", "1"]}, "auto", "Column 'y' is 1 in every row: there is only one class"),
+        ({"y": ["yes", "yes"]}, "auto", "only one class"),
+        ({"y": ["1.5", "1.5"]}, "auto", r"Column 'y' is 1\.5 in every row"),
+        ({"y": ["", "nan"]}, "auto", "Column 'y' has no values"),
+        ({"y": ["a", "b", "c"]}, "auto", "3 different words in 3 rows"),
+        ({"y": ["a", "b"]}, "regression", r"No row has targets .*y is 'a', not a number"),
+        ({"y": ["0", "1", "2"]}, "binary", "has 3 values"),
+        ({"a": ["0", "1"], "b": ["x", "y"]}, "auto", "Column 'b' holds words"),
+        ({"a": ["0", "1"], "b": ["0", "1"]}, "binary", "has one target, not 2: a, b"),
+        ({"y": ["0", "1"]}, "regresion", "Did you mean 'regression'"),
+    ],
+)
+def test_refuses(columns, kind, message):
+    with pytest.raises(ValueError, match=message):
+        targets_from_text(columns, kind)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("y", "kind", "num_outputs", "expected"),
+    [
+        (torch.tensor([0, 1, 1]), "binary", 1, [0, 1, 1]),
+        (torch.tensor([[0], [1]]), "binary", 1, [0, 1]),
+        (torch.tensor([True, False]), "binary", 1, [1, 0]),
+        (torch.tensor([0.0, 1.0]), "binary", 1, [0, 1]),
+        (torch.tensor([0, 3, 1]), "multiclass", 4, [0, 3, 1]),
+        (torch.tensor([0.5, 1.0]), "regression", 1, [[0.5], [1.0]]),
+        (torch.tensor([[0.5, 1.0], [2, 3]]), "regression", 2, [[0.5, 1.0], [2, 3]]),
+        (torch.tensor([[0, 1], [1, 1]]), "multilabel", 2, [[0, 1], [1, 1]]),
+    ],
+)
+def test_tensors(y, kind, num_outputs, expected):
+    task, targets = targets_from_tensor(y)
+    assert (task.kind, task.num_outputs) == (kind, num_outputs)
+    assert targets.tolist() == expected
+    assert targets.dtype == (torch.int64 if kind in ("binary", "multiclass") else torch.float32)
+
+
+def test_tensors_with_gaps_and_levels():
+    task, y = targets_from_tensor(torch.tensor([[0.0, NAN], [1, 1]]), metric="roc_auc")
+    assert (task.kind, task.metric, y.isnan().sum()) == ("multilabel", "roc_auc", 1)
+    assert targets_from_tensor(torch.tensor([0, 1]), level="node")[0].level == "node"
+    given = torch.rand(5, 2)
+    assert targets_from_tensor(given)[1].data_ptr() == given.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("y", "kind", "message"),
+    [
+        (torch.tensor([0.5, NAN]), "auto", "target of graph 1 is missing"),
+        (torch.tensor([1, 1]), "auto", r"All targets are \[1\]"),
+        (torch.tensor([[0.5, 1], [2, 3]]), "multilabel", "must be 0 or 1"),
+        (torch.tensor([0, 2]), "binary", "must be 0 or 1"),
+        (torch.tensor([-1, 2]), "auto", "whole numbers"),
+        (torch.tensor([0.5, 2]), "multiclass", "whole numbers"),
+        (torch.tensor([[0, 2], [1, 1]]), "multiclass", "y has 2 columns"),
+        (torch.zeros(2, 2, 2), "auto", "shape"),
+        (torch.zeros(0), "auto", "shape"),
+    ],
+)
+def test_refuses_tensors(y, kind, message):
+    with pytest.raises(ValueError, match=message):
+        targets_from_tensor(y, kind)

@@ -1,0 +1,108 @@
+import pytest
+import torch
+from torch_geometric.io import read_tu_data
+
+from crawl.data import from_tu
+
+# Two triangles with a tail and a single node; the nodes of the graphs are mixed, as the format allows.
+FILES = {
+    "A": "1, 3\n3, 1\n3, 5\n5, 3\n5, 1\n1, 5\n5, 7\n7, 5\n2, 4\n4, 2\n4, 6\n6, 4\n2, 6\n6, 2\n",
+    "graph_indicator": "1\n2\n1\n2\n1\n2\n1\n3\n",
+    "graph_labels": "1\n-1\n1\n",
+}
+
+
+def write(folder, **files):
+    folder.mkdir(exist_ok=True)
+    for name, text in (FILES | files).items():
+        if text is not None:
+            (folder / f"SET_{name}.txt").write_text(text)
+    return folder
+
+
+def test_graphs(tmp_path):
+    dataset = from_tu(write(tmp_path))
+    assert dataset.name == "SET"
+    assert dataset.store.node_ptr.tolist() == [0, 4, 7, 8]
+    assert dataset.store.edge_ptr.tolist() == [0, 8, 14, 14]
+    assert dataset.store.graph(0).edge_index.tolist() == [[0, 1, 1, 2, 2, 0, 2, 3], [1, 0, 2, 1, 0, 2, 3, 2]]
+    assert dataset.store.graph(1).edge_index.tolist() == [[0, 1, 1, 2, 0, 2], [1, 0, 2, 1, 2, 0]]
+    assert dataset.store.y.tolist() == [1, 0, 1]
+    assert (dataset.task.kind, dataset.task.metric, dataset.task.class_names) == ("binary", "accuracy", ("-1", "1"))
+    assert (dataset.store.x, dataset.store.edge_attr) == (None, None)
+
+
+def test_agrees_with_pyg(tmp_path):
+    order = "1\n1\n1\n1\n2\n2\n3\n3\n"  # PyG needs the nodes in the order of their graphs
+    edges = "1,2\n2,1\n2,3\n3,2\n3,4\n4,3\n5,6\n6,5\n7,8\n8,7\n"  # and an edge in the last graph
+    labels = "0\n1\n2\n0\n1\n2\n2\n1\n"
+    folder = write(tmp_path, A=edges, graph_indicator=order, node_labels=labels, graph_labels="0\n2\n1\n")
+    data, slices, _ = read_tu_data(str(folder), "SET")
+    store = from_tu(folder).store
+    assert store.node_ptr.tolist() == slices["x"].tolist()
+    assert store.edge_ptr.tolist() == slices["edge_index"].tolist()
+    assert torch.equal(store.edge_index, data.edge_index)
+    assert torch.equal(torch.nn.functional.one_hot(store.x[:, 0]), data.x.long())
+    assert torch.equal(store.y, data.y)
+
+
+def test_features_follow_their_nodes_and_edges(tmp_path):
+    nodes = "\n".join(str(10 * (i + 1)) for i in range(8))
+    edges = "\n".join(f"{i}.5, 0" for i in range(14))
+    dataset = from_tu(write(tmp_path, node_labels=nodes, edge_attributes=edges))
+    assert dataset.store.x.flatten().tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert dataset.node_categories == (8,)
+    assert dataset.store.edge_attr.shape == (14, 2)
+    assert dataset.edge_categories == ()
+    assert dataset.num_edge_features == 2
+
+
+def test_labels_beside_attributes(tmp_path):
+    labels, attributes = "\n".join("01011010"), "\n".join(f"{i}.25" for i in range(8))
+    dataset = from_tu(write(tmp_path, node_labels=labels, node_attributes=attributes))
+    assert dataset.store.x[:2].tolist() == [[0.25, 1, 0], [2.25, 1, 0]]
+    assert dataset.num_node_features == 3
+
+
+def test_edges_listed_once_get_the_other_direction(tmp_path):
+    folder = write(tmp_path, A="1, 3\n2, 4\n3, 5\n5, 3\n", edge_labels="7\n8\n9\n9\n")
+    store = from_tu(folder).store
+    assert store.graph(0).edge_index.tolist() == [[0, 1, 2, 1], [1, 2, 1, 0]]
+    assert store.graph(0).edge_attr.flatten().tolist() == [0, 2, 2, 0]
+    assert store.graph(1).edge_index.tolist() == [[0, 1], [1, 0]]
+
+
+def test_regression_and_no_edges(tmp_path):
+    dataset = from_tu(write(tmp_path, A="", graph_labels=None, graph_attributes="0.5, 1\n1.5, 2\n2.5, 3\n"))
+    assert (dataset.task.kind, dataset.task.num_outputs) == ("regression", 2)
+    assert dataset.store.y.tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
+    assert dataset.store.num_edges == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"A": None}, "has none; give a folder"),
+        ({"graph_indicator": None}, r"SET_graph_indicator\.txt cannot be read"),
+        ({"graph_labels": None}, "there is nothing to predict"),
+        ({"graph_labels": "1\n1\n1\n"}, r"SET_graph_labels\.txt: .*only one class"),
+        ({"graph_labels": "1\nnan\n2\n"}, "line 2: the label is missing"),
+        ({"graph_labels": "1\n2\n"}, "names other graphs than 1 to 2"),
+        ({"A": "1, 99\n"}, "names other nodes than 1 to 8"),
+        ({"A": "1, 2\n"}, r"SET_A\.txt, line 1: the edge connects two graphs"),
+        ({"A": "1, x\n"}, r"SET_A\.txt: could not convert"),
+        ({"A": "1, 2, 3\n"}, "must have 2 numbers in each line, but has 3"),
+        ({"node_labels": "1\n2\n"}, "must have 8 lines, but has 2"),
+    ],
+)
+def test_refuses(tmp_path, files, message):
+    with pytest.raises(ValueError, match=message):
+        from_tu(write(tmp_path, **files))
+
+
+def test_name(tmp_path):
+    folder = write(tmp_path)
+    (folder / "OTHER_A.txt").write_text("")
+    with pytest.raises(ValueError, match="several: OTHER, SET; say which"):
+        from_tu(folder)
+    assert from_tu(folder, "SET", split="random").name == "SET"
