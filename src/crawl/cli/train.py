@@ -56,7 +56,8 @@ class Train(Generic[RecipeT]):
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
         with _removed_if_empty(folder), _resumable(folder):
-            report(train(experiment, folder, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet), folder)
+            results = train(experiment, folder, dataset, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
+            report(results, folder)
 
     def _experiment(self) -> Experiment:
         """The recipe with its shorthands resolved; paths absolute, so that a run can be resumed from anywhere."""
@@ -116,9 +117,18 @@ def train_type(arguments: Sequence[str]) -> Any:
 
 
 def train(
-    experiment: Experiment, folder: Path, *, has_folds: bool, baseline: Baseline = "none", quiet: bool = False
+    experiment: Experiment,
+    folder: Path,
+    dataset: Dataset | None = None,
+    *,
+    has_folds: bool,
+    baseline: Baseline = "none",
+    quiet: bool = False,
 ) -> list[Result]:
-    """The runs of an experiment in a folder, and those of its baseline in `gin` within: begun, resumed or only read."""
+    """The runs of an experiment in a folder, and those of its baseline in `gin` within: begun, resumed or only read.
+
+    `dataset` spares reading the data again where there are no folds.
+    """
     from crawl.experiments import resume_run, run_experiment
     from crawl.experiments.protocol import as_baseline, run_folds
 
@@ -126,8 +136,8 @@ def train(
         if has_folds:
             return run_folds(variant, place, quiet=quiet or None)
         if (place / "config.json").is_file():
-            return [resume_run(place, quiet=quiet or None)]
-        return [run_experiment(variant, place, quiet=quiet or None)]
+            return [resume_run(place, dataset=dataset, quiet=quiet or None)]
+        return [run_experiment(variant, place, dataset=dataset, quiet=quiet or None)]
 
     results = runs(experiment, folder)
     if baseline == "gin" or (folder / "gin").is_dir():
