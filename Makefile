@@ -8,7 +8,7 @@ PEERS := .venv/peers
 .DELETE_ON_ERROR:
 
 train: $(READY)
-	$(BIN)/python examples/quickstart.py
+	$(BIN)/crawl train csl --baseline gin
 
 test: $(READY)
 	$(BIN)/ruff check .

@@ -1,7 +1,6 @@
 """What a `Graph` means at its edges, and what it refuses."""
 
 import copy
-import warnings
 from typing import Any
 
 import networkx as nx
@@ -11,13 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Batch, Data, HeteroData
 
 from crawl import Graph
-
-with warnings.catch_warnings():  # PyG complains if it finds packages that it no longer needs
-    warnings.simplefilter("ignore")
-    from torch_geometric import EdgeIndex
-    from torch_geometric.data import Batch, Data, HeteroData
 
 TRIANGLE = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
 NO_EDGES = torch.empty(2, 0, dtype=torch.long)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Self, TypeAlias
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self, TypeAlias, overload
 
 import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
@@ -20,35 +23,25 @@ from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
+from crawl.experiments.build import Features, build_model
 from crawl.experiments.experiment import Experiment, Model, Walk
-from crawl.experiments.run import run_experiment
 from crawl.experiments.trained import TrainedModel
+from crawl.graph import whole_number
+from crawl.nn.readout import Pool
+from crawl.training.evaluation import Predictions
 from crawl.training.settings import Evaluation, Training
+from crawl.training.trainer import Trainer, choose_device
 
 GraphLike: TypeAlias = "nx.Graph | PyGData | str"
+Graphs: TypeAlias = "Sequence[GraphLike] | NDArray[Any]"
+Array: TypeAlias = NDArray[np.float64]
+
+_MOST_CATEGORIES = 1000  # in one column of integers; more are taken for a mistake
+_COUNTS = ("num_layers", "num_steps", "num_eval_steps", "num_repeats", "batch_size", "max_epochs", "patience")
 
 
 class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
-    """What the two estimators share.
-
-    Args:
-        hidden_channels: The width of the layers.
-        num_layers: The number of layers.
-        window_size: How far back the structural bits look.
-        num_steps: Steps of the walks in training.
-        num_eval_steps: Steps of the walks in prediction.
-        num_repeats: Evaluations that a prediction averages.
-        virtual_node: Put a virtual node between the layers.
-        pool: `sum` or `mean` over the nodes of a graph.
-        dropout: The dropout rate.
-        lr: The first learning rate.
-        batch_size: Graphs per step.
-        max_epochs: Stop after so many epochs at the latest.
-        patience: Halve the learning rate after so many epochs without a better validation score.
-        validation_fraction: The share of the training graphs that choose the best epoch.
-        device: `auto`, `cpu` or `cuda`.
-        random_state: The seed of everything random.
-    """
+    """What regressor and classifier share: the parameters, from graphs to a store, fitting and predicting."""
 
     def __init__(
         self,
@@ -59,7 +52,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         num_eval_steps: int = 150,
         num_repeats: int = 5,
         virtual_node: bool = False,
-        pool: str = "sum",
+        pool: Pool = "sum",
         dropout: float = 0.0,
         lr: float = 1e-3,
         batch_size: int = 50,
@@ -67,7 +60,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         patience: int = 10,
         validation_fraction: float = 0.1,
         device: str = "auto",
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
@@ -86,36 +79,57 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
 
-    def _fit(self, graphs: Sequence[GraphLike], targets: Tensor, task: Task) -> Self:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = True, False, True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The attributes, with the network on the CPU: it can be loaded where there is no GPU."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "model_" in state and next(self.model_.model.parameters()).is_cuda:
+            state["model_"] = copy.copy(self.model_)
+            state["model_"].model = copy.deepcopy(self.model_.model).cpu()
+        return state
+
+    def _fit(self, graphs: Graphs, targets: Tensor, task: Task) -> Self:
+        for name in _COUNTS:
+            whole_number(name, getattr(self, name), 1, 2**31 - 1)
+        graphs = _as_list(graphs)
         if len(graphs) != len(targets):
             raise ValueError(f"There are {len(graphs)} graphs but {len(targets)} targets.")
         if len(graphs) < 3:
             raise ValueError(f"{len(graphs)} graphs are too few to learn from: give at least 3.")
-        store, node_categories, edge_categories = _as_store(graphs)
-        store = GraphStore(store.node_ptr, store.edge_ptr, store.edge_index, store.x, store.edge_attr, y=targets)
+        store = _as_store(graphs)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        experiment = self._experiment(seed)
         dataset = Dataset(
             name=type(self).__name__,
-            store=store,
+            store=replace(store, y=targets),
             task=task,
-            split=self._split(targets, task),
-            node_categories=node_categories,
-            edge_categories=edge_categories,
+            split=self._split(targets, task, seed),
+            node_categories=_categories("x", store.x, _takes_smiles(graphs)),
+            edge_categories=_categories("edge_attr", store.edge_attr, _takes_smiles(graphs)),
         )
-        with tempfile.TemporaryDirectory() as folder:
-            result = run_experiment(self._experiment(), Path(folder) / "run", dataset=dataset, quiet=True)
-            self.model_ = TrainedModel.load(result.folder, device=self.device)
-        self.n_features_in_ = 1
+        features = Features.of(dataset)
+        trainer = Trainer(
+            build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=seed
+        )
+        self.history_ = list(trainer.epochs())
+        self.n_iter_ = len(self.history_)
+        trainer.use_best_weights()
+        self.model_ = TrainedModel(trainer.model, experiment, features, trainer.scaling, record={})
         return self
 
-    def _experiment(self) -> Experiment:
+    def _experiment(self, seed: int) -> Experiment:
         return Experiment(
-            name="estimator",
+            name=type(self).__name__,
             walk=Walk(num_steps=self.num_steps, num_eval_steps=self.num_eval_steps, window_size=self.window_size),
             model=Model(
                 hidden_channels=self.hidden_channels,
                 num_layers=self.num_layers,
                 virtual_node=self.virtual_node,
-                pool=self.pool,  # type: ignore[arg-type]
+                pool=self.pool,
                 dropout=self.dropout,
             ),
             training=Training(
@@ -127,86 +141,298 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
                 device=self.device,
             ),
             evaluation=Evaluation(num_test_repeats=self.num_repeats),
-            seed=self.random_state,
+            seed=seed,
         )
 
-    def _split(self, targets: Tensor, task: Task) -> Split:
+    def _split(self, targets: Tensor, task: Task, seed: int) -> Split:
         """Training and validation part. There is no test part: the caller keeps test graphs to themselves."""
-        generator = np.random.default_rng(self.random_state)
-        order = torch.from_numpy(generator.permutation(len(targets)))
-        num_val = min(max(round(self.validation_fraction * len(targets)), 1), len(targets) - 2)
-        return Split(order[num_val:].sort().values, order[:num_val].sort().values, torch.empty(0, dtype=torch.long))
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must lie between 0 and 1, not {self.validation_fraction}.")
+        everything, num_graphs = np.arange(len(targets)), len(targets)
+        num_val = min(max(round(self.validation_fraction * num_graphs), 1), num_graphs - 2)
+        classes = None if task.kind == "regression" else targets.numpy()
+        try:
+            train, val = train_test_split(everything, test_size=num_val, stratify=classes, random_state=seed)
+        except ValueError:  # too few of a class for a share in both parts: a graph of each class is for training
+            order = np.random.default_rng(seed).permutation(num_graphs)
+            _, first = np.unique(targets.numpy()[order], return_index=True)
+            val = np.delete(order, first)[:num_val]
+            if not len(val):
+                raise ValueError("Every class has a single graph: give at least two of one class.") from None
+            train = np.setdiff1d(everything, val)
+        return Split(*(torch.from_numpy(np.sort(part)) for part in (train, val, everything[:0])))
 
-    def _predict(self, graphs: Sequence[GraphLike]) -> NDArray[np.float64]:
+    def _predict(self, graphs: Graphs) -> Predictions:
         check_is_fitted(self)
-        store, _, _ = _as_store(graphs)
-        return self.model_.predict(store, num_repeats=self.num_repeats, seed=self.random_state).mean
+        store = _as_store(_as_list(graphs))
+        _check_features(store, self.model_.features)
+        self.model_.model.to(choose_device(self.device))
+        return self.model_.predict(store, num_repeats=self.num_repeats, seed=self.model_.experiment.seed)
 
 
 class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
-    __doc__ = f"Predicts numbers from graphs.\n{(_CRaWlEstimator.__doc__ or '').partition('share.')[2]}"
+    """Predicts numbers from graphs: a regressor that takes lists of networkx graphs, PyG data or SMILES strings.
 
-    def fit(self, X: Sequence[GraphLike], y: Any) -> Self:
-        """Learn to predict `y`, `[n]` or `[n, k]` numbers, from `n` graphs."""
-        targets = torch.as_tensor(np.asarray(y, dtype=np.float32))
-        if not bool(targets.isfinite().all()):
-            raise ValueError("y holds NaN or infinite numbers: leave out these graphs.")
-        self._is_flat = targets.dim() == 1
-        targets = targets.reshape(len(targets), -1)
-        return self._fit(X, targets, Task(kind="regression", num_outputs=targets.shape[1]))
+    `docs/estimators.md` says which features are used. SMILES strings need rdkit.
 
-    def predict(self, X: Sequence[GraphLike]) -> NDArray[np.float64]:
-        """`[n]` or `[n, k]` numbers, in the shape of the targets learned from."""
-        values = self._predict(X)
-        return values[:, 0] if self._is_flat else values
+    Args:
+        hidden_channels: The width of the layers.
+        num_layers: The number of layers.
+        window_size: How far back the structural bits look (s).
+        num_steps: Steps of the walks in training.
+        num_eval_steps: Steps of the walks in prediction.
+        num_repeats: Evaluations, each with its own walks, that a prediction averages.
+        virtual_node: Put a virtual node between the layers.
+        pool: `sum` or `mean` over the nodes of a graph.
+        dropout: The dropout rate.
+        lr: The first learning rate.
+        batch_size: Graphs per step.
+        max_epochs: Stop after so many epochs at the latest.
+        patience: Halve the learning rate after so many epochs without a better validation score.
+        validation_fraction: The share of the graphs given to `fit` that choose the best epoch and are not trained on.
+        device: `auto` (a GPU if there is one), `cpu` or `cuda`.
+        random_state: The seed of everything random; None draws one.
+
+    Attributes:
+        model_: The trained model.
+        history_: A record for each epoch: loss, learning rate, validation score.
+        n_iter_: The number of epochs.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Graphs, y: Any) -> Self:
+        """Learn to predict `y`, `[n]` or `[n, k]` numbers, from `n` graphs.
+
+        Raises:
+            ValueError: For graphs or targets that cannot be used; the message says which and why.
+        """
+        targets = _as_numbers(y)
+        is_flat = targets.dim() == 1
+        targets = targets.unsqueeze(1) if is_flat else targets
+        self._fit(X, targets, Task(kind="regression", num_outputs=targets.shape[1]))
+        self._is_flat = is_flat
+        return self
+
+    @overload
+    def predict(self, X: Graphs, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(self, X: Graphs, return_std: Literal[True]) -> tuple[Array, Array]: ...
+    def predict(self, X: Graphs, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """`[n]` or `[n, k]` numbers, in the shape of the targets learned from.
+
+        Args:
+            X: `[n]` graphs with the features of those in `fit`.
+            return_std: Also return, in the same shape, the standard deviation over evaluations with different walks.
+        """
+        predictions = self._predict(X)
+        mean, spread = (part[:, 0] if self._is_flat else part for part in (predictions.mean, predictions.spread))
+        return (mean, spread) if return_std else mean
 
 
 class CRaWlClassifier(ClassifierMixin, _CRaWlEstimator):  # type: ignore[misc]
-    __doc__ = f"Predicts classes of graphs.\n{(_CRaWlEstimator.__doc__ or '').partition('share.')[2]}"
+    """Predicts classes of graphs: a classifier that takes lists of networkx graphs, PyG data or SMILES strings.
 
-    def fit(self, X: Sequence[GraphLike], y: Any) -> Self:
-        """Learn to predict the class `y`, `[n]` integers or strings, of `n` graphs."""
-        self.classes_, classes = np.unique(np.asarray(y), return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only ({self.classes_[:1]}): there is nothing to tell apart.")
-        is_binary = len(self.classes_) == 2
+    Its parameters and attributes are those of `CRaWlRegressor`, and besides
+
+    Attributes:
+        classes_: The classes in their order.
+    """
+
+    def fit(self, X: Graphs, y: Any) -> Self:
+        """Learn to predict the class `y`, `[n]` integers or strings, of `n` graphs.
+
+        Raises:
+            ValueError: For graphs or targets that cannot be used; the message says which and why.
+        """
+        classes, targets = _as_classes(y)
+        is_binary = len(classes) == 2
         task = Task(
             kind="binary" if is_binary else "multiclass",
-            num_outputs=1 if is_binary else len(self.classes_),
+            num_outputs=1 if is_binary else len(classes),
             metric="accuracy",
+            class_names=tuple(map(str, classes)),
         )
-        return self._fit(X, torch.from_numpy(classes.astype(np.int64)), task)
+        self._fit(X, targets, task)
+        self.classes_ = classes
+        return self
 
-    def predict_proba(self, X: Sequence[GraphLike]) -> NDArray[np.float64]:
+    def predict_proba(self, X: Graphs) -> Array:
         """`[n, num_classes]` probabilities, in the order of `classes_`."""
-        probabilities = self._predict(X)
+        probabilities = self._predict(X).mean
         return np.hstack([1 - probabilities, probabilities]) if len(self.classes_) == 2 else probabilities
 
-    def predict(self, X: Sequence[GraphLike]) -> NDArray[Any]:
+    def predict(self, X: Graphs) -> NDArray[Any]:
         """`[n]` the most probable class of each graph."""
-        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        codes = self._predict(X).classes
+        predicted: NDArray[Any] = self.classes_[codes]
         return predicted
 
 
-def _as_store(graphs: Sequence[GraphLike]) -> tuple[GraphStore, tuple[int, ...], tuple[int, ...]]:
-    """The graphs as a store, and the sizes of the categories of its node and edge features."""
+def _as_numbers(y: Any) -> Tensor:
+    """`[n]` or `[n, k]` finite float32."""
+    if y is None:
+        raise ValueError("A regressor requires y to be passed, but the target y is None.")
+    try:
+        targets = torch.from_numpy(np.array(y, dtype=np.float32))
+    except (TypeError, ValueError):
+        raise ValueError("y must hold real numbers, one or a row of them for each graph.") from None
+    if targets.dim() not in (1, 2) or targets.shape[1:] == (0,):
+        raise ValueError(f"y must have one number or a row of numbers for each graph, not shape {list(targets.shape)}.")
+    wrong = (~targets.isfinite()).nonzero()
+    if wrong.numel():
+        raise ValueError(f"y[{int(wrong[0, 0])}] is NaN or infinite: leave out this graph.")
+    return targets
+
+
+def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
+    """The classes in their order, and `[n]` the number of each graph's class."""
+    if y is None:
+        raise ValueError("A classifier requires y to be passed, but the target y is None.")
+    labels = column_or_1d(y, warn=True)
+    for i, label in enumerate(labels):
+        if label is None or label != label or label in (np.inf, -np.inf):
+            raise ValueError(f"y[{i}] is {label}, which is no class: leave out this graph.")
+    check_classification_targets(labels)
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y holds one class only ({', '.join(map(str, classes))}): there is nothing to tell apart.")
+    return classes, torch.from_numpy(codes.astype(np.int64))
+
+
+def _as_list(graphs: Graphs) -> list[GraphLike]:
     if isinstance(graphs, str | nx.Graph | PyGData):
         raise ValueError("Give a list of graphs, not a single one.")
-    graphs = list(graphs)
-    if graphs and all(isinstance(graph, str) for graph in graphs):
-        from crawl.data.smiles import ATOM_CATEGORIES, BOND_CATEGORIES, molecule_graph
-
-        return GraphStore.from_graphs(molecule_graph(smiles) for smiles in graphs), ATOM_CATEGORIES, BOND_CATEGORIES
-    return GraphStore.from_graphs(_as_data(graph) for graph in graphs), (), ()
+    return list(graphs)
 
 
-def _as_data(graph: Any) -> PyGData:
-    if isinstance(graph, PyGData):
-        return PyGData(x=graph.x, edge_index=graph.edge_index, edge_attr=graph.edge_attr, num_nodes=graph.num_nodes)
-    if not isinstance(graph, nx.Graph):
-        raise ValueError(f"A graph must be a networkx graph, PyG data or a SMILES string, not {type(graph).__name__}.")
+def _takes_smiles(graphs: Sequence[GraphLike]) -> bool:
+    return any(isinstance(graph, str) for graph in graphs)
+
+
+def _as_store(graphs: Sequence[GraphLike]) -> GraphStore:
+    """The graphs, without targets; features have two dimensions, or are None where there are none."""
+    takes_smiles = _takes_smiles(graphs)
+    found = [_as_data(i, graph, takes_smiles) for i, graph in enumerate(graphs)]
+    like = next((data.edge_attr for data in found if data.edge_attr is not None), None)
+    for data in found:  # a graph without edges needs no edge features
+        if like is not None and data.edge_attr is None and data.num_edges == 0:
+            data.edge_attr = like.new_empty(0, *like.shape[1:])
+    store = GraphStore.from_graphs(found)
+    first_node = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
+    num_left, num_entered = (torch.bincount(ends + first_node, minlength=store.num_nodes) for ends in store.edge_index)
+    _refuse(
+        ((num_entered > 0) & (num_left == 0)).unsqueeze(1),
+        store.node_ptr,
+        "a node can be entered but not left, so a walk would end there; list its edges both ways",
+    )
+    x = _as_features("x", store.x, store.node_ptr)
+    return replace(store, x=x, edge_attr=_as_features("edge_attr", store.edge_attr, store.edge_ptr))
+
+
+def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
+    """One graph without its targets."""
+    if takes_smiles and isinstance(graph, str):
+        from crawl.data.smiles import molecule_graph
+
+        try:
+            return molecule_graph(graph)
+        except ValueError as error:
+            raise ValueError(f"Graph {position}: {error}.") from None
+    if takes_smiles or not isinstance(graph, nx.Graph | PyGData):
+        wanted = "a SMILES string like the others" if takes_smiles else "a networkx graph, PyG Data or a SMILES string"
+        raise ValueError(f"Graph {position} must be {wanted}, not {type(graph).__name__}.")
+    if isinstance(graph, nx.Graph):
+        return _from_networkx(position, graph)
+    data = copy.copy(graph)
+    data.y = None
+    return data
+
+
+def _from_networkx(position: int, graph: nx.Graph) -> PyGData:
+    """The graph with the attributes `x` of its nodes and `edge_attr` of its edges, if it has them."""
     index = {node: i for i, node in enumerate(graph.nodes)}
-    edges = [(index[u], index[v]) for u, v in graph.edges()]
+    arcs = [(index[u], index[v], value) for u, v, value in graph.edges(data="edge_attr")]
     if not graph.is_directed():
-        edges += [(v, u) for u, v in edges if u != v]
-    return PyGData(edge_index=torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t(), num_nodes=len(index))
+        arcs += [(v, u, value) for u, v, value in arcs if u != v]
+    return PyGData(
+        x=_attribute(position, "x", [value for _, value in graph.nodes(data="x")]),
+        edge_index=torch.tensor([arc[:2] for arc in arcs], dtype=torch.long).reshape(-1, 2).t(),
+        edge_attr=_attribute(position, "edge_attr", [arc[2] for arc in arcs]),
+        num_nodes=len(index),
+    )
+
+
+def _attribute(position: int, name: str, values: Iterable[Any]) -> Tensor | None:
+    """`[rows, C]` the values, which are numbers or lists of numbers; None if there are none."""
+    values = list(values)
+    if all(value is None for value in values):
+        return None
+    try:
+        rows = np.array(values)
+        if rows.dtype.kind not in "biuf" or rows.ndim > 2:
+            raise TypeError
+    except (TypeError, ValueError):
+        owner = "node" if name == "x" else "edge"
+        raise ValueError(
+            f"Graph {position}: attribute {name!r} must be a number, or a list of as many numbers, at every {owner}."
+        ) from None
+    return torch.from_numpy(rows.reshape(len(rows), -1))
+
+
+def _as_features(name: str, features: Tensor | None, ptr: Tensor) -> Tensor | None:
+    """`[rows, C]` finite numbers; None where there are none."""
+    if features is None or features.numel() == 0:
+        return None
+    if features.dim() > 2:
+        raise ValueError(f"{name} must have a row of numbers for each node or edge, not shape {list(features.shape)}.")
+    features = features.unsqueeze(1) if features.dim() == 1 else features
+    features = features.float() if features.dtype == torch.bool else features
+    _refuse(~features.isfinite(), ptr, f"{name} holds NaN or infinite numbers")
+    return features
+
+
+def _categories(name: str, features: Tensor | None, is_smiles: bool) -> tuple[int, ...]:
+    """How many values each column takes if they are categories: integers from 0 on."""
+    if is_smiles:
+        from crawl.data.smiles import ATOM_CATEGORIES, BOND_CATEGORIES
+
+        return ATOM_CATEGORIES if name == "x" else BOND_CATEGORIES
+    if features is None or features.is_floating_point() or bool((features < 0).any()):
+        return ()
+    sizes = tuple(int(size) + 1 for size in features.amax(dim=0))
+    if max(sizes) > _MOST_CATEGORIES:
+        raise ValueError(
+            f"{name} holds integers up to {max(sizes) - 1}, too many for categories: make it float if they are numbers."
+        )
+    return sizes
+
+
+def _check_features(store: GraphStore, expected: Features) -> None:
+    """Refuse graphs with other features than those the model was fitted on."""
+    for name, features, ptr, categories, width in (
+        ("x", store.x, store.node_ptr, expected.node_categories, expected.num_node_features),
+        ("edge_attr", store.edge_attr, store.edge_ptr, expected.edge_categories, expected.num_edge_features),
+    ):
+        if int(ptr[-1]) == 0:
+            continue
+        found, fitted = 0 if features is None else features.shape[1], len(categories) or width
+        if found != fitted:
+            raise ValueError(f"{name} has {found} columns here, but had {fitted} in fit.")
+        if features is not None and categories:
+            _refuse(
+                (features < 0) | (features >= features.new_tensor(categories)) | (features != features.floor()),
+                ptr,
+                f"{name} holds a category that did not occur in fit; give unit vectors as floats instead of integers",
+            )
+
+
+def _refuse(wrong: Tensor, ptr: Tensor, problem: str) -> None:
+    """Raise for the first graph with a wrong entry."""
+    rows = wrong.any(dim=1).nonzero()
+    if rows.numel():
+        graph = int(torch.searchsorted(ptr, int(rows[0]), right=True)) - 1
+        raise ValueError(f"Graph {graph}: {problem}.")

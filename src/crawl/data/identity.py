@@ -31,7 +31,7 @@ def _row_hash(features: Tensor | None, num_rows: int, device: torch.device) -> T
     """`[num_rows]` int64: a hash of each row; 0 without features."""
     if features is None:
         return torch.zeros(num_rows, dtype=torch.int64, device=device)
-    columns = features.reshape(num_rows, -1).double().contiguous().view(torch.int64)
+    columns = features.unsqueeze(1).flatten(1).double().contiguous().view(torch.int64)
     row = torch.zeros(num_rows, dtype=torch.int64, device=features.device)
     for column in columns.unbind(1):
         row = _mix(row + column)

@@ -136,10 +136,22 @@ def _value(hint: Any, value: Any, place: str) -> Any:
         return _value(hint, value, place)
     if origin is Literal and value not in arguments:
         raise ValueError(f"{place} must be one of {', '.join(map(str, arguments))}, not {value!r}.")
-    if origin is tuple and isinstance(value, list):
-        return tuple(value)
+    if origin is tuple:
+        return _tuple(arguments, value, place)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(hint, type) and not (isinstance(value, hint) and isinstance(value, bool) == (hint is bool)):
         raise ValueError(f"{place} must be of type {hint.__name__}, not {value!r}.")
     return value
+
+
+def _tuple(hints: tuple[Any, ...], values: Any, place: str) -> tuple[Any, ...]:
+    """A tuple from a list; `hints` are those of its items, or one and an ellipsis for any number."""
+    if not isinstance(values, list):
+        raise ValueError(f"{place} must be a list, not {values!r}.")
+    hints = hints[:1] * len(values) if hints[-1] is Ellipsis else hints
+    if len(values) != len(hints):
+        raise ValueError(f"{place} must have {len(hints)} items, not {len(values)}.")
+    return tuple(
+        _value(hint, value, f"{place}[{i}]") for i, (hint, value) in enumerate(zip(hints, values, strict=True))
+    )

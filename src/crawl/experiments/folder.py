@@ -36,11 +36,13 @@ class RunFolder:
     def create(cls, path: Path | None, name: str) -> RunFolder:
         """A new folder: the given one, or the first free `runs/NAME-K`.
 
+        Hidden files do not count as content: a process that was killed before there was a run may leave some.
+
         Raises:
             ValueError: If the given folder is there already and not empty.
         """
         if path is not None:
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if path.exists() and (not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())):
                 raise ValueError(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
@@ -70,16 +72,18 @@ class RunFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ValueError(f"Another process is training in {self.path}.") from None
+            for part in self.path.glob(".*.part*"):  # of a process that was killed while it wrote
+                part.unlink(missing_ok=True)
             yield
 
     def write_metrics(self, history: Iterable[dict[str, Any]]) -> None:
         """Write the records of all epochs so far."""
-        write_atomically(self.metrics, "".join(json.dumps(record) + "\n" for record in history))
+        write_atomically(self.metrics, "".join(map(_as_line, history)))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add the record of one epoch."""
         with open(self.metrics, "a") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(_as_line(record))
 
     def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
         """Write a line per test graph, or node: its name, its targets, and mean and spread of its predictions."""
@@ -121,6 +125,11 @@ class RunFolder:
         figure.savefig(part, dpi=150)
         part.replace(self.curves)
         return True
+
+
+def _as_line(record: dict[str, Any]) -> str:
+    """A record as a line of JSON, which has no NaN."""
+    return json.dumps({key: None if value != value else value for key, value in record.items()}) + "\n"
 
 
 def output_names(dataset: Dataset) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, pstdev
 
+import numpy as np
 from rich.table import Table
 
 from crawl.experiments.experiment import Experiment
@@ -32,11 +32,12 @@ class Summary:
     @classmethod
     def of(cls, results: Sequence[Result]) -> Summary:
         """The summary of the given runs."""
-        scores = [result.record["scores"]["test"] for result in results]
+        means = np.array([result.score() for result in results])
+        deviations = [result.record["scores"]["test"]["internal_deviation"] for result in results]
         return cls(
-            mean=fmean(score["mean"] for score in scores),
-            internal_deviation=fmean(score["internal_deviation"] for score in scores),
-            cross_deviation=pstdev(score["mean"] for score in scores),
+            mean=float(means.mean()),
+            internal_deviation=float(np.mean([np.nan if value is None else value for value in deviations])),
+            cross_deviation=float(means.std()),
         )
 
 
@@ -88,6 +89,8 @@ def results_table(results: Sequence[Result]) -> Table:
 MODEL_NAMES = {"crawl": "CRaWl", "gin": "GIN (message passing)"}
 
 
-def format_score(metric: str, value: float) -> str:
-    """A score as people write it: shares in percent."""
+def format_score(metric: str, value: float | None) -> str:
+    """A score as people write it: shares in percent; a dash where there is none."""
+    if value is None:
+        return "–"
     return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.4f}"

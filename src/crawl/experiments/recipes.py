@@ -14,7 +14,7 @@ def csl() -> Experiment:
         name="csl",
         data=Data(name="csl", split="given"),
         model=Model(hidden_channels=90, num_layers=2),
-        training=Training(patience=20, early_stop=100),
+        training=Training(patience=20, early_stop=80),
         evaluation=Evaluation(num_val_repeats=5),
     )
 

@@ -14,9 +14,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -46,8 +47,9 @@ class Result:
     record: dict[str, Any]
 
     def score(self, part: str = "test") -> float:
-        """The mean score over the evaluations of a part (`train`, `val` or `test`)."""
-        return float(self.record["scores"][part]["mean"])
+        """The mean score over the evaluations of a part (`train`, `val` or `test`); NaN where there is none."""
+        mean = self.record["scores"][part]["mean"]
+        return math.nan if mean is None else float(mean)
 
 
 def run_experiment(
@@ -71,9 +73,12 @@ def run_experiment(
     dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
     build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
     run = RunFolder.create(None if folder is None else Path(folder), experiment.name)
-    write_atomically(run.split, dataset.split.to_json())
-    write_atomically(run.config, experiment.to_json())
-    return _train_and_evaluate(experiment, dataset, run, quiet)
+    with run.locked():
+        if run.config.is_file():  # another process was faster
+            raise ValueError(f"Another process has begun a run in {run.path}: choose another folder.")
+        write_atomically(run.config, experiment.to_json())
+        write_atomically(run.split, dataset.split.to_json())
+        return _train_and_evaluate(experiment, dataset, run, quiet)
 
 
 def resume_run(folder: Path | str, *, dataset: Dataset | None = None, quiet: bool | None = None) -> Result:
@@ -87,34 +92,36 @@ def resume_run(folder: Path | str, *, dataset: Dataset | None = None, quiet: boo
         return Result(run.path, json.loads(run.result.read_text()))
     experiment = Experiment.from_json(run.config.read_text())
     dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
-    if run.split.read_text() != dataset.split.to_json():
-        split = Split.from_json(run.split.read_text())
-        raise ValueError(
-            f"The data have changed since {run.path} was started: it split {len(split.ids)} graphs in another way. "
-            "Start a new run."
-        )
-    return _train_and_evaluate(experiment, dataset, run, quiet)
+    with run.locked():
+        if not run.split.is_file():  # it was stopped before anything depended on the split
+            write_atomically(run.split, dataset.split.to_json())
+        elif run.split.read_text() != dataset.split.to_json():
+            split = Split.from_json(run.split.read_text())
+            raise ValueError(
+                f"The data have changed since {run.path} was started: it split {len(split.ids)} graphs in another way. "
+                "Start a new run."
+            )
+        return _train_and_evaluate(experiment, dataset, run, quiet)
 
 
 def _train_and_evaluate(experiment: Experiment, dataset: Dataset, run: RunFolder, quiet: bool | None) -> Result:
     features = Features.of(dataset)
-    with run.locked():
-        trainer = Trainer(
-            build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
-        )
-        if run.last.is_file():
-            trainer.restore(*load_checkpoint(run.last))
-            run.write_metrics(trainer.history)
-        began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
-        _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet)
-        trainer.use_best_weights()
-        record = _evaluate(trainer, experiment, dataset, run)
-        record |= _circumstances(trainer, time.perf_counter() - began)
-        description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
-        description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
-        save_checkpoint(run.best, trainer.model.state_dict(), description)
-        run.draw_curves(trainer.history, dataset.task.metric, trainer.best_epoch)
-        write_atomically(run.result, json.dumps(record, indent=2) + "\n")
+    trainer = Trainer(
+        build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
+    )
+    if run.last.is_file():
+        trainer.restore(*load_checkpoint(run.last))
+    run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
+    began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
+    _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet)
+    trainer.use_best_weights()
+    record = _evaluate(trainer, experiment, dataset, run)
+    record |= _circumstances(trainer, time.perf_counter() - began)
+    description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
+    description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
+    save_checkpoint(run.best, trainer.model.state_dict(), description)
+    run.draw_curves(trainer.history, dataset.task.metric, trainer.best_epoch)
+    write_atomically(run.result, json.dumps(record, indent=2) + "\n")
     return Result(run.path, record)
 
 
@@ -142,10 +149,10 @@ def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: R
         targets = targets_of(trainer.store, ids)
         values = predictions.scores(targets)
         scores[part] = {
-            "mean": fmean(values),
-            "internal_deviation": pstdev(values),
-            "of_mean_prediction": predictions.score_of_mean(targets),
-            "evaluations": values,
+            "mean": _or_none(float(np.mean(values))),
+            "internal_deviation": _or_none(float(np.std(values))),
+            "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
+            "evaluations": [_or_none(value) for value in values],
         }
     run.write_predictions(dataset, predictions, targets)
     return {
@@ -160,6 +167,11 @@ def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: R
         "num_epochs": trainer.schedule.epoch,
         "num_parameters": sum(p.numel() for p in trainer.model.parameters()),
     }
+
+
+def _or_none(score: float) -> float | None:
+    """JSON has no NaN, which is the score of a part without graphs, or with one class only."""
+    return None if math.isnan(score) else score
 
 
 def _circumstances(trainer: Trainer, seconds: float) -> dict[str, Any]:

@@ -103,13 +103,15 @@ def predict(
     The walks of a graph depend on the seed and on the graph, so its prediction does not depend on `batch_size` or on
     what else is predicted, up to rounding.
     """
+    if num_repeats < 1 or batch_size < 1:
+        raise ValueError(f"num_repeats={num_repeats} and batch_size={batch_size} must be at least 1.")
     keys = graph_keys(store)
     was_training = model.training
     model.eval()
     repeats = []
     for repeat in range(num_repeats):
         outputs = []
-        for part in torch.split(ids, batch_size):
+        for part in torch.split(ids, batch_size) if len(ids) else ():
             batch = store.batch(part)
             batch.graph_keys = keys[part]
             outputs.append(model(batch, num_steps=num_steps, seed=derive_seed(seed, "evaluation", repeat)).cpu())

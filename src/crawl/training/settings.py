@@ -46,10 +46,15 @@ class Training:
 
     def __post_init__(self) -> None:
         for name in ("lr", "batch_size", "max_epochs", "patience", "interval"):
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:
                 raise ValueError(f"training.{name} must be positive, not {getattr(self, name)}.")
+        for name in ("early_stop", "clip_norm"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise ValueError(f"training.{name} must be positive or None, not {getattr(self, name)}.")
         if not 0 < self.factor < 1:
             raise ValueError(f"training.factor must lie between 0 and 1, not {self.factor}.")
+        if self.schedule == "plateau" and self.lr < self.min_lr:
+            raise ValueError(f"training.min_lr must not be above training.lr={self.lr}, as {self.min_lr} is.")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class Trainer:
     def __init__(
         self, model: nn.Module, dataset: Dataset, training: Training, evaluation: Evaluation, *, seed: int = 0
     ) -> None:
+        if len(dataset.split.train) == 0:
+            raise ValueError(f"{dataset.name} has no graphs in its training part.")
         self.device = choose_device(training.device)
         self.model = model.to(self.device)
         self.task, self.split = dataset.task, dataset.split
@@ -92,7 +94,19 @@ class Trainer:
         return tensors, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Go on from a state of a trainer with the same arguments."""
+        """Go on from a state of a trainer with the same arguments.
+
+        Raises:
+            ValueError: If it is the state of something else.
+        """
+        try:
+            self._restore(tensors, values)
+        except (KeyError, RuntimeError) as error:
+            raise ValueError(
+                "The checkpoint does not fit: it belongs to another architecture, or is not one of a training."
+            ) from error
+
+    def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}}
         for name, tensor in tensors.items():
             group, _, rest = name.partition(".")
@@ -123,7 +137,8 @@ class Trainer:
         predictions = self.evaluate(self.split.val, self.evaluation.num_val_repeats, epoch)
         scores = predictions.scores(targets_of(self.store, self.split.val))
         val_score = sum(scores) / len(scores)
-        if self.schedule.update(val_score) or not self.history:
+        self.schedule.update(val_score)
+        if self.schedule.best in (val_score, None):  # of equal epochs the last, which has learned for longest
             self.best_epoch, self.best_weights = epoch, self._weights()
         record = {"epoch": epoch, "lr": lr, "loss": loss, f"val_{self.task.metric}": val_score}
         self.history.append({**record, "seconds": time.perf_counter() - began})

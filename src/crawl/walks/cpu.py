@@ -59,8 +59,10 @@ def sample(
 
 def use_torch_threads() -> None:
     """Have numba use as many threads as torch does, which is what users set."""
-    most: int = numba.config.NUMBA_NUM_THREADS
-    numba.set_num_threads(min(torch.get_num_threads(), most))
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    if torch.get_num_threads() != threads:  # numba shares torch's OpenMP, and sets its threads to all when it starts
+        torch.set_num_threads(threads)
 
 
 @njit(inline="always")

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from path_graphs import make_dataset
+
+from crawl.data import Split, Task
+from crawl.experiments import Experiment, resume_run, run_experiment
+from crawl.training.checkpoint import load_checkpoint, save_checkpoint
+
+
+def strict(text: str):
+    """JSON as its standard has it, without NaN."""
+
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "predictions.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class TestTheFolder:
+    def test_holds_everything(self, finished):
+        names = {path.name for path in finished.folder.iterdir()} - {"events", ".lock"}
+        assert names == {
+            *("config.json", "split.json", "metrics.jsonl", "best.safetensors", "last.safetensors"),
+            *("result.json", "predictions.csv", "curves.png"),
+        }
+
+    def test_the_configuration_repeats_the_run(self, finished, tiny, paths):
+        assert Experiment.from_json((finished.folder / "config.json").read_text()) == tiny
+        assert Split.from_json((finished.folder / "split.json").read_text()).to_json() == paths.split.to_json()
+
+    def test_the_result(self, finished, tiny):
+        record = strict((finished.folder / "result.json").read_text())
+        assert record == finished.record
+        assert record.keys() >= {
+            *("config", "seed", "scores", "metric", "best_epoch", "num_epochs", "num_parameters", "wall_time_s"),
+            *("peak_memory_mb", "commit", "versions", "device", "data", "num_graphs", "num_skipped"),
+        }
+        assert record["config"] == json.loads(tiny.to_json())
+        assert record["num_graphs"] == {"train": 6, "val": 2, "test": 2}
+        assert (record["metric"], record["num_epochs"], record["seed"]) == ("mae", 3, 0)
+        assert 1 <= record["best_epoch"] <= 3
+        weights = load_checkpoint(finished.folder / "best.safetensors")[0]
+        assert record["num_parameters"] < sum(tensor.numel() for tensor in weights.values())
+        assert record["wall_time_s"] > 0
+        assert record["peak_memory_mb"] > 0
+        assert record["versions"]["torch"] == torch.__version__
+        for part, repeats in {"train": 1, "val": 1, "test": 2}.items():
+            score = record["scores"][part]
+            assert len(score["evaluations"]) == repeats
+            assert score["mean"] == pytest.approx(sum(score["evaluations"]) / repeats)
+            assert score["internal_deviation"] >= 0
+        assert finished.score() == record["scores"]["test"]["mean"]
+        assert finished.score("train") == record["scores"]["train"]["mean"]
+
+    def test_the_score_of_the_mean_is_that_of_the_predictions(self, finished):
+        means = {"a": [], "b": []}
+        for row in rows(finished.folder):
+            for name, errors in means.items():
+                if row[f"target_{name}"]:
+                    errors.append(abs(float(row[f"target_{name}"]) - float(row[f"mean_{name}"])))
+        expected = sum(sum(errors) / len(errors) for errors in means.values()) / 2
+        assert finished.record["scores"]["test"]["of_mean_prediction"] == pytest.approx(expected, rel=1e-4)
+
+    def test_the_metrics(self, finished):
+        lines = [strict(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
+        assert [line["epoch"] for line in lines] == [1, 2, 3]
+        assert all(line.keys() == {"epoch", "lr", "loss", "val_mae", "seconds"} for line in lines)
+
+    def test_the_predictions(self, finished):
+        first, second = rows(finished.folder)
+        assert list(first) == ["id", "target_a", "target_b", "mean_a", "mean_b", "spread_a", "spread_b"]
+        assert (first["id"], first["target_a"], first["target_b"]) == ("path 2", "4", "5")
+        assert (second["id"], second["target_a"], second["target_b"]) == ("path 3", "6", "")
+        assert all(float(row[key]) >= 0 for row in (first, second) for key in ("spread_a", "spread_b"))
+
+    def test_the_curves(self, finished):
+        pytest.importorskip("matplotlib")
+        assert (finished.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_events_for_tensorboard(self, finished):
+        events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+        found = events.EventAccumulator(str(finished.folder / "events"))
+        found.Reload()
+        assert [event.step for event in found.Scalars("loss")] == [1, 2, 3]
+        assert set(found.Tags()["scalars"]) == {"loss", "lr", "val_mae"}
+
+
+class TestTasks:
+    @pytest.mark.parametrize(
+        ("kind", "targets", "num_outputs", "columns"),
+        [
+            ("binary", torch.tensor([0, 1] * 5), 1, ["target", "mean_0"]),
+            ("multiclass", torch.arange(10) % 3, 3, ["target", "mean_x", "mean_y", "mean_z"]),
+            ("multilabel", torch.eye(10)[:, :2], 2, ["target_0", "target_1", "mean_0", "mean_1"]),
+        ],
+    )
+    def test_columns_of_predictions(self, tiny, tmp_path, kind, targets, num_outputs, columns):
+        names = ("x", "y", "z") if kind == "multiclass" else ()
+        task = Task(kind=kind, num_outputs=num_outputs, class_names=names)
+        result = run_experiment(tiny, tmp_path / "run", dataset=make_dataset(task, targets))
+        found = rows(result.folder)
+        assert [row["id"] for row in found] == ["2", "3"]
+        assert [name for name in found[0] if not name.startswith(("id", "spread"))] == columns
+        strict((result.folder / "result.json").read_text())
+
+    def test_node_level(self, tiny, tmp_path):
+        task = Task(kind="binary", level="node", num_outputs=1)
+        dataset = make_dataset(task, torch.tensor([0, 1, 1] * 10))
+        result = run_experiment(tiny, tmp_path / "run", dataset=dataset)
+        found = rows(result.folder)
+        assert [row["id"] for row in found] == ["2:0", "2:1", "2:2", "3:0", "3:1", "3:2"]
+        assert [row["target"] for row in found] == ["0", "1", "1"] * 2
+
+    def test_a_score_that_does_not_exist_is_null(self, tiny, tmp_path):
+        task = Task(kind="binary", num_outputs=1)  # ROC-AUC, and one class only
+        result = run_experiment(tiny, tmp_path / "run", dataset=make_dataset(task, torch.ones(10).long()))
+        record = strict((result.folder / "result.json").read_text())
+        assert record["scores"]["test"]["mean"] is None
+        assert record["best_epoch"] == 3
+        assert math.isnan(result.score())
+        for line in (result.folder / "metrics.jsonl").read_text().splitlines():
+            assert strict(line)["val_roc_auc"] is None
+
+    def test_without_a_test_part(self, tiny, paths, tmp_path):
+        dataset = replace(paths, split=Split(torch.arange(8), torch.arange(8, 10), torch.empty(0)))
+        result = run_experiment(tiny, tmp_path / "run", dataset=dataset)
+        assert rows(result.folder) == []
+        assert math.isnan(result.score())
+
+    def test_normalised_targets_are_reported_in_their_unit(self, tiny, tmp_path):
+        targets = 1e6 + torch.arange(10.0).view(10, 1)
+        dataset = make_dataset(Task(kind="regression", num_outputs=1), targets)
+        training = replace(tiny.training, normalise_targets=True)
+        result = run_experiment(replace(tiny, training=training), tmp_path / "run", dataset=dataset)
+        assert result.score() < 20
+        assert all(abs(float(row["mean_0"]) - 1e6) < 20 for row in rows(result.folder))
+
+
+class TestNewFolders:
+    def test_a_folder_in_use_is_refused(self, tiny, paths, tmp_path, finished):
+        before = (finished.folder / "result.json").read_text()
+        with pytest.raises(
+            ValueError, match=r"exists already: resume it with --resume .*, or choose another folder\.$"
+        ):
+            run_experiment(tiny, finished.folder, dataset=paths)
+        assert (finished.folder / "result.json").read_text() == before
+        (tmp_path / "notes.txt").write_text("mine")
+        with pytest.raises(ValueError, match="exists already"):
+            run_experiment(tiny, tmp_path, dataset=paths)
+        with pytest.raises(ValueError, match="exists already"):
+            run_experiment(tiny, tmp_path / "notes.txt", dataset=paths)
+        assert os.listdir(tmp_path) == ["notes.txt"]
+
+    def test_without_a_name_the_first_free_is_taken(self, tiny, paths, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "runs/tiny-2").mkdir(parents=True)
+        folders = [run_experiment(tiny, dataset=paths).folder for _ in range(2)]
+        assert folders == [Path("runs/tiny-1"), Path("runs/tiny-3")]
+
+    def test_a_wrong_model_leaves_no_folder(self, tiny, paths, tmp_path):
+        wrong = replace(tiny, model=replace(tiny.model, kernel_size=4))
+        with pytest.raises(ValueError, match="kernel_size"):
+            run_experiment(wrong, tmp_path / "run", dataset=paths)
+        assert not (tmp_path / "run").exists()
+
+
+class TestResuming:
+    def test_a_finished_run_is_only_read(self, finished, paths):
+        times = {path: path.stat().st_mtime_ns for path in finished.folder.iterdir()}
+        assert resume_run(finished.folder) == finished
+        assert {path: path.stat().st_mtime_ns for path in finished.folder.iterdir()} == times
+
+    def test_not_a_run(self, tmp_path):
+        with pytest.raises(ValueError, match=r"is not the folder of a run: it has no config\.json\.$"):
+            resume_run(tmp_path)
+
+    @pytest.fixture
+    def stopped(self, tiny, paths, tmp_path) -> Path:
+        """A run that lacks its end."""
+        folder = run_experiment(tiny, tmp_path / "run", dataset=paths).folder
+        (folder / "result.json").unlink()
+        return folder
+
+    def test_gives_the_same_result(self, stopped, paths, finished):
+        again = resume_run(stopped, dataset=paths)
+        assert again.record["scores"] == finished.record["scores"]
+        assert rows(stopped) == rows(finished.folder)
+
+    def test_data_that_have_changed(self, stopped, paths):
+        other = replace(paths, split=Split(torch.arange(6), torch.arange(6, 8), torch.arange(8, 10)))
+        with pytest.raises(ValueError, match=r"^The data have changed since .* Start a new run\.$"):
+            resume_run(stopped, dataset=other)
+
+    def test_a_damaged_checkpoint(self, stopped, paths):
+        content = (stopped / "last.safetensors").read_bytes()
+        (stopped / "last.safetensors").write_bytes(content[: len(content) // 2])
+        with pytest.raises(ValueError, match="truncated or damaged"):
+            resume_run(stopped, dataset=paths)
+
+    def test_a_checkpoint_of_another_architecture(self, stopped, paths, tiny, tmp_path):
+        other = replace(tiny, model=replace(tiny.model, hidden_channels=4))
+        folder = run_experiment(other, tmp_path / "other", dataset=paths).folder
+        for name in ("last", "best"):
+            (stopped / "last.safetensors").write_bytes((folder / f"{name}.safetensors").read_bytes())
+            with pytest.raises(ValueError, match=r"^The checkpoint does not fit"):
+                resume_run(stopped, dataset=paths)
+
+    def test_a_damaged_configuration(self, stopped, paths):
+        (stopped / "config.json").write_text('{"sed": 1}')
+        with pytest.raises(ValueError, match="Did you mean seed"):
+            resume_run(stopped, dataset=paths)
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(tiny, paths, tmp_path, monkeypatch, finished):
+    monkeypatch.setattr("crawl.experiments.run._SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    num_saves = 0
+
+    def save(path, tensors, description):
+        nonlocal num_saves
+        num_saves += 1
+        if num_saves == 3:
+            monkeypatch.setattr(os, "fsync", full)
+        save_checkpoint(path, tensors, description)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("crawl.experiments.run.save_checkpoint", save)
+    with pytest.raises(OSError, match="No space left"):
+        run_experiment(tiny, tmp_path / "run", dataset=paths)
+    monkeypatch.undo()
+    assert len(load_checkpoint(tmp_path / "run/last.safetensors")[1]["history"]) == 2
+    assert not list((tmp_path / "run").glob(".*.part"))
+    assert resume_run(tmp_path / "run", dataset=paths).record["scores"] == finished.record["scores"]
+
+
+def test_progress_is_shown_when_asked_for(tiny, paths, tmp_path, capsys):
+    run_experiment(tiny, tmp_path / "quiet", dataset=paths, quiet=None)  # not a terminal
+    assert capsys.readouterr().err == ""
+    run_experiment(tiny, tmp_path / "loud", dataset=paths, quiet=False)

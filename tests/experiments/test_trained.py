@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from crawl.experiments import TrainedModel, run_experiment
+from crawl.training.checkpoint import load_checkpoint, save_checkpoint
+
+
+@pytest.fixture
+def model(finished) -> TrainedModel:
+    return TrainedModel.load(finished.folder, device="cpu")
+
+
+def test_it_knows_what_it_is(model, finished, tiny, paths):
+    assert model.experiment == tiny
+    assert model.features.task == paths.task
+    assert (model.features.num_node_features, model.features.num_edge_features) == (2, 0)
+    assert model.record["scores"] == finished.record["scores"]
+    assert not model.model.training
+
+
+def test_a_folder_and_its_checkpoint_are_the_same(model, finished, paths):
+    other = TrainedModel.load(str(finished.folder / "best.safetensors"), device="cpu")
+    assert np.array_equal(other.predict(paths.store).repeats, model.predict(paths.store).repeats)
+
+
+def test_predictions(model, paths):
+    found = model.predict(paths.store)
+    assert found.repeats.shape == (2, 10, 2)
+    assert model.predict(paths.store, num_repeats=3, num_steps=4).repeats.shape == (3, 10, 2)
+    assert np.abs(model.predict(paths.store, seed=1).mean - found.mean).max() > 0
+    np.testing.assert_allclose(model.predict(paths.store, batch_size=1).mean, found.mean, rtol=1e-5, atol=1e-5)
+    alone = model.predict(paths.store.subset([6]))
+    np.testing.assert_allclose(alone.mean[0], found.mean[6], rtol=1e-5, atol=1e-5)
+
+
+def test_targets_are_given_back_in_their_unit(tiny, paths, tmp_path):
+    store = replace(paths.store, y=paths.store.y + 1e6)
+    experiment = replace(tiny, training=replace(tiny.training, normalise_targets=True))
+    run = run_experiment(experiment, tmp_path / "run", dataset=replace(paths, store=store))
+    model = TrainedModel.load(run.folder, device="cpu")
+    assert np.abs(model.predict(store).mean - 1e6).max() < 100
+
+
+def test_graphs_with_other_features(model, paths):
+    with pytest.raises(ValueError, match="shape"):
+        model.predict(replace(paths.store, x=paths.store.x[:, :1]))
+    with pytest.raises(ValueError, match="no features"):
+        model.predict(replace(paths.store, x=None))
+
+
+class TestErrors:
+    def error(self, path) -> str:
+        with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
+            TrainedModel.load(path)
+        return str(caught.value)
+
+    def test_nothing_there(self, tmp_path):
+        assert "no checkpoint at" in self.error(tmp_path / "run")
+
+    def test_not_a_run(self, tmp_path):
+        assert "not the folder of a run" in self.error(tmp_path)
+
+    def test_an_unfinished_run(self, tmp_path, tiny):
+        (tmp_path / "config.json").write_text(tiny.to_json())
+        assert self.error(tmp_path).endswith(f"go on with crawl train --resume {tmp_path}.")
+
+    def test_the_checkpoint_of_a_training(self, finished):
+        assert "load best.safetensors" in self.error(finished.folder / "last.safetensors")
+
+    def test_a_damaged_checkpoint(self, finished, tmp_path):
+        content = bytearray((finished.folder / "best.safetensors").read_bytes())
+        content[-1] ^= 1
+        (tmp_path / "best").write_bytes(content)
+        assert "checksum" in self.error(tmp_path / "best")
+
+    def test_another_architecture(self, finished, tmp_path):
+        tensors, description = load_checkpoint(finished.folder / "best.safetensors")
+        description["experiment"]["model"]["hidden_channels"] = 16
+        save_checkpoint(tmp_path / "best", tensors, description)
+        assert "another architecture" in self.error(tmp_path / "best")
+        description["experiment"]["model"]["name"] = "gin"
+        save_checkpoint(tmp_path / "best", tensors, description)
+        assert "another architecture" in self.error(tmp_path / "best")
+
+    def test_a_device_that_is_not_there(self, finished):
+        if torch.cuda.is_available():
+            pytest.skip("there is one")
+        with pytest.raises(ValueError, match="needs an NVIDIA GPU"):
+            TrainedModel.load(finished.folder, device="cuda")

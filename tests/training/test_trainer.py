@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from torch_geometric.data import Data
+
+from crawl import CRaWl
+from crawl.baselines import GIN
+from crawl.data import Dataset, GraphStore, Split, Task
+from crawl.training import Evaluation, Trainer, Training
+from crawl.training.evaluation import Scaling, targets_of
+from crawl.training.trainer import choose_device, task_loss
+
+ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
+FAST = Training(lr=0.02, batch_size=8, max_epochs=60, schedule="cosine", device="cpu")
+
+
+def train(model, dataset, training=FAST, evaluation=ONCE, seed=0) -> Trainer:
+    trainer = Trainer(model, dataset, training, evaluation, seed=seed)
+    for _ in trainer.epochs():
+        pass
+    return trainer
+
+
+def train_score(trainer: Trainer) -> float:
+    ids = trainer.split.train
+    return trainer.evaluate(ids, 3, "train").score_of_mean(targets_of(trainer.store, ids))
+
+
+class TestEveryTaskIsLearned:
+    @pytest.mark.parametrize("num_targets", [1, 3])
+    @pytest.mark.parametrize("level", ["graph", "node"])
+    def test_regression(self, make_dataset, make_model, num_targets, level):
+        dataset = make_dataset("regression", level=level, num_outputs=num_targets, missing=num_targets > 1)
+        assert bool(dataset.store.y.isnan().any()) == (num_targets > 1)
+        assert train_score(train(make_model(dataset), dataset)) < 0.3
+
+    @pytest.mark.parametrize("level", ["graph", "node"])
+    def test_binary(self, make_dataset, make_model, level):
+        dataset = make_dataset("binary", level=level)
+        assert train_score(train(make_model(dataset), dataset)) > 0.95
+
+    @pytest.mark.parametrize("level", ["graph", "node"])
+    def test_multiclass(self, make_dataset, make_model, level):
+        dataset = make_dataset("multiclass", level=level, num_outputs=3)
+        assert train_score(train(make_model(dataset), dataset)) > 0.95
+
+    @pytest.mark.parametrize("level", ["graph", "node"])
+    def test_multilabel_with_missing_labels(self, make_dataset, make_model, level):
+        dataset = make_dataset("multilabel", level=level, num_outputs=3, missing=True)
+        assert train_score(train(make_model(dataset), dataset)) > 0.95
+
+    def test_by_message_passing(self, make_dataset):
+        dataset = make_dataset("regression")
+        torch.manual_seed(0)
+        assert train_score(train(GIN(3, 1, hidden_channels=12, num_layers=1), dataset)) < 0.3
+
+
+class TestNormalisedTargets:
+    def test_predictions_are_in_the_unit_of_the_targets(self, make_dataset, make_model):
+        dataset = make_dataset("regression", offset=1000.0, unit=50.0)
+        trainer = train(make_model(dataset), dataset, replace(FAST, normalise_targets=True))
+        targets = targets_of(trainer.store, trainer.split.train)
+        assert trainer.scaling.mean == pytest.approx(targets.mean(axis=0))
+        assert trainer.scaling.deviation == pytest.approx(targets.std(axis=0))
+        assert train_score(trainer) < 15
+        assert trainer.history[-1]["loss"] < 1  # in the unit of the network
+        plain = train(make_model(dataset), dataset)
+        assert train_score(plain) > 500  # far too slow without
+
+    def test_missing_and_constant_targets(self):
+        targets = torch.tensor([[1.0, 5.0, torch.nan], [3.0, 5.0, torch.nan], [torch.nan, 5.0, torch.nan]])
+        scaling = Scaling.of(targets)
+        assert scaling == Scaling((2.0, 5.0, 0.0), (1.0, 1.0, 1.0))
+        assert torch.equal(scaling.apply(targets)[:2, :2], torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
+        torch.testing.assert_close(scaling.undo(scaling.apply(targets)), targets, equal_nan=True)
+
+    def test_none_is_the_identity(self):
+        assert torch.equal(Scaling().undo(Scaling().apply(torch.ones(2))), torch.ones(2))
+
+    def test_classes_are_never_scaled(self, make_dataset, make_model):
+        dataset = make_dataset("binary")
+        training = replace(FAST, normalise_targets=True)
+        assert Trainer(make_model(dataset), dataset, training, ONCE).scaling == Scaling()
+
+
+class TestTheLoss:
+    output = torch.tensor([[0.5, -1.0], [2.0, 0.0]])
+    targets = torch.tensor([[1.0, torch.nan], [0.0, 1.0]])
+
+    def loss(self, kind="regression", metric="", loss="auto", targets=None, scaling=None):
+        task = Task(kind=kind, num_outputs=2, metric=metric)
+        targets = self.targets if targets is None else targets
+        return float(task_loss(task, loss, self.output, targets, scaling or Scaling()))
+
+    def test_of_regression(self):
+        l1, mse = (0.5 + 2 + 1) / 3, (0.25 + 4 + 1) / 3
+        assert self.loss() == pytest.approx(l1)
+        assert self.loss(metric="rmse") == pytest.approx(mse)
+        assert self.loss(loss="mse") == pytest.approx(mse)
+        assert self.loss(metric="r2", loss="l1") == pytest.approx(l1)
+
+    def test_of_scaled_regression(self):
+        scaling = Scaling((1.0, 0.0), (2.0, 1.0))
+        assert self.loss(scaling=scaling) == pytest.approx((0.5 + 2.5 + 1) / 3)
+
+    def test_of_labels(self):
+        known = ~self.targets.isnan()
+        expected = F.binary_cross_entropy_with_logits(self.output[known], self.targets[known])
+        assert self.loss("multilabel") == pytest.approx(float(expected))
+
+    def test_of_classes(self):
+        classes = torch.tensor([1, 0])
+        expected = F.cross_entropy(self.output, classes)
+        assert self.loss("multiclass", targets=classes) == pytest.approx(float(expected))
+
+    def test_without_any_target_is_0_and_has_a_gradient_of_0(self):
+        task = Task(kind="multilabel", num_outputs=2)
+        output = self.output.clone().requires_grad_()
+        loss = task_loss(task, "auto", output, torch.full((2, 2), torch.nan), Scaling())
+        loss.backward()
+        assert float(loss.detach()) == 0
+        assert torch.equal(output.grad, torch.zeros(2, 2))
+
+    def test_missing_targets_give_no_gradient(self):
+        output = self.output.clone().requires_grad_()
+        task_loss(Task(kind="regression", num_outputs=2), "mse", output, self.targets, Scaling()).backward()
+        assert float(output.grad[0, 1]) == 0
+        assert not bool(output.grad.isnan().any())
+
+
+class TestSettings:
+    def test_gradients_are_clipped(self, make_dataset, make_model, monkeypatch):
+        dataset = make_dataset("regression", offset=1000.0)
+        norms = []
+        step = torch.optim.Adam.step
+
+        def spy(self, *arguments):
+            gradients = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+            norms.append(float(torch.cat([g.flatten() for g in gradients]).norm()))
+            return step(self, *arguments)
+
+        monkeypatch.setattr(torch.optim.Adam, "step", spy)
+        training = replace(FAST, max_epochs=2, loss="mse")
+        train(make_model(dataset), dataset, training)
+        assert min(norms) > 1
+        norms.clear()
+        train(make_model(dataset), dataset, replace(training, clip_norm=0.5))
+        assert max(norms) <= 0.5 * (1 + 1e-5)
+
+    def test_early_stop(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        training = replace(FAST, lr=1e-12, schedule="interval", early_stop=3)
+        model = make_model(dataset)
+        trainer = Trainer(model, dataset, training, ONCE)
+        trainer.evaluate = lambda ids, repeats, purpose: Trainer.evaluate(trainer, ids, repeats, "always the same")
+        model.readout.norm.momentum = 0.0
+        epochs = [record["epoch"] for record in trainer.epochs()]
+        assert len(epochs) == trainer.best_epoch + 3
+        assert len(epochs) < 60
+
+    def test_a_share_of_start_nodes(self, make_dataset, make_model, monkeypatch):
+        dataset = make_dataset("regression")
+        model = make_model(dataset, start_share=0.5)
+        counts = {True: [], False: []}
+        sample = CRaWl.sample_walks
+
+        def spy(self, graph, *arguments):
+            walks = sample(self, graph, *arguments)
+            counts[self.training].append(walks.num_walks / graph.num_nodes)
+            return walks
+
+        monkeypatch.setattr(CRaWl, "sample_walks", spy)
+        train(model, dataset, replace(FAST, max_epochs=3))
+        assert set(counts[False]) == {1.0}
+        assert 0.2 < np.mean(counts[True]) < 0.8
+
+    def test_the_last_batch_may_be_smaller(self, make_dataset, make_model):
+        dataset = make_dataset("regression", num_graphs=14)
+        losses = []
+        trainer = Trainer(make_model(dataset), dataset, replace(FAST, batch_size=3, max_epochs=1), ONCE)
+        (record,) = trainer.epochs(losses.append)
+        assert trainer.num_batches == len(losses) == 3  # 3 + 3 + 2 graphs
+        assert record["loss"] == pytest.approx((3 * losses[0] + 3 * losses[1] + 2 * losses[2]) / 8)
+
+    def test_devices(self):
+        assert choose_device("cpu").type == "cpu"
+        with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda', not 'cqu'"):
+            choose_device("cqu")
+        if not torch.cuda.is_available():
+            assert choose_device("auto").type == "cpu"
+            with pytest.raises(ValueError, match="torch sees none"):
+                choose_device("cuda")
+
+
+class TestGoingOn:
+    def test_from_a_state_gives_the_same_bits(self, make_dataset, make_model):
+        dataset = make_dataset("multilabel", num_outputs=2, missing=True)
+        training = replace(FAST, schedule="plateau", patience=1, max_epochs=6)
+
+        def new() -> Trainer:
+            return Trainer(make_model(dataset, dropout=0.3), dataset, training, ONCE, seed=3)
+
+        whole = new()
+        list(whole.epochs())
+        first = new()
+        epochs = first.epochs()
+        for _ in range(3):
+            next(epochs)
+        tensors, values = first.state()
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+        values = json.loads(json.dumps(values))
+        torch.manual_seed(99)  # nothing depends on the state of torch's generator
+        second = new()
+        second.restore(tensors, values)
+        list(second.epochs())
+        for (name, a), (other, b) in zip(
+            sorted(whole.state()[0].items()), sorted(second.state()[0].items()), strict=True
+        ):
+            assert name == other
+            assert torch.equal(a, b), name
+        assert second.best_epoch == whole.best_epoch
+        without_time = [[{**record, "seconds": 0} for record in t.history] for t in (whole, second)]
+        assert without_time[0] == without_time[1]
+
+    def test_training_leaves_the_global_generator_alone(self, make_dataset, make_model):
+        dataset = make_dataset("binary")
+        model = make_model(dataset, dropout=0.5)
+        torch.manual_seed(5)
+        expected = torch.rand(3)
+        torch.manual_seed(5)
+        train(model, dataset, replace(FAST, max_epochs=2))
+        assert torch.equal(torch.rand(3), expected)
+
+    def test_seeds_differ(self, make_dataset, make_model):
+        dataset = make_dataset("binary")
+        a, b, c = (train(make_model(dataset), dataset, replace(FAST, max_epochs=2), seed=seed) for seed in (0, 0, 1))
+        assert a.history[-1]["loss"] == b.history[-1]["loss"] != c.history[-1]["loss"]
+
+    def test_from_the_state_of_another_architecture(self, make_dataset, make_model):
+        dataset = make_dataset("binary")
+        state = Trainer(make_model(dataset), dataset, FAST, ONCE).state()
+        for other in (make_model(dataset, hidden_channels=8), make_model(dataset, num_layers=2), GIN(3, 1)):
+            with pytest.raises(
+                ValueError, match=r"^The checkpoint does not fit: it belongs to another architecture.*$"
+            ):
+                Trainer(other, dataset, FAST, ONCE).restore(*state)
+
+    def test_from_something_that_is_not_a_state(self, make_dataset, make_model):
+        dataset = make_dataset("binary")
+        trainer = Trainer(make_model(dataset), dataset, FAST, ONCE)
+        with pytest.raises(ValueError, match="does not fit"):
+            trainer.restore(trainer.model.state_dict(), {})
+
+    def test_best_weights_are_those_of_the_best_epoch(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        trainer = Trainer(make_model(dataset), dataset, replace(FAST, max_epochs=12, lr=0.1), ONCE)
+        weights = []
+        for _ in trainer.epochs():
+            weights.append({name: tensor.clone() for name, tensor in trainer.model.state_dict().items()})
+        scores = [record["val_mae"] for record in trainer.history]
+        assert trainer.best_epoch == 1 + int(np.argmin(scores))
+        trainer.use_best_weights()
+        for name, tensor in trainer.model.state_dict().items():
+            assert torch.equal(tensor, weights[trainer.best_epoch - 1][name])
+
+
+def bare_graphs(sizes: list[int], kind: str = "binary") -> Dataset:
+    """Graphs without edges and features."""
+    graphs = [Data(edge_index=torch.empty(2, 0, dtype=torch.long), num_nodes=n, y=torch.tensor(n % 2)) for n in sizes]
+    ids = torch.arange(len(sizes))
+    split = Split(ids[: len(ids) // 2], ids[len(ids) // 2 : -2], ids[-2:])
+    return Dataset(
+        name="bare",
+        store=GraphStore.from_graphs(graphs),
+        task=Task(kind=kind, num_outputs=1, metric="accuracy"),
+        split=split,
+    )
+
+
+class TestOddData:
+    @pytest.mark.parametrize("sizes", [[1] * 10, [1, 2, 3, 4, 5, 4, 3, 2, 1, 2]], ids=["single nodes", "no edges"])
+    @pytest.mark.parametrize("batch_size", [1, 4])
+    @pytest.mark.parametrize("name", ["crawl", "virtual node", "gin"])
+    def test_without_edges(self, make_model, sizes, batch_size, name):
+        dataset = bare_graphs(sizes)
+        model = GIN(1, 1, hidden_channels=8, num_layers=1)
+        if name != "gin":
+            model = make_model(dataset, num_layers=2, virtual_node=name == "virtual node")
+        trainer = train(model, dataset, replace(FAST, batch_size=batch_size, max_epochs=2))
+        assert all(math.isfinite(record["loss"]) for record in trainer.history)
+        assert np.isfinite(trainer.evaluate(dataset.split.test, 2, "test").mean).all()
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_features_that_are_not_numbers(self, make_dataset, make_model, value):
+        dataset = make_dataset("regression")
+        dataset.store.x[-1, 0] = value
+        with pytest.raises(ValueError, match=r"^The loss became nan in epoch 1: look for NaN in the features"):
+            train(make_model(dataset), dataset)
+
+    def test_a_loss_that_explodes(self, make_dataset, make_model):
+        dataset = make_dataset("regression", metric="rmse", unit=1e30)
+        with pytest.raises(ValueError, match=r"The loss became inf in epoch 1.*clip_norm"):
+            train(make_model(dataset), dataset)
+
+    def test_nothing_to_train_on(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        empty = replace(dataset, split=Split(torch.empty(0), torch.arange(3), torch.arange(3, 6)))
+        with pytest.raises(ValueError, match="no graphs in its training part"):
+            Trainer(make_model(dataset), empty, FAST, ONCE)
+
+    def test_without_a_validation_score_the_last_weights_are_the_best(self, make_dataset, make_model):
+        dataset = make_dataset("binary")
+        dataset.store.y[dataset.split.val] = 1  # no ROC curve
+        trainer = train(make_model(dataset), dataset, replace(FAST, max_epochs=3))
+        assert trainer.best_epoch == 3
+        assert math.isnan(trainer.history[-1]["val_roc_auc"])
+
+    def test_no_validation_and_no_test_part(self, make_dataset, make_model):
+        dataset = make_dataset("multiclass", num_outputs=3)
+        dataset = replace(dataset, split=Split(torch.arange(16), torch.empty(0), torch.empty(0)))
+        trainer = train(make_model(dataset), dataset, replace(FAST, max_epochs=2))
+        assert trainer.best_epoch == 2
+        assert trainer.evaluate(dataset.split.test, 2, "test").mean.shape == (0, 3)
