@@ -167,7 +167,7 @@ class Graph:
             node = int(target[dead_end][0])
             raise ValueError(
                 f"Node {node} can be entered but not left, so a walk would end there. "
-                "Pass undirected=True (or list both directions of every edge, or add a self-loop to such nodes)."
+                "Pass undirected=True, make the data undirected (PyG: ToUndirected), or add a self-loop to such nodes."
             )
         cum_weight = None
         if edge_weight is not None:

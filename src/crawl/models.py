@@ -14,6 +14,7 @@ from crawl.nn.encoders import Dense, Encoder
 from crawl.nn.readout import Head, Pool, Readout
 from crawl.nn.virtual_node import VirtualNode
 from crawl.walks import Walks, sample_walks
+from crawl.walks.reference import StepLaw
 from crawl.walks.sampling import Strategy
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class CRaWl(nn.Module):
         pool: `sum` or `mean` over the nodes of a graph; None for one answer per node.
         head: `mlp` or `linear`.
         dropout: The dropout rate in the virtual node and before the head.
-        strategy: The kind of walk: `non_backtracking`, `uniform` or `node2vec` (with p = q = 1).
+        strategy: The kind of walk: `non_backtracking`, `uniform` or `node2vec`.
+        p: node2vec's return parameter.
+        q: node2vec's in-out parameter.
         num_steps: Steps of the walks in training.
         num_eval_steps: Steps of the walks in evaluation.
         start_share: The share of nodes that start a walk in training (p*); in evaluation all do.
@@ -64,6 +67,8 @@ class CRaWl(nn.Module):
         head: Head = "mlp",
         dropout: float = 0.0,
         strategy: Strategy = "non_backtracking",
+        p: float = 1.0,
+        q: float = 1.0,
         num_steps: int = 50,
         num_eval_steps: int = 150,
         start_share: float = 1.0,
@@ -75,7 +80,8 @@ class CRaWl(nn.Module):
         if not 0 < start_share <= 1:
             raise ValueError(f"start_share must be a share in (0, 1], not {start_share}.")
         self.hidden_channels = hidden_channels
-        self.window_size, self.strategy = window_size, strategy
+        StepLaw.named(strategy, p, q)  # refuses what it does not know
+        self.window_size, self.strategy, self.p, self.q = window_size, strategy, p, q
         self.num_steps, self.num_eval_steps, self.start_share = num_steps, num_eval_steps, start_share
         self.node_encoder = in_channels if isinstance(in_channels, nn.Module) else Dense(in_channels)
         self.edge_encoder = edge_dim if isinstance(edge_dim, nn.Module) else Dense(edge_dim)
@@ -109,7 +115,7 @@ class CRaWl(nn.Module):
             num_steps: Steps of the walks drawn; `num_steps` in training and `num_eval_steps` in evaluation when None.
             seed: The seed of the walks drawn; taken from torch's generator when None.
         """
-        graph = Graph.from_data(data)
+        graph = Graph.from_data(data, undirected=walks is not None)  # given walks may run where edges do not lead
         if walks is None:
             walks = self.sample_walks(graph, num_steps, seed, data.graph_keys if "graph_keys" in data else None)
         like = self.readout.norm.weight  # any parameter tells the dtype and the device
@@ -150,5 +156,7 @@ class CRaWl(nn.Module):
             start=self.start_share if self.training and self.start_share < 1 else None,
             window_size=self.window_size,
             seed=seed,
+            p=self.p,
+            q=self.q,
             keys=None if graph_keys is None else graph.node_keys(graph_keys),
         )

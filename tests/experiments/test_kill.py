@@ -209,9 +209,12 @@ def test_interrupted_from_the_keyboard(whole, tmp_path):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "crawl", "train", "csl", "--out", str(folder), *LONG]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        wait_for(lambda: num_epochs(folder) >= 5, process)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        try:
+            wait_for(lambda: num_epochs(folder) >= 5, process)
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert error == f"crawl: interrupted; resume with: crawl train --resume {folder}\n"
 

@@ -100,8 +100,8 @@ def test_weights_of_extreme_ratio(p: float) -> None:
     """Almost all of the mass leads back, or almost none; neither keeps the kernel waiting."""
     weight = torch.tensor([1e300, 1e-300, 1.0], dtype=torch.float64)
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), edge_weight=weight, undirected=True)
-    law = StepLaw.named("node2vec", p=p, q=0.1)
-    assert_equals_reference(graph, starts(graph, 12), random_keys(12), 8, law, window_size=2)
+    law = StepLaw.named("node2vec", p=p, q=2.0)
+    assert_equals_reference(graph, starts(graph, 12), random_keys(12), 5, law, window_size=2)
 
 
 @each_law

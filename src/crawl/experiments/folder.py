@@ -93,7 +93,7 @@ class RunFolder:
             names = [f"{graph}:{node}" for graph, size in zip(ids, sizes, strict=True) for node in range(size)]
         else:
             names = [str(i) if dataset.graph_names is None else dataset.graph_names[i] for i in ids]
-        targets = targets.reshape(len(names), -1)
+        targets = targets[:, None] if targets.ndim == 1 else targets
         outputs = output_names(dataset)
         target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]
         text = io.StringIO()

@@ -32,7 +32,8 @@ class CRaWlConv(nn.Module):
         kernel_size: The width of the depthwise convolution, odd; s + 1 when None.
         identity: Use the identity bits.
         adjacency: Use the adjacency bits.
-        implementation: `fast`, or `reference`, the same function spelled out as in the paper. The weights fit both.
+        implementation: `fast`, or `reference`, the same function spelled out as in the paper. The weights fit both. On
+            a CPU `fast` can be differentiated once only.
     """
 
     def __init__(
@@ -137,7 +138,10 @@ def _check_features(name: str, features: Tensor | None, num_channels: int, visit
             f"not {features.dtype} of shape {list(features.shape)}."
         )
     # Compiled loops on the CPU check no bounds. On a GPU a look at the largest id would mean to wait for it.
-    if visited.device.type == "cpu" and visited.numel() and int(visited.max()) >= len(features):
-        raise ValueError(
-            f"{name} has {len(features)} rows, but the walks visit row {int(visited.max())}: they are of another graph."
-        )
+    if visited.device.type == "cpu" and visited.numel():
+        low, high = int(visited.min()), int(visited.max())
+        if low < 0 or high >= len(features):
+            row = low if low < 0 else high
+            raise ValueError(
+                f"{name} has {len(features)} rows, but the walks visit row {row}: they are of another graph."
+            )

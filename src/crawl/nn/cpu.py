@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from crawl import lanes
-from crawl.lanes import LANES
+from crawl import _lanes as lanes
+from crawl._lanes import LANES
 from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
 from crawl.walks.cpu import use_torch_threads
@@ -28,6 +28,7 @@ from crawl.walks.cpu import use_torch_threads
 _PIECE = 8192  # rows that are normalised, multiplied and pooled while they are in the cache
 
 
+@torch.compiler.disable
 def pool_walks(
     node_rows: Tensor,
     edge_rows: Tensor | None,
@@ -41,7 +42,9 @@ def pool_walks(
     """See `fast.pool_walks`."""
     if edge_rows is None:
         edge_rows = node_rows.new_zeros(0, node_rows.shape[1])
-    statistics = None if norm.uses_batch_statistics(centres.numel()) else (norm.running_mean, norm.running_var)
+    statistics = None
+    if not norm.uses_batch_statistics(centres.numel()):
+        statistics = (norm.running_mean.clone(), norm.running_var.clone())  # training may move them before backward
     pooled, mean, var = _PoolWalks.apply(
         node_rows, edge_rows, code_rows, kernel, norm.weight, norm.bias, mix, walks, centres, norm.eps, statistics
     )

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crawl.nn import cpu
 from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
+from crawl.walks.sampling import was_forked
 
 if TYPE_CHECKING:
     from crawl.nn.conv import CRaWlConv
@@ -33,8 +33,12 @@ def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor |
     centres = walks.nodes[:, half : walks.nodes.shape[1] - half].reshape(-1)
     if centres.numel() == 0:
         return node_rows.new_zeros(node_rows.shape)
-    runs_on_cpu = node_rows.device.type == "cpu" and node_rows.dtype in (torch.float32, torch.float64)
-    return (cpu.pool_walks if runs_on_cpu else pool_walks)(
+    pool = pool_walks
+    if node_rows.device.type == "cpu" and node_rows.dtype in (torch.float32, torch.float64) and not was_forked():
+        from crawl.nn import cpu  # numba takes a second to import and is not needed on a GPU
+
+        pool = cpu.pool_walks
+    return pool(
         node_rows,
         edge_rows,
         code_rows,

@@ -13,9 +13,9 @@ import torch
 from numba import njit, prange, uint32, uint64
 from torch import Tensor
 
-from crawl import lanes
+from crawl import _lanes as lanes
+from crawl._lanes import LANES
 from crawl.graph import Graph
-from crawl.lanes import LANES
 from crawl.walks import philox
 from crawl.walks.reference import StepLaw, code_dtype
 
@@ -24,6 +24,7 @@ _SHORT = 6  # when no lane has more arcs, all lanes look at their first arc, the
 _LONG = 64  # lanes with more arcs search; those between read their row in chunks of LANES
 
 
+@torch.compiler.disable
 def sample(
     graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import Literal
 
 import torch
@@ -46,12 +47,13 @@ def sample_walks(
             random, at least one in every graph that has an edge; or a tensor of nodes, repeated ones allowed.
         window_size: How far back the bits look (s), 0 to 32.
         seed: Any integer from 0 to 2^64 - 1.
-        p: node2vec's return parameter, from 0.001 to infinity.
+        p: node2vec's return parameter, from 0.001 to infinity; the other strategies do not use it, nor q.
         q: node2vec's in-out parameter, from 0.001 to 1000.
         backend: `auto` takes `numba` on a CPU, `triton` on a GPU, `reference` elsewhere. All give the same walks.
         keys: int64, one for each node (`start` None or a share) or one for each start (`start` a tensor). Walks with
             the same key and start are the same walk. By default the key of a node is its id; when `start` repeats a
-            node, each repetition gets a key of its own. `Graph.node_keys` makes keys that do not depend on the batch.
+            node, each repetition within the call gets a key of its own: to split such starts into several calls, give
+            keys. `Graph.node_keys` makes keys that do not depend on the batch.
 
     Raises:
         ValueError: If an argument is out of its range.
@@ -124,11 +126,30 @@ def _checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
     return keys.to(starts.device).long().contiguous()
 
 
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def was_forked() -> bool:
+    """Whether this process was forked after the import, as the workers of a `DataLoader` are on Linux.
+
+    numba's threads do not survive a fork: OpenMP would end the process. There, plain torch does the work.
+    """
+    return _forks > 0
+
+
 def _chosen_backend(graph: Graph, backend: str) -> str:
     if backend != "auto":
         return backend
     if graph.device.type == "cpu":
-        return "numba"
+        return "reference" if was_forked() else "numba"
     if graph.device.type == "cuda" and importlib.util.find_spec("triton") is not None:
         return "triton"
     return "reference"
@@ -139,7 +160,8 @@ def _sample_numba(
 ) -> tuple[Tensor, Tensor, Tensor]:
     from crawl.walks import cpu  # numba takes a second to import and is not needed on a GPU
 
-    return cpu.sample(graph, start, keys, num_steps, law, window_size, seed)
+    walks: tuple[Tensor, Tensor, Tensor] = cpu.sample(graph, start, keys, num_steps, law, window_size, seed)
+    return walks
 
 
 def _sample_triton(

@@ -33,6 +33,14 @@ class Walks:
     code: Tensor
     window_size: int
 
+    def __post_init__(self) -> None:
+        check_window_size(self.window_size)
+        num_walks, num_positions = self.nodes.shape
+        fits = self.edges.shape == (num_walks, max(num_positions - 1, 0)) and self.code.shape == self.nodes.shape
+        dtypes = (self.nodes.dtype, self.edges.dtype, self.code.dtype)
+        if not fits or dtypes != (torch.int32, torch.int32, reference.code_dtype(self.window_size)):
+            raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
+
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
         """The walks that visit the given nodes.
