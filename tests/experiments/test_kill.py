@@ -54,7 +54,7 @@ def _then_wait(function: Callable) -> Callable:
     @functools.wraps(function)
     def slow(*arguments):
         result = function(*arguments)
-        time.sleep(0.05)
+        time.sleep(0.1)
         return result
 
     return slow
@@ -176,7 +176,7 @@ def test_killed_again_and_again(whole, tmp_path):
     for epoch in (1, 2, 4):
         process = start(folder, *words, slowly=True, seconds_between_checkpoints=0)
         wait_for(lambda: num_epochs(folder) >= epoch and is_writing(folder, "last.safetensors"), process)  # noqa: B023
-        time.sleep(0.08)  # let that one through
+        time.sleep(0.15)  # let that one through
         process.kill()
         process.join()
         words = ["train", "--resume", str(folder)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from crawl import CRaWlConv, Graph, Walks, sample_walks
-from crawl.nn import fast, reference
+from crawl.nn import cpu, fast, reference
 from crawl.nn.norm import BatchNorm
 
 # The largest difference, relative to the largest value expected, or to 1 where all are smaller. The gradients count as
@@ -98,7 +98,7 @@ def assert_equals_reference(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr:
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either of the two ways in which `fast` computes."""
     if request.param == "torch":
-        monkeypatch.setattr(fast.cpu, "pool_walks", fast.pool_walks)
+        monkeypatch.setattr(cpu, "pool_walks", fast.pool_walks)
 
 
 # ---- fast equals reference
@@ -159,7 +159,7 @@ def test_few_windows(num_walks: int, num_steps: int, training: bool) -> None:
 @each_mode
 def test_windows_in_pieces(training: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than fit in the cache at once; the last piece is smaller."""
-    monkeypatch.setattr(fast.cpu, "_PIECE", 1000)
+    monkeypatch.setattr(cpu, "_PIECE", 1000)
     graph = ring(130)
     conv = make_conv(8, 24, dtype=dtype, edge_dim=2).train(training)
     x, edge_attr = random(130, 8, dtype=dtype), random(130, 2, dtype=dtype, seed=1)
