@@ -25,7 +25,7 @@ from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
 from crawl.walks.cpu import use_torch_threads
 
-_PIECE = 8192  # rows that are normalised, multiplied and pooled while they are in the cache
+_PIECE = 2048  # rows that are normalised, multiplied and pooled while they are in the cache
 
 
 @torch.compiler.disable
