@@ -12,14 +12,6 @@ from crawl.training import Evaluation, Trainer, Training
 EDGES = torch.tensor([[0, 1, 1, 2, 3], [1, 0, 2, 1, 3]])
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_csl_graphs_all_look_the_same_to_it_even_when_trained():
     dataset = csl()
     torch.manual_seed(0)

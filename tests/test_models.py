@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,15 +17,6 @@ from crawl import CRaWl, CRaWlConv, Embedding, Graph, OneHot, Walks
 each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
 each_mode = pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
 each_pool = pytest.mark.parametrize("pool", ["sum", "mean", None])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors as small as here only wait for a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def edge_index(edges: list[tuple[int, int]]) -> Tensor:
@@ -565,3 +556,40 @@ def test_walks_of_another_graph_are_refused(implementation: str) -> None:
         model(cycle(5), walks)
     with pytest.raises(ValueError, match="edge_attr has 10 rows"):
         model(Data(edge_index=cycle(5).edge_index, num_nodes=9), walks)
+
+
+def test_given_walks_may_run_against_the_edges() -> None:
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    model = CRaWl(1, 2, hidden_channels=4).eval()
+    with pytest.raises(ValueError, match="can be entered but not left"):
+        model(data, seed=0)
+    walks = model.sample_walks(Graph.from_data(data, undirected=True), seed=0)
+    assert model(data, walks=walks).isfinite().all()
+
+
+@each_implementation
+def test_backward_after_the_running_statistics_have_moved(implementation: str) -> None:
+    data = random_graph(0)
+    model = make_model(implementation=implementation).eval()
+    loss = model(data, seed=1).sum()
+    model.train()(data, seed=2)
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in model.convs.parameters())
+
+
+def test_unknown_strategy_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="strategy must be"):
+        CRaWl(1, 1, strategy="backtracking")
+
+
+def test_node2vec_takes_its_parameters() -> None:
+    graph = Graph.from_data(random_graph(0))
+    near, far = (CRaWl(1, 1, strategy="node2vec", p=p, q=1.0).sample_walks(graph, seed=0) for p in (0.01, 100.0))
+    returns = [float((walks.nodes[:, 2:] == walks.nodes[:, :-2]).float().mean()) for walks in (near, far)]
+    assert returns[0] > returns[1] + 0.2
+
+
+def test_compiled_model_gives_the_same() -> None:
+    data = random_graph(0)
+    model = make_model().eval()
+    torch.testing.assert_close(torch.compile(model, backend="eager")(data, seed=1), model(data, seed=1))

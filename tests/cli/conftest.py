@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from crawl.cli import main
-
-with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which PyG 2.8 calls when it is imported
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import torch_geometric  # noqa: F401
 
 TINY = [
     *("--model.hidden-channels", "8", "--model.num-layers", "1"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,15 +10,6 @@ from torch_geometric.data import Data
 
 from crawl import CRaWl
 from crawl.data import Dataset, GraphStore, Split, Task
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors as small as here only wait for a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def cycle(num_nodes: int) -> torch.Tensor:

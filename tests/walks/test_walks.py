@@ -213,3 +213,17 @@ def test_to_moves_every_tensor() -> None:
 def test_repr() -> None:
     walks = Walks.from_nodes(make_graph(*EDGES), torch.tensor([[0, 1, 2]]), window_size=3)
     assert repr(walks) == "Walks(num_walks=1, num_steps=2, window_size=3, device='cpu')"
+
+
+def test_parts_that_do_not_belong_together_are_refused() -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+    walks = sample_walks(graph, 10)
+    for nodes, edges, code in (
+        (walks.nodes, walks.edges[:, 1:], walks.code),
+        (walks.nodes, walks.edges[1:], walks.code),
+        (walks.nodes, walks.edges, walks.code[:, 1:]),
+        (walks.nodes.long(), walks.edges, walks.code),
+        (walks.nodes, walks.edges, walks.code.int()),
+    ):
+        with pytest.raises(ValueError, match="do not belong together"):
+            Walks(nodes, edges, code, walks.window_size)
