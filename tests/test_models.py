@@ -589,6 +589,7 @@ def test_node2vec_takes_its_parameters() -> None:
     assert returns[0] > returns[1] + 0.2
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns about its own doings
 def test_compiled_model_gives_the_same() -> None:
     data = random_graph(0)
     model = make_model().eval()

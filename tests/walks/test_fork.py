@@ -15,6 +15,7 @@ with torch.no_grad():
     expected = conv(x, here)
 
 def work(queue):
+    torch.set_num_threads(1)  # as DataLoader does: torch's own threads are lost as well
     there = crawl.sample_walks(graph)
     with torch.no_grad():
         queue.put((there.nodes.tolist(), torch.allclose(conv(x, there), expected, atol=1e-5)))
