@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ class TrainedModel:
             raise ValueError(
                 f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
             )
-        experiment = Experiment.from_json(_as_text(description["experiment"]))
+        experiment = Experiment.from_json(json.dumps(description["experiment"]))
         features = Features.from_dict(description["features"])
         model = build_model(experiment, features)
         try:
@@ -103,9 +104,3 @@ class TrainedModel:
             batch_size=evaluation.batch_size if batch_size is None else batch_size,
             on_batch=on_batch,
         )
-
-
-def _as_text(values: Any) -> str:
-    import json
-
-    return json.dumps(values)
