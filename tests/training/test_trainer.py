@@ -189,6 +189,17 @@ class TestSettings:
         assert trainer.num_batches == len(losses) == 3  # 3 + 3 + 2 graphs
         assert record["loss"] == pytest.approx((3 * losses[0] + 3 * losses[1] + 2 * losses[2]) / 8)
 
+    def test_scores_of_the_test_part_on_demand(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        settings = Training(max_epochs=2, device="cpu")
+        plain, tracked = (
+            Trainer(make_model(dataset), dataset, settings, Evaluation(track_test=track)) for track in (False, True)
+        )
+        for without, with_test in zip(plain.epochs(), tracked.epochs(), strict=True):
+            assert "test_mae" not in without
+            assert with_test["test_mae"] > 0
+            assert with_test["val_mae"] == without["val_mae"]
+
     def test_devices(self):
         assert choose_device("cpu").type == "cpu"
         with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda', not 'cqu'"):

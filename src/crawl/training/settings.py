@@ -65,11 +65,14 @@ class Evaluation:
         num_val_repeats: Evaluations of the validation part after every epoch.
         num_test_repeats: Evaluations of the test part at the end.
         batch_size: Graphs per step; it changes no result.
+        track_test: Also score the test part, once, after every epoch, for protocols that report such scores. The
+            weights that are kept are chosen by the validation part all the same.
     """
 
     num_val_repeats: int = 2
     num_test_repeats: int = 10
     batch_size: int = 100
+    track_test: bool = False
 
     def __post_init__(self) -> None:
         for name in ("num_val_repeats", "num_test_repeats", "batch_size"):

@@ -134,15 +134,20 @@ class Trainer:
                 f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
                 "lower training.lr, or set training.clip_norm."
             )
-        predictions = self.evaluate(self.split.val, self.evaluation.num_val_repeats, epoch)
-        scores = predictions.scores(targets_of(self.store, self.split.val))
-        val_score = sum(scores) / len(scores)
+        val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch)
         self.schedule.update(val_score)
         if self.schedule.best in (val_score, None):  # of equal epochs the last, which has learned for longest
             self.best_epoch, self.best_weights = epoch, self._weights()
         record = {"epoch": epoch, "lr": lr, "loss": loss, f"val_{self.task.metric}": val_score}
+        if self.evaluation.track_test:
+            record[f"test_{self.task.metric}"] = self._score(self.split.test, 1, f"test {epoch}")
         self.history.append({**record, "seconds": time.perf_counter() - began})
         return self.history[-1]
+
+    def _score(self, ids: Tensor, num_repeats: int, purpose: str | int) -> float:
+        """The mean score of several evaluations."""
+        scores = self.evaluate(ids, num_repeats, purpose).scores(targets_of(self.store, ids))
+        return sum(scores) / len(scores)
 
     def _train_epoch(self, epoch: int, on_batch: Callable[[float], None] | None) -> float:
         """The mean loss over the graphs of the epoch."""
