@@ -13,6 +13,7 @@ from crawl.walks import Walks
 from crawl.walks.walks import check_window_size
 
 Implementation = Literal["fast", "reference"]
+Precision = Literal["tf32", "bf16", "float32"]
 
 
 class CRaWlConv(nn.Module):
@@ -32,8 +33,10 @@ class CRaWlConv(nn.Module):
         kernel_size: The width of the depthwise convolution, odd; s + 1 when None.
         identity: Use the identity bits.
         adjacency: Use the adjacency bits.
-        implementation: `fast`, or `reference`, the same function spelled out as in the paper. The weights fit both. On
-            a CPU `fast` can be differentiated once only.
+        implementation: `fast`, or `reference`, the same function spelled out as in the paper. The weights fit both; `fast`
+            can be differentiated once only.
+        precision: How `fast` multiplies on a GPU: `tf32` (float32 with products of ten bits), `bf16` (what lies along
+            the walks is kept in bfloat16, too) or `float32` (exact). A CPU is exact.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class CRaWlConv(nn.Module):
         identity: bool = True,
         adjacency: bool = True,
         implementation: Implementation = "fast",
+        precision: Precision = "tf32",
     ) -> None:
         super().__init__()
         if in_channels < 1 or out_channels < 1 or edge_dim < 0:
@@ -63,9 +67,11 @@ class CRaWlConv(nn.Module):
             )
         if implementation not in ("fast", "reference"):
             raise ValueError(f"implementation must be 'fast' or 'reference', not {implementation!r}.")
+        if precision not in ("tf32", "bf16", "float32"):
+            raise ValueError(f"precision must be 'tf32', 'bf16' or 'float32', not {precision!r}.")
         self.in_channels, self.out_channels, self.edge_dim = in_channels, out_channels, edge_dim
         self.window_size, self.kernel_size = window_size, kernel_size
-        self.implementation = implementation
+        self.implementation, self.precision = implementation, precision
         self.num_identity_bits = window_size if identity else 0
         self.num_adjacency_bits = max(window_size - 1, 0) if adjacency else 0
         num_features = in_channels + edge_dim + self.num_identity_bits + self.num_adjacency_bits
@@ -98,12 +104,6 @@ class CRaWlConv(nn.Module):
         pooled = pooled_windows(self, x, walks, edge_attr if self.edge_dim else None)
         new_x: Tensor = self.residual(x) + self.update(pooled)
         return new_x
-
-    def bit_columns(self, walks: Walks) -> Tensor:
-        """The columns of `walks.bits()`, which may have a larger window, that this layer uses."""
-        identity = torch.arange(self.num_identity_bits, device=walks.device)
-        adjacency = torch.arange(self.num_adjacency_bits, device=walks.device) + walks.window_size
-        return torch.cat([identity, adjacency])
 
     def _check(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> None:
         if walks.window_size < self.window_size and self.num_identity_bits + self.num_adjacency_bits:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crawl.nn.norm import BatchNorm
+from crawl.nn.bits import code_bits
+from crawl.nn.norm import BatchNorm, can_use_triton
 from crawl.walks import Walks
 from crawl.walks.sampling import was_forked
 
@@ -23,12 +24,17 @@ if TYPE_CHECKING:
 
 def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
     """p(v), `[N, out_channels]`; see `reference.pooled_windows`."""
+    if can_use_triton(x) and (conv.mix.weight.dtype == torch.float32):
+        from crawl.nn.gpu import windows
+
+        with torch.autocast("cuda", enabled=False):  # the kernels have a precision of their own
+            return windows.pooled_windows(conv, x.float(), walks, None if edge_attr is None else edge_attr.float())
     weight = conv.project.weight.squeeze(2)
     first_bit = conv.in_channels + conv.edge_dim
     node_weight, edge_weight = weight[:, : conv.in_channels], weight[:, conv.in_channels : first_bit]
     node_rows = x @ node_weight.t()
     edge_rows = None if edge_attr is None else edge_attr @ edge_weight.t()
-    code_rows = tabulate_bits(weight[:, first_bit:], conv.bit_columns(walks), 8 * walks.code.element_size())
+    code_rows = (code_bits(conv, walks, weight.dtype) @ weight[:, first_bit:].t()).unflatten(0, (-1, 256))
     half = conv.kernel_size // 2
     centres = walks.nodes[:, half : walks.nodes.shape[1] - half].reshape(-1)
     if centres.numel() == 0:
@@ -48,20 +54,6 @@ def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor |
         walks,
         centres,
     )
-
-
-def tabulate_bits(bit_weight: Tensor, bit_columns: Tensor, num_code_bits: int) -> Tensor:
-    """`[num_code_bits / 8, 256, C]`: what each value of each byte of a walk's code adds to a row.
-
-    Args:
-        bit_weight: `[C, B]` the weights of the bits in use.
-        bit_columns: `[B]` their places in the code.
-        num_code_bits: The width of the code: 16, 32 or 64.
-    """
-    by_place = bit_weight.new_zeros(num_code_bits, bit_weight.shape[0]).index_copy(0, bit_columns, bit_weight.t())
-    byte = torch.arange(256, device=bit_weight.device)
-    bits = ((byte.unsqueeze(1) >> torch.arange(8, device=byte.device)) & 1).to(bit_weight.dtype)
-    return bits @ by_place.view(num_code_bits // 8, 8, -1)
 
 
 def pool_walks(

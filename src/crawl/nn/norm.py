@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+
+_HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.version.hip is None
+
+
+def can_use_triton(x: Tensor) -> bool:
+    """Whether the Triton kernels can work on this tensor: it is on an NVIDIA GPU, and Triton is there."""
+    return x.is_cuda and _HAS_TRITON
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -22,8 +32,23 @@ class BatchNorm(nn.BatchNorm1d):
         super().__init__(num_features, momentum=momentum)
         self.momentum: float = momentum
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The normalised values, in the shape of `x`."""
+    def forward(self, x: Tensor, num_rows: Tensor | None = None, *, relu: bool = False) -> Tensor:
+        """The normalised values, in the shape of `x`.
+
+        Args:
+            x: `[R, C]` or `[W, C, T]`.
+            num_rows: `[1]` int32 on the GPU: only the first so many rows count, the others come out as zeros; all rows
+                count when None.
+            relu: Put a ReLU behind.
+        """
+        if x.dim() == 2 and x.dtype == torch.float32 and can_use_triton(x):
+            from crawl.nn.gpu.norm import batch_norm
+
+            return batch_norm(self, x, num_rows, relu)
+        normed = self._forward(x)
+        return normed.relu() if relu else normed
+
+    def _forward(self, x: Tensor) -> Tensor:
         if not self.training or self.uses_batch_statistics(x.numel() // self.num_features):
             return super().forward(x)
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)

@@ -10,32 +10,33 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from crawl.nn.bits import bit_columns
 from crawl.walks import Walks
 
 if TYPE_CHECKING:
     from crawl.nn.conv import CRaWlConv
 
 
-def walk_features(x: Tensor, walks: Walks, edge_attr: Tensor | None, bit_columns: Tensor) -> Tensor:
+def walk_features(x: Tensor, walks: Walks, edge_attr: Tensor | None, columns: Tensor) -> Tensor:
     """The walk feature matrix X = [h | g | I | A], `[W, T, D]`.
 
     Args:
         x: `[N, C]` node embeddings (h).
         walks: The walks.
         edge_attr: `[E, edge_dim]` edge features (g), zero at the first position; None leaves them out.
-        bit_columns: The columns of `walks.bits()` to use.
+        columns: The columns of `walks.bits()` to use.
     """
     parts = [x[walks.nodes]]
     if edge_attr is not None:
         steps = edge_attr[walks.edges]
         parts.append(torch.cat([steps.new_zeros(len(walks), 1, edge_attr.shape[1]), steps], dim=1))
-    parts.append(walks.bits()[..., bit_columns].to(x.dtype))
+    parts.append(walks.bits()[..., columns].to(x.dtype))
     return torch.cat(parts, dim=-1)
 
 
 def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
     """p(v), `[N, out_channels]`: the mean of the CNN's outputs over all windows centred at v, 0 where there is none."""
-    features = walk_features(x, walks, edge_attr, conv.bit_columns(walks))
+    features = walk_features(x, walks, edge_attr, bit_columns(conv, walks))
     windows = conv.project(features.transpose(1, 2))
     windows = conv.norm(conv.depthwise(windows)).relu()
     windows = conv.mix(windows).relu().transpose(1, 2)  # [W, T - kernel_size + 1, C]

@@ -9,6 +9,8 @@ results.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -27,10 +29,47 @@ _NO_TARGET = tl.constexpr(2**31 - 1)  # behind the last arc of a row
 _STEP, _FIRST_ATTEMPT = tl.constexpr(philox.STEP), tl.constexpr(philox.FIRST_ATTEMPT)
 
 
+@dataclass(frozen=True)
+class Slots:
+    """Room for walks, not all of which need be there: the host need not know their number.
+
+    Attributes:
+        num_walks: `[1]` int32; only the first so many walks are real.
+        node_offset: `[W]` int32; what is taken from the ids of the nodes that a walk visits.
+        edge_offset: `[W]` int32; what is taken from the ids of its edges.
+        no_node: What stands for the nodes of a walk that is not there.
+        no_edge: What stands for its edges.
+    """
+
+    num_walks: Tensor
+    node_offset: Tensor
+    edge_offset: Tensor
+    no_node: int
+    no_edge: int
+
+
 def sample(
-    graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
+    graph: Graph,
+    start: Tensor,
+    keys: Tensor,
+    num_steps: int,
+    law: StepLaw,
+    window_size: int,
+    seed: int | Tensor,
+    slots: Slots | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes."""
+    """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes.
+
+    Args:
+        graph: The graph or batch of graphs.
+        start: `[W]` the node each walk starts from.
+        keys: `[W]` int64; the key of each walk.
+        num_steps: The number of steps.
+        law: How a step is drawn.
+        window_size: How far back the bits look (s).
+        seed: The seed; as `[1]` int64 on the device (modulo 2^64) it may change between replays of a CUDA graph.
+        slots: Which of the walks are there and how their nodes and edges are called; all, by their ids, when None.
+    """
     if graph.device.type != "cuda" and isinstance(_walk, triton.JITFunction):
         raise ValueError(
             "backend='triton' needs a graph on an NVIDIA GPU (or TRITON_INTERPRET=1 in the environment); "
@@ -42,6 +81,8 @@ def sample(
     code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size), device=graph.device)
     if num_walks == 0:
         return nodes, edges, code
+    if isinstance(seed, int):
+        seed = torch.full((1,), seed - (seed >> 63 << 64), dtype=torch.int64, device=graph.device)
     back_odds, ahead_odds, common, other = law.node2vec or (0, 0, 0, 0)
     # Triton launches on the current GPU, which need not be the graph's; -1, for a graph on the CPU, changes nothing.
     with torch.cuda.device(nodes.get_device()):
@@ -55,13 +96,19 @@ def sample(
             nodes,
             edges,
             code,
+            seed,
+            start if slots is None else slots.num_walks,
+            start if slots is None else slots.node_offset,
+            start if slots is None else slots.edge_offset,
             num_walks,
             num_steps,
-            seed,
             back_odds,
             ahead_odds,
             common,
             other,
+            0 if slots is None else slots.no_node,
+            0 if slots is None else slots.no_edge,
+            HAS_SLOTS=slots is not None,
             IS_WEIGHTED=graph.is_weighted,
             SKIPS_PREVIOUS=law.skips_previous,
             IS_NODE2VEC=law.node2vec is not None,
@@ -74,7 +121,9 @@ def sample(
 
 
 # Numbers that change from call to call must not become part of the compiled kernel.
-@triton.jit(do_not_specialize=["num_walks", "num_steps", "seed", "back_odds", "ahead_odds", "common", "other"])
+@triton.jit(
+    do_not_specialize=["num_slots", "num_steps", "back_odds", "ahead_odds", "common", "other", "no_node", "no_edge"]
+)
 def _walk(
     rowptr: tl.tensor,
     col: tl.tensor,
@@ -85,13 +134,19 @@ def _walk(
     nodes: tl.tensor,
     edges: tl.tensor,
     code: tl.tensor,
-    num_walks: tl.int32,
+    seeds: tl.tensor,
+    num_walks: tl.tensor,
+    node_offset: tl.tensor,
+    edge_offset: tl.tensor,
+    num_slots: tl.int32,
     num_steps: tl.int32,
-    seed: tl.uint64,
     back_odds: tl.int64,
     ahead_odds: tl.int64,
     common: tl.int64,
     other: tl.int64,
+    no_node: tl.int32,
+    no_edge: tl.int32,
+    HAS_SLOTS: tl.constexpr,
     IS_WEIGHTED: tl.constexpr,
     SKIPS_PREVIOUS: tl.constexpr,
     IS_NODE2VEC: tl.constexpr,
@@ -99,21 +154,29 @@ def _walk(
     BLOCK: tl.constexpr,
 ) -> None:
     walk = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    is_walk = walk < num_walks
+    is_slot = walk < num_slots
+    is_walk = is_slot
+    seed = tl.load(seeds).to(tl.uint64, bitcast=True)
+    node_shift = tl.zeros([BLOCK], tl.int32)
+    edge_shift = node_shift
+    if HAS_SLOTS:
+        is_walk = walk < tl.load(num_walks)
+        node_shift = tl.load(node_offset + walk, mask=is_walk, other=0)
+        edge_shift = tl.load(edge_offset + walk, mask=is_walk, other=0)
     nodes += walk.to(tl.int64) * (num_steps + 1)
     edges += walk.to(tl.int64) * num_steps
     code += walk.to(tl.int64) * (num_steps + 1)
     key = tl.load(keys + walk, mask=is_walk, other=0)
     key_low, key_high = key.to(tl.uint32), (key >> 32).to(tl.uint32)
 
-    here = tl.load(start + walk, mask=is_walk, other=0)
+    here = tl.load(start + walk, mask=is_walk, other=no_node)
     begin, end = _row(rowptr, here, is_walk)
     first, last = begin, begin  # the arcs that lead back: none yet
     window = (tl.full([BLOCK], _NO_NODE, tl.int32),) * max(WINDOW_SIZE, 1)  # the nodes before `here`, latest first
     word_0 = tl.zeros([BLOCK], tl.uint32)
     word_1, word_2, word_3 = word_0, word_0, word_0
-    tl.store(nodes, here, mask=is_walk)
-    tl.store(code, tl.zeros([BLOCK], code.dtype.element_ty), mask=is_walk)
+    tl.store(nodes, here - node_shift, mask=is_slot)
+    tl.store(code, tl.zeros([BLOCK], code.dtype.element_ty), mask=is_slot)
 
     for step in range(num_steps):
         total = _mass_before(cum_weight, begin, end, IS_WEIGHTED)
@@ -155,14 +218,14 @@ def _walk(
             word_0, word_1, word_2 = word_1, word_2, word_3
 
         window = (here,) + window[:-1]  # noqa: RUF005 - Triton cannot unpack with a star
-        here = tl.load(col + arc, mask=is_walk, other=0)
-        edge = tl.load(edge_id + arc, mask=is_walk, other=0)
+        here = tl.load(col + arc, mask=is_walk, other=no_node)
+        edge = tl.load(edge_id + arc, mask=is_walk, other=no_edge)
         begin, end = _row(rowptr, here, is_walk)
         bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS or IS_NODE2VEC, WINDOW_SIZE)
         # Stores come last: a store waits for its value, and the loads after it would wait with it.
-        tl.store(nodes + (step + 1), here, mask=is_walk)
-        tl.store(edges + step, edge, mask=is_walk)
-        tl.store(code + (step + 1), bits.to(code.dtype.element_ty), mask=is_walk)
+        tl.store(nodes + (step + 1), here - node_shift, mask=is_slot)
+        tl.store(edges + step, edge - edge_shift, mask=is_slot)
+        tl.store(code + (step + 1), bits.to(code.dtype.element_ty), mask=is_slot)
 
 
 @triton.jit

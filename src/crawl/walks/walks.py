@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from crawl.graph import Graph, holds_integers, whole_number
 from crawl.walks import reference
+from crawl.walks.groups import Groups
 
 MAX_WINDOW_SIZE = 32
 
@@ -26,12 +28,16 @@ class Walks:
         code: `[W, T]` int16, int32 or int64 (for s up to 8, 16 and 32); bit j - 1 is the identity bit j, bit s + j - 2
             the adjacency bit j. `bits` unpacks it.
         window_size: How far back the bits look (s).
+        num_real: `[1]` int32 on the device, or None for all: only the first so many walks are real, the rest is room in
+            a padded batch. The kernels of a GPU know it, plain torch does not.
     """
 
     nodes: Tensor
     edges: Tensor
     code: Tensor
     window_size: int
+    num_real: Tensor | None = None
+    _cache: dict[tuple[str, int], Groups] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check_window_size(self.window_size)
@@ -94,6 +100,19 @@ class Walks:
         """The device all tensors are on."""
         return self.nodes.device
 
+    def groups_of_nodes(self, num_nodes: int) -> Groups:
+        """Where each of the nodes is visited; worked out once."""
+        return self._groups("nodes", num_nodes)
+
+    def groups_of_edges(self, num_edges: int) -> Groups:
+        """Where each of the edges is walked along; worked out once."""
+        return self._groups("edges", num_edges)
+
+    def _groups(self, name: Literal["nodes", "edges"], num_ids: int) -> Groups:
+        if (name, num_ids) not in self._cache:
+            self._cache[name, num_ids] = Groups.of(getattr(self, name), num_ids)
+        return self._cache[name, num_ids]
+
     def bits(self) -> Tensor:
         """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
         [v_i has an edge to v_(i-j)], j = 2..s; False where i - j < 0. Nothing (`[W, T, 0]`) for window size 0.
@@ -103,7 +122,11 @@ class Walks:
 
     def to(self, device: torch.device | str) -> Walks:
         """The same walks on another device."""
-        return replace(self, nodes=self.nodes.to(device), edges=self.edges.to(device), code=self.code.to(device))
+        if torch.device(device) == self.device:
+            return self
+        num_real = None if self.num_real is None else self.num_real.to(device)
+        moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))
+        return Walks(*moved, window_size=self.window_size, num_real=num_real)
 
     def __len__(self) -> int:
         return self.num_walks
