@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawl.graph import Graph
 from crawl.models import CRaWl
-from crawl.nn import CRaWlConv, Dense, Embedding, OneHot, Readout, VirtualNode
+from crawl.nn import CRaWlConv, Dense, Embedding, Membership, OneHot, Readout, VirtualNode
 from crawl.walks import Walks, sample_walks
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = [
     "Dense",
     "Embedding",
     "Graph",
+    "Membership",
     "OneHot",
     "Readout",
     "VirtualNode",

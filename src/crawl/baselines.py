@@ -9,6 +9,7 @@ from torch_geometric.nn import GINConv, GINEConv
 
 from crawl.graph import Graph
 from crawl.nn.encoders import Dense, Encoder
+from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
 from crawl.nn.readout import Head, Pool, Readout
 
@@ -69,7 +70,7 @@ class GIN(nn.Module):
             inputs.append(self.edge_encoder(data.edge_attr, graph.num_edges, like))
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = x + norm(conv(x, *inputs)).relu()
-        out: Tensor = self.readout(x, graph.batch.to(like.device), graph.num_graphs)
+        out: Tensor = self.readout(x, Membership(graph.batch.to(like.device), graph.graph_ptr.to(like.device)))
         return out
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from crawl.graph import Graph
-from crawl.nn.conv import CRaWlConv, Implementation
+from crawl.nn.conv import CRaWlConv, Implementation, Precision
 from crawl.nn.encoders import Dense, Encoder
+from crawl.nn.membership import Membership
 from crawl.nn.readout import Head, Pool, Readout
 from crawl.nn.virtual_node import VirtualNode
 from crawl.walks import Walks, sample_walks
@@ -48,6 +49,7 @@ class CRaWl(nn.Module):
         num_eval_steps: Steps of the walks in evaluation.
         start_share: The share of nodes that start a walk in training (p*); in evaluation all do.
         implementation: `fast` or `reference`; see `CRaWlConv`.
+        precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class CRaWl(nn.Module):
         num_eval_steps: int = 150,
         start_share: float = 1.0,
         implementation: Implementation = "fast",
+        precision: Precision = "tf32",
     ) -> None:
         super().__init__()
         if num_layers < 1:
@@ -96,6 +99,7 @@ class CRaWl(nn.Module):
                 identity=identity,
                 adjacency=adjacency,
                 implementation=implementation,
+                precision=precision,
             )
             for width_in, width_out in pairwise(widths)
         )
@@ -119,19 +123,21 @@ class CRaWl(nn.Module):
         if walks is None:
             walks = self.sample_walks(graph, num_steps, seed, data.graph_keys if "graph_keys" in data else None)
         like = self.readout.norm.weight  # any parameter tells the dtype and the device
-        walks = walks.to(like.device)
-        batch = graph.batch.to(like.device)
         x = self.node_encoder(data.x, graph.num_nodes, like)
         edge_attr = None
         if self.edge_encoder.out_channels:
             edge_attr = self.edge_encoder(data.edge_attr, graph.num_edges, like)
+        members = Membership(graph.batch.to(like.device), graph.graph_ptr.to(like.device))
+        return self.network(x, edge_attr, walks.to(like.device), members)
 
-        state = like.new_zeros(graph.num_graphs, self.hidden_channels)
+    def network(self, x: Tensor, edge_attr: Tensor | None, walks: Walks, members: Membership) -> Tensor:
+        """The answer, from encoded features and walks: `forward` without what concerns the data."""
+        state = x.new_zeros(members.ptr.numel() - 1, self.hidden_channels)
         for i, conv in enumerate(self.convs):
-            x = conv(x, walks, edge_attr)
+            x = conv(x, walks, edge_attr, members.num_nodes)
             if i < len(self.virtual_nodes):
-                x, state = self.virtual_nodes[i](x, state, batch)
-        out: Tensor = self.readout(x, batch, graph.num_graphs)
+                x, state = self.virtual_nodes[i](x, state, members)
+        out: Tensor = self.readout(x, members)
         return out
 
     def sample_walks(

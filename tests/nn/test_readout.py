@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from crawl import Readout
+from crawl import Membership, Readout
 
 BATCH = torch.tensor([0, 0, 1, 3, 3, 3], dtype=torch.int32)  # graph 2 has no nodes
+MEMBERS = Membership.of(BATCH, 4)
 
 
 def make_readout(**options: object) -> Readout:
@@ -39,7 +40,7 @@ def test_formula(pool: str | None, head: str, training: bool) -> None:
     expected = pooled_by_hand(rows, pool)
     for layer in [readout.head] if head == "linear" else [readout.head[0], nn.ReLU(), readout.head[2]]:
         expected = layer(expected) if isinstance(layer, nn.ReLU) else expected @ layer.weight.t() + layer.bias
-    torch.testing.assert_close(readout(x, BATCH, 4), expected)
+    torch.testing.assert_close(readout(x, MEMBERS), expected)
 
 
 @pytest.mark.parametrize(("head", "expected"), [("linear", 2 * 3 + 3 * 2 + 2), ("mlp", 2 * 3 + 3 * 3 + 3 + 3 * 2 + 2)])
@@ -50,8 +51,8 @@ def test_parameters(head: str, expected: int) -> None:
 def test_a_graph_without_nodes_pools_to_zero() -> None:
     readout = make_readout(pool="mean")
     x = torch.randn(6, 3)
-    torch.testing.assert_close(readout(x, BATCH, 4)[2], readout.head(torch.zeros(3)))
-    torch.testing.assert_close(readout(x, BATCH, 5)[4], readout.head(torch.zeros(3)))
+    torch.testing.assert_close(readout(x, MEMBERS)[2], readout.head(torch.zeros(3)))
+    torch.testing.assert_close(readout(x, Membership.of(BATCH, 5))[4], readout.head(torch.zeros(3)))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -59,7 +60,7 @@ def test_a_graph_without_nodes_pools_to_zero() -> None:
 @pytest.mark.parametrize(("num_nodes", "num_graphs"), [(0, 0), (0, 1), (1, 1), (0, 2)])
 def test_tiny_batches(num_nodes: int, num_graphs: int, pool: str | None, training: bool) -> None:
     batch = torch.zeros(num_nodes, dtype=torch.int32)
-    out = make_readout(pool=pool).train(training)(torch.randn(num_nodes, 3), batch, num_graphs)
+    out = make_readout(pool=pool).train(training)(torch.randn(num_nodes, 3), Membership.of(batch, num_graphs))
     assert out.shape == (num_nodes if pool is None else num_graphs, 2)
     assert out.isfinite().all()
 
@@ -68,9 +69,9 @@ def test_tiny_batches(num_nodes: int, num_graphs: int, pool: str | None, trainin
 def test_dropout_is_before_the_head(pool: str | None) -> None:
     readout = make_readout(pool=pool, dropout=1.0)
     x = torch.randn(6, 3)
-    out = readout(x, BATCH, 4)
+    out = readout(x, MEMBERS)
     torch.testing.assert_close(out, readout.head(torch.zeros_like(pooled_by_hand(x, pool))))
-    assert not torch.allclose(readout.eval()(x, BATCH, 4)[0], out[0])
+    assert not torch.allclose(readout.eval()(x, MEMBERS)[0], out[0])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from crawl import VirtualNode
+from crawl import Membership, VirtualNode
 
 
 def make_virtual_node(dropout: float = 0.0) -> VirtualNode:
@@ -18,6 +18,7 @@ def make_virtual_node(dropout: float = 0.0) -> VirtualNode:
 
 
 BATCH = torch.tensor([0, 0, 1, 3, 3, 3], dtype=torch.int32)  # graph 2 has no nodes
+MEMBERS = Membership.of(BATCH, 4)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -25,7 +26,7 @@ def test_formula(training: bool) -> None:
     node = make_virtual_node().train(training)
     x, state = torch.randn(6, 3), torch.randn(4, 3)
     heard = torch.stack([state[g] + sum(x[v] for v in range(6) if BATCH[v] == g) for g in range(4)])
-    new_x, new_state = node(x, state, BATCH)
+    new_x, new_state = node(x, state, MEMBERS)
     first, norm, _, _, second = node.mlp
     hidden = heard @ first.weight.t()
     if training:
@@ -51,7 +52,8 @@ def test_parameters() -> None:
 @pytest.mark.parametrize(("num_nodes", "num_graphs"), [(0, 0), (0, 1), (1, 1), (0, 2)])
 def test_tiny_batches(num_nodes: int, num_graphs: int, training: bool) -> None:
     x, state = torch.randn(num_nodes, 3), torch.zeros(num_graphs, 3)
-    new_x, new_state = make_virtual_node().train(training)(x, state, torch.zeros(num_nodes, dtype=torch.int32))
+    members = Membership.of(torch.zeros(num_nodes, dtype=torch.int32), num_graphs)
+    new_x, new_state = make_virtual_node().train(training)(x, state, members)
     assert (new_x.shape, new_state.shape) == (x.shape, state.shape)
     assert new_state.isfinite().all()
 
@@ -59,7 +61,7 @@ def test_tiny_batches(num_nodes: int, num_graphs: int, training: bool) -> None:
 def test_inputs_are_only_read() -> None:
     x, state = torch.randn(6, 3), torch.zeros(4, 3)
     before = x.clone()
-    make_virtual_node()(x, state, BATCH)
+    make_virtual_node()(x, state, MEMBERS)
     assert torch.equal(x, before)
     assert not state.any()
 
@@ -67,16 +69,16 @@ def test_inputs_are_only_read() -> None:
 def test_dropout_is_inside_the_mlp() -> None:
     node = make_virtual_node(dropout=1.0)
     x = torch.randn(6, 3)
-    new_x, state = node(x, torch.zeros(4, 3), BATCH)
+    new_x, state = node(x, torch.zeros(4, 3), MEMBERS)
     assert torch.equal(new_x, x)
     assert not state.any()
-    assert node.eval()(x, state, BATCH)[1].any()
+    assert node.eval()(x, state, MEMBERS)[1].any()
 
 
 def test_gradients_reach_other_nodes_of_the_graph_only() -> None:
     node = make_virtual_node().eval()
     x = torch.randn(6, 3, requires_grad=True)
-    node(x, torch.zeros(4, 3), BATCH)[0][0].sum().backward()
+    node(x, torch.zeros(4, 3), MEMBERS)[0][0].sum().backward()
     assert x.grad[:2].any(1).all()
     assert not x.grad[2:].any()
 
@@ -86,5 +88,5 @@ def test_nodes_may_have_less_precision_than_the_state() -> None:
     node = make_virtual_node()
     x = torch.randn(6, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        new_x, _ = node(x.bfloat16(), torch.zeros(4, 3), BATCH)
-    torch.testing.assert_close(new_x.float(), node(x, torch.zeros(4, 3), BATCH)[0], atol=0.1, rtol=0.1)
+        new_x, _ = node(x.bfloat16(), torch.zeros(4, 3), MEMBERS)
+    torch.testing.assert_close(new_x.float(), node(x, torch.zeros(4, 3), MEMBERS)[0], atol=0.1, rtol=0.1)

@@ -88,13 +88,16 @@ class CRaWlConv(nn.Module):
         same_width = in_channels == out_channels
         self.residual = nn.Identity() if same_width else nn.Linear(in_channels, out_channels, bias=False)
 
-    def forward(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, num_nodes: Tensor | None = None
+    ) -> Tensor:
         """`[N, out_channels]`: the new node features.
 
         Args:
             x: `[N, in_channels]` node features.
             walks: Walks on these nodes, with a window of at least this layer's.
             edge_attr: `[E, edge_dim]` edge features, in the order of the `edge_index` the walks were made from.
+            num_nodes: `[1]` int32 on the GPU: only the first so many nodes are real; all when None.
 
         Raises:
             ValueError: If the features or the walks do not fit the layer.
@@ -102,7 +105,8 @@ class CRaWlConv(nn.Module):
         self._check(x, walks, edge_attr)
         pooled_windows = fast.pooled_windows if self.implementation == "fast" else reference.pooled_windows
         pooled = pooled_windows(self, x, walks, edge_attr if self.edge_dim else None)
-        new_x: Tensor = self.residual(x) + self.update(pooled)
+        first, norm, _, last = self.update
+        new_x: Tensor = self.residual(x) + last(norm(first(pooled), num_nodes, relu=True))
         return new_x
 
     def _check(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> None:

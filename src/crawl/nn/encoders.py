@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 
 class Dense(nn.Module):
@@ -22,11 +21,25 @@ class Dense(nn.Module):
 
     def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
+        return self.encode(self.checked(features, num_rows), num_rows, like)
+
+    def checked(self, features: Tensor | None, num_rows: int) -> Tensor | None:
+        """What `encode` takes.
+
+        Raises:
+            ValueError: If these are no features for this encoder.
+        """
         if features is None:
             if self.out_channels > 1 and num_rows:
                 raise ValueError(f"The data has no features, but {self.out_channels} channels are expected.")
+            return None
+        return _as_rows(features, num_rows, self.out_channels)
+
+    def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
+        """`forward` for features that were checked before: no wait for a GPU."""
+        if features is None:
             return like.new_ones(num_rows, self.out_channels)
-        return _as_rows(features, num_rows, self.out_channels).to(like.device, like.dtype)
+        return features.to(like.device, like.dtype)
 
 
 class OneHot(nn.Module):
@@ -40,12 +53,25 @@ class OneHot(nn.Module):
         super().__init__()
         self.num_categories = _as_columns(num_categories)
         self.out_channels = sum(self.num_categories)
+        self.first_channel: Tensor  # of each column
+        self.register_buffer("first_channel", torch.tensor([0, *self.num_categories[:-1]]).cumsum(0), persistent=False)
 
     def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
-        columns = _checked_columns(features, num_rows, self.num_categories).to(like.device).unbind(1)
-        hot = [F.one_hot(column, n) for column, n in zip(columns, self.num_categories, strict=True)]
-        return torch.cat(hot, dim=1).to(like.dtype)
+        return self.encode(self.checked(features, num_rows), num_rows, like)
+
+    def checked(self, features: Tensor | None, num_rows: int) -> Tensor:
+        """What `encode` takes: `[num_rows, columns]` int64.
+
+        Raises:
+            ValueError: If these are no features for this encoder.
+        """
+        return _checked_columns(features, num_rows, self.num_categories)
+
+    def encode(self, features: Tensor, num_rows: int, like: Tensor) -> Tensor:
+        """`forward` for features that were checked before: no wait for a GPU."""
+        places = features.to(like.device) + self.first_channel.to(like.device)
+        return like.new_zeros(num_rows, self.out_channels).scatter_(1, places, 1)
 
 
 class Embedding(nn.Module):
@@ -64,7 +90,19 @@ class Embedding(nn.Module):
 
     def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
-        columns = _checked_columns(features, num_rows, self.num_categories).to(like.device).unbind(1)
+        return self.encode(self.checked(features, num_rows), num_rows, like)
+
+    def checked(self, features: Tensor | None, num_rows: int) -> Tensor:
+        """What `encode` takes: `[num_rows, columns]` int64.
+
+        Raises:
+            ValueError: If these are no features for this encoder.
+        """
+        return _checked_columns(features, num_rows, self.num_categories)
+
+    def encode(self, features: Tensor, num_rows: int, like: Tensor) -> Tensor:
+        """`forward` for features that were checked before: no wait for a GPU."""
+        columns = features.to(like.device).unbind(1)
         vectors = [table(column) for column, table in zip(columns, self.tables, strict=True)]
         return torch.stack(vectors).sum(dim=0).to(like.dtype)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
+from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
 
 Pool = Literal["sum", "mean"]
@@ -44,13 +44,10 @@ class Readout(nn.Module):
         last = nn.Linear(in_channels, out_channels)
         self.head = last if head == "linear" else nn.Sequential(nn.Linear(in_channels, in_channels), nn.ReLU(), last)
 
-    def forward(self, x: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
+    def forward(self, x: Tensor, members: Membership) -> Tensor:
         """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0."""
-        x = self.norm(x).relu()
+        x = self.norm(x, members.num_nodes, relu=True)
         if self.pool is not None:
-            pooled = x.new_zeros(num_graphs, x.shape[1]).index_add(0, batch, x)
-            if self.pool == "mean":
-                pooled = pooled / torch.bincount(batch, minlength=num_graphs).clamp_min(1).unsqueeze(1)
-            x = pooled
+            x = members.sum(x) if self.pool == "sum" else members.mean(x)
         out: Tensor = self.head(self.dropout(x))
         return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
 
 
@@ -29,13 +30,15 @@ class VirtualNode(nn.Module):
             nn.Linear(channels, channels, bias=False),
         )
 
-    def forward(self, x: Tensor, state: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, state: Tensor, members: Membership) -> tuple[Tensor, Tensor]:
         """New node features `[N, C]` and new state `[G, C]`.
 
         Args:
             x: `[N, C]` node features.
             state: `[G, C]` the state after the previous layer; zeros at first.
-            batch: `[N]` the graph of each node.
+            members: The graph of each node.
         """
-        state = self.mlp(state.index_add(0, batch, x.to(state.dtype)))  # dtypes differ under autocast
-        return x + state[batch], state
+        first, norm, _, dropout, last = self.mlp
+        hidden = norm(first(state + members.sum(x)), members.num_graphs, relu=True)
+        state = last(dropout(hidden))
+        return x + members.spread(state), state

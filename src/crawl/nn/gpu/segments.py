@@ -9,57 +9,80 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from crawl.walks.groups import Groups
+
 # How a place in `order` becomes a row.
-ROWS = tl.constexpr(0)  # it is the row
-WINDOWS = tl.constexpr(1)  # a position on a walk: the row of the window with its centre there, if there is one
-STEPS = tl.constexpr(2)  # a step of a walk: the row of the position it leads to
+_ROWS = tl.constexpr(0)  # it is the row
+_WINDOWS = tl.constexpr(1)  # a position on a walk: the row of the window with its centre there, if there is one
+_STEPS = tl.constexpr(2)  # a step of a walk: the row of the position it leads to
 
 
-def sum_rows(
-    rows: Tensor,
-    ptr: Tensor,
-    order: Tensor | None = None,
-    *,
-    places: tl.constexpr = ROWS,
-    num_positions: int = 1,
-    kernel_size: int = 1,
-    mean: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """The sum (or mean) of the rows of each group, `[K, C]` float32, and how many rows it has, `[K]` float32.
+def sum_rows(rows: Tensor, ptr: Tensor, order: Tensor | None = None, *, steps_of: int = 0) -> Tensor:
+    """`[K, C]` float32: the sum of the rows of each group.
 
     Args:
         rows: `[R, C]`, contiguous.
         ptr: `[K + 1]`; group k has the places `ptr[k]` to `ptr[k + 1] - 1`.
-        order: The places, group by group; the places are 0, 1, 2, … when None.
-        places: What a place is: ROWS, WINDOWS or STEPS.
-        num_positions: Positions on a walk; for WINDOWS and STEPS.
-        kernel_size: Positions in a window; for WINDOWS.
-        mean: Divide by the number of rows; an empty group is 0.
+        order: The places, group by group; 0, 1, 2, … when None.
+        steps_of: If not 0, a place is a step of a walk with so many positions, and its row that of the position it
+            leads to; otherwise a place is a row.
     """
-    num_groups, num_channels = ptr.numel() - 1, rows.shape[1]
-    out = rows.new_empty(num_groups, num_channels, dtype=torch.float32)
-    counts = rows.new_empty(num_groups, dtype=torch.float32)
-    if num_groups == 0:
-        return out, counts
-    block_channels = min(triton.next_power_of_2(num_channels), 256)
+    out = rows.new_empty(ptr.numel() - 1, rows.shape[1], dtype=torch.float32)
+    _launch(rows, ptr, order, out, None, None, _STEPS if steps_of else _ROWS, steps_of, 1)
+    return out
+
+
+def mean_windows(
+    windows: Tensor, visits: Groups, num_positions: int, kernel_size: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean of the positive parts of the windows centred at each node, 0 where there are none, and two by-products:
+    how many there are, at least 1, `[N]`, and which entries are positive, int8 in the shape of `windows`.
+
+    Args:
+        windows: `[W * (T - kernel_size + 1), C]`, walk by walk.
+        visits: The positions of each node.
+        num_positions: Positions on a walk (T).
+        kernel_size: Positions in a window.
+    """
+    out = windows.new_empty(visits.ptr.numel() - 1, windows.shape[1], dtype=torch.float32)
+    counts = windows.new_empty(len(out), dtype=torch.float32)
+    is_active = torch.empty_like(windows, dtype=torch.int8)
+    _launch(windows, visits.ptr, visits.order, out, counts, is_active, _WINDOWS, num_positions, kernel_size)
+    return out, counts, is_active
+
+
+def _launch(
+    rows: Tensor,
+    ptr: Tensor,
+    order: Tensor | None,
+    out: Tensor,
+    counts: Tensor | None,
+    is_active: Tensor | None,
+    places: tl.constexpr,
+    num_positions: int,
+    kernel_size: int,
+) -> None:
+    if out.numel() == 0:
+        return
+    num_channels = rows.shape[1]
+    block_channels = min(triton.next_power_of_2(num_channels), 64)
     with torch.cuda.device(rows.get_device()):
-        _sum_rows[(num_groups, triton.cdiv(num_channels, block_channels))](
+        _sum_rows[(len(out), triton.cdiv(num_channels, block_channels))](
             rows,
             ptr,
             ptr if order is None else order,
             out,
-            counts,
+            out if counts is None else counts,
+            out if is_active is None else is_active,
             num_positions,
             NUM_CHANNELS=num_channels,
             KERNEL_SIZE=kernel_size,
             PLACES=places,
             HAS_ORDER=order is not None,
-            IS_MEAN=mean,
-            BLOCK_ROWS=max(1024 // block_channels, 4),
+            BLOCK_ROWS=1024 // block_channels,
             BLOCK_CHANNELS=block_channels,
-            num_warps=4,
+            num_warps=2,
         )
-    return out, counts
 
 
 @triton.jit(do_not_specialize=["num_positions"])
@@ -69,18 +92,18 @@ def _sum_rows(
     order: tl.tensor,
     out: tl.tensor,
     counts: tl.tensor,
+    is_active: tl.tensor,
     num_positions: tl.int32,
     NUM_CHANNELS: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
     PLACES: tl.constexpr,
     HAS_ORDER: tl.constexpr,
-    IS_MEAN: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
 ) -> None:
     group = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BLOCK_CHANNELS + tl.arange(0, BLOCK_CHANNELS)
-    inside = (channel < NUM_CHANNELS)[None, :]
+    inside = channel < NUM_CHANNELS
     begin, end = tl.load(ptr + group), tl.load(ptr + group + 1)
     total = tl.zeros([BLOCK_ROWS, BLOCK_CHANNELS], tl.float32)
     count = tl.zeros([BLOCK_ROWS], tl.float32)
@@ -90,22 +113,73 @@ def _sum_rows(
         if HAS_ORDER:
             place = tl.load(order + place, mask=is_row, other=0)
         row = place.to(tl.int64)
-        if PLACES == WINDOWS:
+        if PLACES == _WINDOWS:
             walk, position = row // num_positions, row % num_positions
             window = position - KERNEL_SIZE // 2
             num_windows = num_positions - KERNEL_SIZE + 1
             is_row = is_row & (window >= 0) & (window < num_windows)
             row = walk * num_windows + window
-        if PLACES == STEPS:
+            count += is_row.to(tl.float32)
+        if PLACES == _STEPS:
             row += row // (num_positions - 1) + 1
-        total += tl.load(
-            rows + row[:, None] * NUM_CHANNELS + channel[None, :], mask=is_row[:, None] & inside, other=0
-        ).to(tl.float32)
-        count += is_row.to(tl.float32)
-    num_rows = tl.sum(count, axis=0)
+        place = row[:, None] * NUM_CHANNELS + channel[None, :]
+        mask = is_row[:, None] & inside[None, :]
+        value = tl.load(rows + place, mask=mask, other=0).to(tl.float32)
+        if PLACES == _WINDOWS:
+            tl.store(is_active + place, (value > 0).to(tl.int8), mask=mask)
+            value = tl.where(value < 0, 0, value)  # unlike a maximum, it lets NaN through
+        total += value
     value = tl.sum(total, axis=0)
-    if IS_MEAN:
-        value = value / tl.maximum(num_rows, 1)
-    tl.store(out + group * NUM_CHANNELS + channel, value, mask=channel < NUM_CHANNELS)
-    if tl.program_id(1) == 0:
-        tl.store(counts + group, num_rows)
+    if PLACES == _WINDOWS:
+        num_rows = tl.maximum(tl.sum(count, axis=0), 1)
+        value = value / num_rows
+        if tl.program_id(1) == 0:
+            tl.store(counts + group, num_rows)
+    tl.store(out + group * NUM_CHANNELS + channel, value, mask=inside)
+
+
+def spread_rows(rows: Tensor, groups: Tensor, num_rows: Tensor | None = None) -> Tensor:
+    """`[R, C]` for each row the row of its group; zeros behind the first `num_rows` (`[1]` int32, all when None).
+
+    Args:
+        rows: `[K, C]`, contiguous.
+        groups: `[R]` the group of each row.
+        num_rows: How many rows count.
+    """
+    out = rows.new_empty(groups.numel(), rows.shape[1])
+    if out.numel() == 0:
+        return out
+    with torch.cuda.device(rows.get_device()):
+        _spread_rows[(triton.cdiv(out.numel(), 1024),)](
+            rows,
+            groups,
+            groups if num_rows is None else num_rows,
+            out,
+            groups.numel(),
+            NUM_CHANNELS=rows.shape[1],
+            COUNTS_ROWS=num_rows is not None,
+            BLOCK=1024,
+        )
+    return out
+
+
+@triton.jit(do_not_specialize=["num_slots"])
+def _spread_rows(
+    rows: tl.tensor,
+    groups: tl.tensor,
+    num_rows: tl.tensor,
+    out: tl.tensor,
+    num_slots: tl.int32,
+    NUM_CHANNELS: tl.constexpr,
+    COUNTS_ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row, channel = place // NUM_CHANNELS, place % NUM_CHANNELS
+    is_slot = row < num_slots
+    is_row = is_slot
+    if COUNTS_ROWS:
+        is_row = row < tl.load(num_rows)
+    group = tl.load(groups + row, mask=is_row, other=0).to(tl.int64)
+    value = tl.load(rows + group * NUM_CHANNELS + channel, mask=is_row, other=0)
+    tl.store(out + place, value, mask=is_slot)

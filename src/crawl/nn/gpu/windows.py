@@ -1,8 +1,8 @@
 """`fast.pooled_windows` on a GPU, forward and backward.
 
-Two kernels go along the walks: one looks rows up, adds them, convolves and takes the moments for the batch norm, the
-other does the way back. In between lie matrix products that normalise their operand as they read it. What the
-backward pass needs is computed again, except the windows before the batch norm and which outputs were positive.
+One kernel goes along the walks: it looks rows up, adds them, convolves and takes the moments for the batch norm.
+Another does the way back. In between, matrix products are cuBLAS's, and what is done to their operands is one pass each.
+What the backward pass needs is computed again, except the windows before the batch norm and which outputs were positive.
 """
 
 # mypy: allow-untyped-decorators
@@ -20,7 +20,8 @@ from torch.nn import functional as F
 
 from crawl.nn.bits import chosen_bits, code_bits
 from crawl.nn.gpu.norm import MEAN, RSTD, SCALE, SHARE, SHIFT, finalise
-from crawl.nn.gpu.segments import STEPS, WINDOWS, sum_rows
+from crawl.nn.gpu.segments import mean_windows, sum_rows
+from crawl.nn.gpu.streams import in_parallel, products
 from crawl.walks import Walks
 from crawl.walks.walks import num_bits
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _CHANNELS = 32  # of a tile along the walks: a row of it is one line of memory
 _WALKS = 4
 _MOST_TAPS = 9  # of the depthwise kernel in one pass along the walks
-_ROWS = 64  # of a tile of windows in the matrix products
+_ROWS = 64  # of a tile of windows
 
 
 def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
@@ -80,17 +81,10 @@ class _PooledWindows(torch.autograd.Function):
         windows = x.new_empty(shape.num_windows, shape.stride, dtype=storage)
         inputs = (node_rows, edge_rows, code_rows, kernel.detach().contiguous())
         statistics = finalise(conv.norm, _convolve_all(shape, walks, inputs, windows))
-        mixed, is_active = _mix_all(shape, walks, windows, statistics, mix, conv.precision)
+        with products(conv.precision):
+            mixed = _activate_all(shape, windows, statistics) @ mix.t()
         nodes = walks.groups_of_nodes(num_nodes)
-        pooled, counts = sum_rows(
-            mixed,
-            nodes.ptr,
-            nodes.order,
-            places=WINDOWS,
-            num_positions=shape.num_positions,
-            kernel_size=shape.kernel_size,
-            mean=True,
-        )
+        pooled, counts, is_active = mean_windows(mixed, nodes, shape.num_positions, shape.kernel_size)
         ctx.conv, ctx.walks, ctx.shape = conv, walks, shape
         ctx.save_for_backward(x, edge_attr, weight, mix, *inputs, windows, statistics, is_active, counts)
         return pooled[:, :num_channels]
@@ -100,34 +94,50 @@ class _PooledWindows(torch.autograd.Function):
     def backward(ctx: Any, grad_pooled: Tensor) -> tuple[Tensor | None, ...]:
         conv, walks, shape = ctx.conv, ctx.walks, ctx.shape
         x, edge_attr, weight, mix, *inputs, windows, statistics, is_active, counts = ctx.saved_tensors
-        num_channels, num_bit_weights = conv.out_channels, conv.num_identity_bits + conv.num_adjacency_bits
+        num_channels = conv.out_channels
         # every window centred at a node has the same gradient, but for the ReLU
-        grad_nodes = F.pad(grad_pooled / counts.clamp_min(1).unsqueeze(1), (0, shape.stride - num_channels))
-        grad_normed, sums = _mix_all_backward(
-            shape, walks, windows, statistics, is_active, grad_nodes, mix.t().contiguous(), conv.precision
-        )
-        grad_mix = _mix_weight_backward(shape, walks, windows, statistics, is_active, grad_nodes, conv.precision)
-        grad_rows, grad_kernel = _convolve_all_backward(shape, walks, inputs, windows, statistics, grad_normed, sums)
-        del grad_normed
+        grad_nodes = grad_pooled.new_zeros(shape.num_nodes, shape.stride)
+        torch.div(grad_pooled, counts.unsqueeze(1), out=grad_nodes[:, :num_channels])
+        hidden, grad_mixed = _mixed_backward_all(shape, walks, windows, statistics, is_active, grad_nodes)
+        with products(conv.precision):
+            grad_hidden = grad_mixed @ mix
 
-        nodes = walks.groups_of_nodes(shape.num_nodes)
-        grad_node_rows, _ = sum_rows(grad_rows, nodes.ptr, nodes.order)
+        def weight_of_mix() -> Tensor:
+            with products(conv.precision):
+                return grad_mixed.t() @ hidden
+
+        def way_back() -> tuple[Tensor, Tensor, Tensor]:
+            sums = _norm_sums(shape, windows, statistics, grad_hidden)
+            return sums, *_convolve_all_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums)
+
+        (sums, grad_rows, grad_kernel), grad_mix = in_parallel(x.device, way_back, weight_of_mix)
+        del hidden, grad_mixed, grad_hidden
+
         first_bit = conv.in_channels + conv.edge_dim
         grad_weight = torch.empty_like(weight)
-        torch.mm(grad_node_rows.t(), x, out=grad_weight[:, : conv.in_channels])
-        grad_x = grad_node_rows @ weight[:, : conv.in_channels] if ctx.needs_input_grad[0] else None
-        grad_edge_attr = None
-        if edge_attr is not None:
+
+        def through_nodes() -> Tensor | None:
+            nodes = walks.groups_of_nodes(shape.num_nodes)
+            grad_node_rows = sum_rows(grad_rows, nodes.ptr, nodes.order)
+            torch.mm(grad_node_rows.t(), x, out=grad_weight[:, : conv.in_channels])
+            return grad_node_rows @ weight[:, : conv.in_channels] if ctx.needs_input_grad[0] else None
+
+        def through_edges() -> Tensor | None:
+            if edge_attr is None:
+                return None
             edges = walks.groups_of_edges(edge_attr.shape[0])
-            grad_edge_rows, _ = sum_rows(
-                grad_rows, edges.ptr, edges.order, places=STEPS, num_positions=shape.num_positions
-            )
-            edge_columns = slice(conv.in_channels, first_bit)
-            torch.mm(grad_edge_rows.t(), edge_attr, out=grad_weight[:, edge_columns])
-            grad_edge_attr = grad_edge_rows @ weight[:, edge_columns] if ctx.needs_input_grad[1] else None
-        if num_bit_weights:
-            by_bit = _bit_weight_backward(shape, walks, grad_rows, conv.precision)
-            torch.mm(by_bit.t(), chosen_bits(conv, walks, len(by_bit), by_bit.dtype), out=grad_weight[:, first_bit:])
+            grad_edge_rows = sum_rows(grad_rows, edges.ptr, edges.order, steps_of=shape.num_positions)
+            columns = slice(conv.in_channels, first_bit)
+            torch.mm(grad_edge_rows.t(), edge_attr, out=grad_weight[:, columns])
+            return grad_edge_rows @ weight[:, columns] if ctx.needs_input_grad[1] else None
+
+        def through_bits() -> None:
+            if conv.num_identity_bits + conv.num_adjacency_bits:
+                by_bit = _bit_weight_backward(shape, walks, grad_rows, conv.precision)
+                chosen = chosen_bits(conv, walks, len(by_bit), by_bit.dtype)
+                torch.mm(by_bit.t(), chosen, out=grad_weight[:, first_bit:])
+
+        grad_x, grad_edge_attr, _ = in_parallel(x.device, through_nodes, through_edges, through_bits)
         return (
             grad_x,
             grad_edge_attr,
@@ -135,7 +145,7 @@ class _PooledWindows(torch.autograd.Function):
             grad_kernel[:, :num_channels].t(),
             sums[1, :num_channels],
             sums[0, :num_channels],
-            grad_mix[:num_channels, :num_channels],
+            grad_mix[:num_channels, :num_channels].float(),
             None,
             None,
         )
@@ -151,12 +161,16 @@ class _Shape:
         self.num_channels = conv.out_channels
         self.stride = -(-conv.out_channels // 16) * 16
         self.num_code_bytes = walks.code.element_size() if conv.num_identity_bits + conv.num_adjacency_bits else 0
-        self.num_windows = self.num_walks * (self.num_positions - self.kernel_size + 1)
+        self.windows_per_walk = self.num_positions - self.kernel_size + 1
+        self.num_windows = self.num_walks * self.windows_per_walk
         self.count = walks.num_real
         if self.count is None:
             self.count = torch.full((1,), self.num_walks, dtype=torch.int32, device=walks.device)
         self.num_blocks = triton.cdiv(self.num_walks, _WALKS)
-        self.num_tiles = triton.cdiv(self.num_windows, _ROWS)
+
+    def tiles(self, num_rows: int) -> tuple[int, int]:
+        """The grid of tiles of so many windows and `_CHANNELS` channels."""
+        return triton.cdiv(self.num_windows, num_rows), triton.cdiv(self.stride, _CHANNELS)
 
     @property
     def passes(self) -> list[tuple[int, int]]:
@@ -164,12 +178,6 @@ class _Shape:
         if self.kernel_size <= _MOST_TAPS + 2:
             return [(0, self.kernel_size)]
         return [(k, min(_MOST_TAPS, self.kernel_size - k)) for k in range(0, self.kernel_size, _MOST_TAPS)]
-
-    @property
-    def product_block(self) -> int:
-        """How many output channels a program of a matrix product has."""
-        width = triton.next_power_of_2(self.stride)
-        return width if width <= 256 else 128
 
 
 def _convolve_all(
@@ -343,281 +351,181 @@ def _gather(
     return row
 
 
-def _mix_all(
-    shape: _Shape, walks: Walks, windows: Tensor, statistics: Tensor, mix: Tensor, precision: Precision
-) -> tuple[Tensor, Tensor]:
-    """The outputs of the CNN at each window, and where they are positive."""
-    mixed = torch.empty_like(windows)
-    is_active = torch.empty_like(windows, dtype=torch.int8)
-    block = shape.product_block
+def _activate_all(shape: _Shape, windows: Tensor, statistics: Tensor) -> Tensor:
+    """The windows, normalised and clipped at zero."""
+    hidden = torch.empty_like(windows)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
-            _mix[(shape.num_tiles, triton.cdiv(shape.stride, block))](
+            _activate[shape.tiles(_ROWS)](
                 windows,
                 statistics,
-                mix,
                 shape.count,
-                mixed,
-                is_active,
-                shape.num_positions - shape.kernel_size + 1,
+                hidden,
+                shape.windows_per_walk,
+                shape.num_windows,
                 STRIDE=shape.stride,
-                PRECISION=_dot_precision(precision),
                 ROWS=_ROWS,
-                DEPTH=32,
-                WIDTH=block,
-                num_warps=8 if block == 256 else 4,
+                CHANNELS=_CHANNELS,
             )
-    return mixed, is_active
+    return hidden
 
 
-def _dot_precision(precision: Precision) -> str:
-    return "ieee" if precision == "float32" else "tf32"
-
-
-@triton.jit(do_not_specialize=["windows_per_walk"])
-def _mix(
+@triton.jit(do_not_specialize=["windows_per_walk", "num_slots"])
+def _activate(
     windows: tl.tensor,
     statistics: tl.tensor,
-    mix: tl.tensor,
     count: tl.tensor,
-    mixed: tl.tensor,
-    is_active: tl.tensor,
+    hidden: tl.tensor,
     windows_per_walk: tl.int32,
+    num_slots: tl.int64,
     STRIDE: tl.constexpr,
-    PRECISION: tl.constexpr,
     ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    WIDTH: tl.constexpr,
+    CHANNELS: tl.constexpr,
 ) -> None:
-    num_rows = tl.load(count).to(tl.int64) * windows_per_walk
+    row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
+    is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
+    place = row[:, None] * STRIDE + channel[None, :]
+    value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE)
+    mask = (row < num_slots)[:, None] & inside[None, :]
+    tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _window_tile(STRIDE: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr) -> tl.tuple:
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    is_row = (row < num_rows)[:, None]
-    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    if tl.program_id(0).to(tl.int64) * ROWS < num_rows:
-        total = tl.zeros([ROWS, WIDTH], tl.float32)
-        for first in range(0, STRIDE, DEPTH):
-            channel = first + tl.arange(0, DEPTH)
-            hidden = _hidden(windows, statistics, row, is_row, channel, STRIDE)
-            weight = tl.load(
-                mix + column[:, None] * STRIDE + channel[None, :],
-                mask=(column < STRIDE)[:, None] & (channel < STRIDE)[None, :],
-                other=0,
-            )
-            total = tl.dot(hidden.to(mix.dtype.element_ty), tl.trans(weight), total, input_precision=PRECISION)
-        place = row[:, None] * STRIDE + column[None, :]
-        mask = is_row & (column < STRIDE)[None, :]
-        is_positive = total > 0
-        tl.store(mixed + place, tl.where(total < 0, 0, total).to(mixed.dtype.element_ty), mask=mask)
-        tl.store(is_active + place, is_positive.to(tl.int8), mask=mask)
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    return row, channel, channel < STRIDE
 
 
 @triton.jit
 def _hidden(
     windows: tl.tensor,
     statistics: tl.tensor,
-    row: tl.tensor,
+    place: tl.tensor,
     is_row: tl.tensor,
     channel: tl.tensor,
+    inside: tl.tensor,
     STRIDE: tl.constexpr,
 ) -> tl.tensor:
     """Windows, normalised and clipped at zero; zeros for rows that are none."""
-    inside = channel < STRIDE
-    value = tl.load(windows + row[:, None] * STRIDE + channel[None, :], mask=is_row & inside[None, :], other=0)
+    mask = is_row[:, None] & inside[None, :]
+    value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
     scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)
     shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)
-    hidden = value.to(tl.float32) * scale[None, :] + shift[None, :]
-    return tl.where((hidden < 0) | (is_row == 0), 0, hidden)
+    hidden = value * scale[None, :] + shift[None, :]
+    return tl.where((hidden < 0) | (mask == 0), 0, hidden)  # unlike a maximum, it lets NaN through
 
 
-def _mix_all_backward(
-    shape: _Shape,
-    walks: Walks,
-    windows: Tensor,
-    statistics: Tensor,
-    is_active: Tensor,
-    grad_nodes: Tensor,
-    mix_t: Tensor,
-    precision: Precision,
+def _mixed_backward_all(
+    shape: _Shape, walks: Walks, windows: Tensor, statistics: Tensor, is_active: Tensor, grad_nodes: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The gradient of the batch norm's output before the ReLU, and two sums of it: plain, and times the normed."""
-    grad_normed = torch.empty_like(windows)
-    block = shape.product_block
-    parts = windows.new_empty(shape.num_tiles, 2, shape.stride, dtype=torch.float32)
+    """The activations again, and the gradients of the CNN's outputs before their ReLU."""
+    hidden, grad_mixed = torch.empty_like(windows), torch.empty_like(windows)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
-            _mix_backward[(shape.num_tiles, triton.cdiv(shape.stride, block))](
+            _mixed_backward[shape.tiles(_ROWS)](
                 windows,
                 statistics,
-                mix_t,
                 is_active,
                 grad_nodes,
                 walks.nodes,
                 shape.count,
-                grad_normed,
-                parts,
+                hidden,
+                grad_mixed,
                 shape.num_positions,
+                shape.num_windows,
                 STRIDE=shape.stride,
                 KERNEL_SIZE=shape.kernel_size,
-                PRECISION=_dot_precision(precision),
                 ROWS=_ROWS,
-                DEPTH=32,
-                WIDTH=block,
-                num_warps=8 if block == 256 else 4,
+                CHANNELS=_CHANNELS,
             )
-    return grad_normed, parts.sum(0)
+    return hidden, grad_mixed
 
 
-@triton.jit(do_not_specialize=["num_positions"])
-def _mix_backward(
+@triton.jit(do_not_specialize=["num_positions", "num_slots"])
+def _mixed_backward(
     windows: tl.tensor,
     statistics: tl.tensor,
-    mix_t: tl.tensor,
     is_active: tl.tensor,
     grad_nodes: tl.tensor,
     nodes: tl.tensor,
     count: tl.tensor,
-    grad_normed: tl.tensor,
-    parts: tl.tensor,
+    hidden: tl.tensor,
+    grad_mixed: tl.tensor,
     num_positions: tl.int32,
+    num_slots: tl.int64,
     STRIDE: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
     ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    WIDTH: tl.constexpr,
+    CHANNELS: tl.constexpr,
 ) -> None:
     windows_per_walk = num_positions - KERNEL_SIZE + 1
-    num_rows = tl.load(count).to(tl.int64) * windows_per_walk
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    is_row = (row < num_rows)[:, None]
-    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    is_column = column < STRIDE
-    total = tl.zeros([ROWS, WIDTH], tl.float32)
-    centre = _centre(nodes, row, row < num_rows, num_positions, KERNEL_SIZE)
-    if tl.program_id(0).to(tl.int64) * ROWS < num_rows:
-        for first in range(0, STRIDE, DEPTH):
-            channel = first + tl.arange(0, DEPTH)
-            grad = _grad_mixed(grad_nodes, is_active, centre, row, is_row, channel, STRIDE)
-            weight = tl.load(
-                mix_t + column[:, None] * STRIDE + channel[None, :],
-                mask=is_column[:, None] & (channel < STRIDE)[None, :],
-                other=0,
-            )
-            total = tl.dot(grad.to(mix_t.dtype.element_ty), tl.trans(weight), total, input_precision=PRECISION)
-    place = row[:, None] * STRIDE + column[None, :]
-    mask = is_row & is_column[None, :]
-    value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
-    scale = tl.load(statistics + SCALE * STRIDE + column, mask=is_column, other=0)
-    shift = tl.load(statistics + SHIFT * STRIDE + column, mask=is_column, other=0)
-    mean = tl.load(statistics + MEAN * STRIDE + column, mask=is_column, other=0)
-    rstd = tl.load(statistics + RSTD * STRIDE + column, mask=is_column, other=0)
-    total = tl.where((value * scale[None, :] + shift[None, :] > 0) & mask, total, 0)
-    tl.store(grad_normed + place, total.to(grad_normed.dtype.element_ty), mask=mask)
-    normed = (value - mean[None, :]) * rstd[None, :]
-    parts += tl.program_id(0).to(tl.int64) * (2 * STRIDE) + column
-    tl.store(parts, tl.sum(total, axis=0), mask=is_column)
-    tl.store(parts + STRIDE, tl.sum(total * normed, axis=0), mask=is_column)
+    row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
+    is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
+    centre = row // windows_per_walk * num_positions + row % windows_per_walk + KERNEL_SIZE // 2
+    node = tl.load(nodes + centre, mask=is_row, other=0).to(tl.int64)
+    place = row[:, None] * STRIDE + channel[None, :]
+    mask = is_row[:, None] & inside[None, :]
+    active = tl.load(is_active + place, mask=mask, other=0)
+    grad = tl.load(grad_nodes + node[:, None] * STRIDE + channel[None, :], mask=mask, other=0)
+    value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE)
+    stored = (row < num_slots)[:, None] & inside[None, :]
+    tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=stored)
+    tl.store(grad_mixed + place, tl.where(active != 0, grad, 0).to(grad_mixed.dtype.element_ty), mask=stored)
 
 
-@triton.jit
-def _centre(
-    nodes: tl.tensor, row: tl.tensor, is_row: tl.tensor, num_positions: tl.int32, KERNEL_SIZE: tl.constexpr
-) -> tl.tensor:
-    """The node at the centre of each window."""
-    windows_per_walk = num_positions - KERNEL_SIZE + 1
-    place = row // windows_per_walk * num_positions + row % windows_per_walk + KERNEL_SIZE // 2
-    return tl.load(nodes + place, mask=is_row, other=0).to(tl.int64)
-
-
-@triton.jit
-def _grad_mixed(
-    grad_nodes: tl.tensor,
-    is_active: tl.tensor,
-    centre: tl.tensor,
-    row: tl.tensor,
-    is_row: tl.tensor,
-    channel: tl.tensor,
-    STRIDE: tl.constexpr,
-) -> tl.tensor:
-    """The gradient of the CNN's outputs before their ReLU; zeros for rows that are none."""
-    mask = is_row & (channel < STRIDE)[None, :]
-    active = tl.load(is_active + row[:, None] * STRIDE + channel[None, :], mask=mask, other=0)
-    grad = tl.load(grad_nodes + centre[:, None] * STRIDE + channel[None, :], mask=mask, other=0)
-    return tl.where(active != 0, grad, 0)
-
-
-def _mix_weight_backward(
-    shape: _Shape,
-    walks: Walks,
-    windows: Tensor,
-    statistics: Tensor,
-    is_active: Tensor,
-    grad_nodes: Tensor,
-    precision: Precision,
-) -> Tensor:
-    """The gradient of the second convolution of width one, `[stride, stride]`."""
-    height, width = min(triton.next_power_of_2(shape.stride), 64), shape.product_block
-    # Few rows for each program, so that the GPU is full; no more than a few hundred partial sums.
-    num_parts = max(1, min(triton.cdiv(shape.num_tiles, 8), 256))
-    parts = windows.new_empty(num_parts, shape.stride, shape.stride, dtype=torch.float32)
+def _norm_sums(shape: _Shape, windows: Tensor, statistics: Tensor, grad_hidden: Tensor) -> Tensor:
+    """`[2, stride]` the gradients of the batch norm's bias and weight."""
+    num_parts = max(1, min(triton.cdiv(shape.num_windows, _ROWS), 264))
+    parts = windows.new_empty(num_parts, 2, shape.stride, dtype=torch.float32)
     with torch.cuda.device(windows.get_device()):
-        _mix_weight[(num_parts, triton.cdiv(shape.stride, height), triton.cdiv(shape.stride, width))](
+        _sum_grads[(num_parts, triton.cdiv(shape.stride, _CHANNELS))](
             windows,
             statistics,
-            is_active,
-            grad_nodes,
-            walks.nodes,
+            grad_hidden,
             shape.count,
             parts,
-            shape.num_positions,
+            shape.windows_per_walk,
             STRIDE=shape.stride,
-            KERNEL_SIZE=shape.kernel_size,
-            PRECISION=_dot_precision(precision),
-            ROWS=32,
-            HEIGHT=height,
-            WIDTH=width,
-            num_warps=8 if width == 256 else 4,
+            ROWS=_ROWS,
+            CHANNELS=_CHANNELS,
         )
     return parts.sum(0)
 
 
-@triton.jit(do_not_specialize=["num_positions"])
-def _mix_weight(
+@triton.jit(do_not_specialize=["windows_per_walk"])
+def _sum_grads(
     windows: tl.tensor,
     statistics: tl.tensor,
-    is_active: tl.tensor,
-    grad_nodes: tl.tensor,
-    nodes: tl.tensor,
+    grad_hidden: tl.tensor,
     count: tl.tensor,
     parts: tl.tensor,
-    num_positions: tl.int32,
+    windows_per_walk: tl.int32,
     STRIDE: tl.constexpr,
-    KERNEL_SIZE: tl.constexpr,
-    PRECISION: tl.constexpr,
     ROWS: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
+    CHANNELS: tl.constexpr,
 ) -> None:
-    windows_per_walk = num_positions - KERNEL_SIZE + 1
     num_rows = tl.load(count).to(tl.int64) * windows_per_walk
-    out_channel = tl.program_id(1) * HEIGHT + tl.arange(0, HEIGHT)
-    in_channel = tl.program_id(2) * WIDTH + tl.arange(0, WIDTH)
-    total = tl.zeros([HEIGHT, WIDTH], tl.float32)
-    num_tiles = tl.cdiv(num_rows, ROWS)
-    for tile in range(tl.program_id(0), num_tiles, tl.num_programs(0)):
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    inside = channel < STRIDE
+    scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)[None, :]
+    shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)[None, :]
+    mean = tl.load(statistics + MEAN * STRIDE + channel, mask=inside, other=0)[None, :]
+    rstd = tl.load(statistics + RSTD * STRIDE + channel, mask=inside, other=0)[None, :]
+    total = tl.zeros([ROWS, CHANNELS], tl.float32)
+    product = tl.zeros([ROWS, CHANNELS], tl.float32)
+    for tile in range(tl.program_id(0), tl.cdiv(num_rows, ROWS), tl.num_programs(0)):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)
-        is_row = (row < num_rows)[:, None]
-        centre = _centre(nodes, row, row < num_rows, num_positions, KERNEL_SIZE)
-        grad = _grad_mixed(grad_nodes, is_active, centre, row, is_row, out_channel, STRIDE)
-        hidden = _hidden(windows, statistics, row, is_row, in_channel, STRIDE)
-        dtype = windows.dtype.element_ty
-        total = tl.dot(tl.trans(grad.to(dtype)), hidden.to(dtype), total, input_precision=PRECISION)
-    parts += tl.program_id(0).to(tl.int64) * (STRIDE * STRIDE)
-    tl.store(
-        parts + out_channel[:, None] * STRIDE + in_channel[None, :],
-        total,
-        mask=(out_channel < STRIDE)[:, None] & (in_channel < STRIDE)[None, :],
-    )
+        place = row[:, None] * STRIDE + channel[None, :]
+        mask = (row < num_rows)[:, None] & inside[None, :]
+        value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
+        grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32)
+        grad = tl.where(value * scale + shift > 0, grad, 0)
+        total += grad
+        product += grad * ((value - mean) * rstd)
+    parts += tl.program_id(0).to(tl.int64) * (2 * STRIDE) + channel
+    tl.store(parts, tl.sum(total, axis=0), mask=inside)
+    tl.store(parts + STRIDE, tl.sum(product, axis=0), mask=inside)
 
 
 def _convolve_all_backward(
@@ -626,7 +534,7 @@ def _convolve_all_backward(
     inputs: tuple[Tensor, Tensor | None, Tensor, Tensor],
     windows: Tensor,
     statistics: Tensor,
-    grad_normed: Tensor,
+    grad_hidden: Tensor,
     sums: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the looked-up rows, `[W * T, stride]`, and of the depthwise kernel, `[kernel_size, stride]`."""
@@ -645,7 +553,7 @@ def _convolve_all_backward(
                 walks.code,
                 shape.count,
                 windows,
-                grad_normed,
+                grad_hidden,
                 statistics,
                 sums,
                 grad_rows,
@@ -677,7 +585,7 @@ def _convolve_backward(
     code: tl.tensor,
     count: tl.tensor,
     windows: tl.tensor,
-    grad_normed: tl.tensor,
+    grad_hidden: tl.tensor,
     statistics: tl.tensor,
     sums: tl.tensor,
     grad_rows: tl.tensor,
@@ -702,6 +610,7 @@ def _convolve_backward(
     taps = _load_taps(kernel + first_tap, kernel_size, channel, C, TAPS)
     # through the normalisation: d window = scale * (d normed - its mean - normed * mean of d normed * normed)
     scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)[None, :]
+    shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)[None, :]
     mean = tl.load(statistics + MEAN * STRIDE + channel, mask=inside, other=0)[None, :]
     rstd = tl.load(statistics + RSTD * STRIDE + channel, mask=inside, other=0)[None, :]
     share = tl.load(statistics + SHARE * STRIDE + channel, mask=inside, other=0)[None, :]
@@ -724,7 +633,8 @@ def _convolve_backward(
             rows = rows + (row,)  # noqa: RUF005 - Triton cannot unpack with a star
             mask = is_value & (window < num_windows)[:, None]
             value = tl.load(windows + window_place + window[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
-            grad = tl.load(grad_normed + window_place + window[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
+            grad = tl.load(grad_hidden + window_place + window[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
+            grad = tl.where(value * scale + shift > 0, grad, 0)
             grad = scale * (grad - mean_grad - (value - mean) * rstd * mean_dot)
             grads = grads + (tl.where(mask, grad, 0),)  # noqa: RUF005
             total = zero
@@ -746,6 +656,10 @@ def _convolve_backward(
     parts += (tl.program_id(0).to(tl.int64) * kernel_size + first_tap) * STRIDE + channel
     for k in tl.static_range(TAPS):
         tl.store(parts + k * STRIDE, tl.sum(grad_taps[k], axis=0), mask=inside)
+
+
+def _dot_precision(precision: Precision) -> str:
+    return "ieee" if precision == "float32" else "tf32"
 
 
 def _bit_weight_backward(shape: _Shape, walks: Walks, grad_rows: Tensor, precision: Precision) -> Tensor:

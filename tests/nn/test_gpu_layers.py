@@ -11,6 +11,7 @@ from torch import Tensor
 from crawl import CRaWlConv, Graph, Walks, sample_walks
 from crawl.nn import reference
 from crawl.nn.norm import BatchNorm
+from crawl.walks.groups import Groups
 
 pytest.importorskip("triton")
 from crawl.nn.gpu import norm as gpu_norm  # noqa: E402 - needs Triton
@@ -18,8 +19,7 @@ from crawl.nn.gpu import segments, windows  # noqa: E402
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
-# The largest error of any entry beside the largest entry.
-TOLERANCE = {"float32": 2e-5, "tf32": 5e-3, "bf16": 4e-2}
+TOLERANCE = {"float32": 2e-5, "tf32": 3e-3, "bf16": 3e-2}  # |found - expected| / |expected|
 
 
 def molecules(num_graphs: int = 3) -> Graph:
@@ -33,8 +33,8 @@ def molecules(num_graphs: int = 3) -> Graph:
 
 
 def assert_close(found: Tensor, expected: Tensor, precision: str, name: str = "") -> None:
-    scale = expected.detach().abs().max().clamp_min(1e-6)
-    error = (found.detach().double().cpu() - expected.detach().double().cpu()).abs().max() / scale.cpu()
+    found, expected = found.detach().double().cpu(), expected.detach().double().cpu()
+    error = (found - expected).norm() / expected.norm().clamp_min(1e-6)
     assert float(error) <= TOLERANCE[precision], f"{name}: {float(error):.2e}"
 
 
@@ -212,17 +212,21 @@ def test_batch_norm(num_rows: int, num_real: int, relu: bool, training: bool) ->
 
 
 @pytest.mark.parametrize("num_channels", [1, 16, 37, 300])
-@pytest.mark.parametrize("mean", [False, True])
-def test_sums_over_groups(num_channels: int, mean: bool) -> None:
+def test_sums_over_groups(num_channels: int) -> None:
     torch.manual_seed(0)
     rows = torch.randn(120, num_channels)
     ids = torch.randint(0, 7, (120,))
     ids[ids == 3] = 4  # an empty group
-    order = torch.sort(ids, stable=True).indices
-    ptr = torch.searchsorted(ids[order], torch.arange(8))
-    found, counts = segments.sum_rows(rows.to(DEVICE), ptr.to(DEVICE), order.to(DEVICE), mean=mean)
+    groups = Groups.of(ids.to(DEVICE), 7)
+    found = segments.sum_rows(rows.to(DEVICE), groups.ptr, groups.order)
     expected = torch.zeros(7, num_channels).index_add(0, ids, rows)
-    size = torch.bincount(ids, minlength=7)
-    assert torch.equal(counts.cpu(), size.float())
-    expected = expected / size.clamp_min(1).unsqueeze(1) if mean else expected
     assert torch.allclose(found.cpu(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_real", [0, 3, 5])
+def test_what_a_graph_says_to_its_nodes(num_real: int) -> None:
+    rows, groups = torch.randn(3, 37), torch.tensor([0, 0, 1, 1, 2], dtype=torch.int32)
+    count = torch.tensor([num_real], dtype=torch.int32)
+    found = segments.spread_rows(rows.to(DEVICE), groups.to(DEVICE), count.to(DEVICE)).cpu()
+    assert torch.equal(found[:num_real], rows[groups[:num_real].long()])
+    assert not found[num_real:].any()

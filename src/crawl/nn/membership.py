@@ -1,0 +1,84 @@
+"""Which nodes belong to which graph: sums over the nodes of each graph, and what a graph says to its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from crawl.nn.norm import can_use_triton
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The graph of each node in a batch, the nodes of a graph side by side.
+
+    Attributes:
+        batch: `[N]` the graph of each node, ascending.
+        ptr: `[G + 1]` the nodes of graph g are `ptr[g]:ptr[g + 1]`.
+        num_nodes: `[1]` int32 on the GPU, or None for all: only the first so many nodes are real, the rest is padding.
+        num_graphs: The same for graphs.
+    """
+
+    batch: Tensor
+    ptr: Tensor
+    num_nodes: Tensor | None = None
+    num_graphs: Tensor | None = None
+
+    @classmethod
+    def of(cls, batch: Tensor, num_graphs: int) -> Membership:
+        """The membership given by the graph of each node."""
+        return cls(batch, torch.searchsorted(batch, torch.arange(num_graphs + 1, device=batch.device).to(batch.dtype)))
+
+    def sum(self, x: Tensor) -> Tensor:
+        """`[G, C]` the sum over the nodes of each graph; 0 without nodes."""
+        if can_use_triton(x) and x.dtype == torch.float32:
+            total: Tensor = _Sum.apply(x, self)
+            return total
+        return x.new_zeros(self.ptr.numel() - 1, x.shape[1]).index_add(0, self.batch, x)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """`[G, C]` the mean over the nodes of each graph; 0 without nodes."""
+        return self.sum(x) / self.ptr.diff().clamp_min(1).unsqueeze(1)
+
+    def spread(self, state: Tensor) -> Tensor:
+        """`[N, C]` the row of its graph for each node."""
+        if can_use_triton(state) and state.dtype == torch.float32:
+            rows: Tensor = _Spread.apply(state, self)
+            return rows
+        return state[self.batch]
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, members: Membership) -> Tensor:
+        from crawl.nn.gpu.segments import sum_rows
+
+        ctx.members = members
+        return sum_rows(x.contiguous(), members.ptr)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        from crawl.nn.gpu.segments import spread_rows
+
+        return spread_rows(grad.contiguous(), ctx.members.batch, ctx.members.num_nodes), None
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, state: Tensor, members: Membership) -> Tensor:
+        from crawl.nn.gpu.segments import spread_rows
+
+        ctx.members = members
+        return spread_rows(state.contiguous(), members.batch, members.num_nodes)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        from crawl.nn.gpu.segments import sum_rows
+
+        return sum_rows(grad.contiguous(), ctx.members.ptr), None
