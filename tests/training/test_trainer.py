@@ -185,7 +185,7 @@ class TestSettings:
         dataset = make_dataset("regression", num_graphs=14)
         losses = []
         trainer = Trainer(make_model(dataset), dataset, replace(FAST, batch_size=3, max_epochs=1), ONCE)
-        (record,) = trainer.epochs(losses.append)
+        (record,) = trainer.epochs(lambda loss: losses.append(loss()))
         assert trainer.num_batches == len(losses) == 3  # 3 + 3 + 2 graphs
         assert record["loss"] == pytest.approx((3 * losses[0] + 3 * losses[1] + 2 * losses[2]) / 8)
 

@@ -27,6 +27,7 @@ class GraphStore:
         edge_attr: `[E, C]` edge features, or None.
         y: The targets, or None: `[G, K]` numbers or labels (NaN where one is missing) or `[G]` classes.
         y_per_node: Whether the rows of `y` belong to nodes instead of graphs.
+        sizes: `[2, G]` the nodes and edges of each graph, on the CPU: so nothing waits for a GPU to know them.
     """
 
     node_ptr: Tensor
@@ -36,12 +37,12 @@ class GraphStore:
     edge_attr: Tensor | None = None
     y: Tensor | None = None
     y_per_node: bool = False
-    _sizes: Tensor = field(init=False, repr=False)  # [2, G] nodes and edges, on the CPU: so batch() waits for no GPU
+    sizes: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_sizes", torch.stack([self.node_ptr.diff(), self.edge_ptr.diff()]).cpu())
+        object.__setattr__(self, "sizes", torch.stack([self.node_ptr.diff(), self.edge_ptr.diff()]).cpu())
         expected = {
-            "edge_index": (self.edge_index.t(), int(self._sizes[1].sum())),
+            "edge_index": (self.edge_index.t(), int(self.sizes[1].sum())),
             "x": (self.x, self.num_nodes),
             "edge_attr": (self.edge_attr, self.num_edges),
             "y": (self.y, self.num_nodes if self.y_per_node else len(self)),
@@ -56,7 +57,7 @@ class GraphStore:
     @property
     def num_nodes(self) -> int:
         """The number of nodes of all graphs together (N)."""
-        return int(self._sizes[0].sum())
+        return int(self.sizes[0].sum())
 
     @property
     def num_edges(self) -> int:
@@ -145,7 +146,7 @@ class GraphStore:
             raise ValueError("There are no graphs.")
         if len({store.y_per_node for store in stores}) > 1:
             raise ValueError("Some targets belong to graphs and others to nodes.")
-        sizes = torch.cat([store._sizes for store in stores], dim=1)
+        sizes = torch.cat([store.sizes for store in stores], dim=1)
         device = stores[0].device
         node_ptr, edge_ptr = (_ptr(counts.tolist()).to(device) for counts in sizes)
         return cls(
@@ -160,7 +161,7 @@ class GraphStore:
 
     def to(self, device: torch.device | str) -> GraphStore:
         """The same graphs on another device."""
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor) and name != "_sizes"}
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor) and name != "sizes"}
         moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
         return replace(self, **moved)
 
@@ -172,7 +173,7 @@ class GraphStore:
         """
         host_ids = self._checked_ids(ids)
         ids = host_ids.to(self.device)
-        num_nodes, num_edges = self._sizes[:, host_ids].sum(dim=1).tolist()
+        num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
         nodes, node_ptr, _ = _rows(self.node_ptr, ids, num_nodes)
         edges, edge_ptr, _ = _rows(self.edge_ptr, ids, num_edges)
         return GraphStore(
@@ -197,7 +198,7 @@ class GraphStore:
         """
         host_ids = self._checked_ids(ids)
         ids = host_ids.to(self.device, non_blocking=True)
-        num_nodes, num_edges = self._sizes[:, host_ids].sum(dim=1).tolist()
+        num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
         nodes, ptr, batch = _rows(self.node_ptr, ids, num_nodes)
         edges, _, graph_of_edge = _rows(self.edge_ptr, ids, num_edges)
         parts = {"edge_index": self.edge_index[:, edges] + ptr.to(self.edge_index.dtype)[graph_of_edge]}

@@ -9,7 +9,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +31,7 @@ from crawl.training.checkpoint import load_checkpoint, save_checkpoint, write_at
 from crawl.training.evaluation import targets_of
 from crawl.training.trainer import Trainer
 
+_SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
 
@@ -215,27 +216,31 @@ class _Bar:
 
     def __init__(self, trainer: Trainer, progress: Progress | None) -> None:
         self.trainer, self.progress = trainer, progress
-        self.loss = math.nan
+        self.loss, self.shown = math.nan, 0.0
+        self.num_steps = 0
         if progress is not None:
             self.task = progress.add_task("", total=trainer.num_batches, info="")
 
-    def step(self, loss: float) -> None:
-        """One training step is done."""
-        if self.progress is None:
+    def step(self, loss: Callable[[], float]) -> None:
+        """One training step is done; its loss is looked at a few times a second, since that may wait for a GPU."""
+        self.num_steps += 1
+        if self.progress is None or time.monotonic() - self.shown < _SECONDS_BETWEEN_LOOKS:
             return
-        self.loss = loss if math.isnan(self.loss) else 0.95 * self.loss + 0.05 * loss
+        self.shown = time.monotonic()
+        self.loss = loss() if math.isnan(self.loss) else 0.7 * self.loss + 0.3 * loss()
         schedule = self.trainer.schedule
         best = "" if schedule.best is None else f"  best {schedule.best:.4g}"
         epoch = f"epoch {schedule.epoch + 1}/{schedule.settings.max_epochs}"
         self.progress.update(
             self.task,
-            advance=1,
+            completed=self.num_steps,
             description=epoch,
             info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}",
         )
 
     def epoch(self, score: float) -> None:
         """One epoch is done."""
+        self.num_steps = 0
         if self.progress is not None:
             self.progress.reset(self.task, start=True, total=self.trainer.num_batches)
 

@@ -121,9 +121,9 @@ class CRaWlConv(nn.Module):
             )
         if walks.device != x.device:
             raise ValueError(f"x is on {x.device}, the walks are on {walks.device}: move one with .to(device).")
-        _check_features("x", x, self.in_channels, walks.nodes)
+        _check_features("x", x, self.in_channels, walks, walks.nodes)
         if self.edge_dim:
-            _check_features("edge_attr", edge_attr, self.edge_dim, walks.edges)
+            _check_features("edge_attr", edge_attr, self.edge_dim, walks, walks.edges)
 
     def extra_repr(self) -> str:
         """What `print(module)` shows of the layer itself."""
@@ -133,7 +133,7 @@ class CRaWlConv(nn.Module):
         )
 
 
-def _check_features(name: str, features: Tensor | None, num_channels: int, visited: Tensor) -> None:
+def _check_features(name: str, features: Tensor | None, num_channels: int, walks: Walks, visited: Tensor) -> None:
     if features is None:
         raise ValueError(f"The layer needs {name} with {num_channels} channels.")
     if features.dim() != 2 or features.shape[1] != num_channels or not features.is_floating_point():
@@ -142,7 +142,7 @@ def _check_features(name: str, features: Tensor | None, num_channels: int, visit
             f"not {features.dtype} of shape {list(features.shape)}."
         )
     # Compiled loops on the CPU check no bounds. On a GPU a look at the largest id would mean to wait for it.
-    if visited.device.type == "cpu" and visited.numel():
+    if visited.device.type == "cpu" and visited.numel() and walks.num_real is None:
         low, high = int(visited.min()), int(visited.max())
         if low < 0 or high >= len(features):
             row = low if low < 0 else high

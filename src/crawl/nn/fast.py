@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
     """p(v), `[N, out_channels]`; see `reference.pooled_windows`."""
-    if can_use_triton(x) and (conv.mix.weight.dtype == torch.float32):
+    if can_use_triton(x.device) and (conv.mix.weight.dtype == torch.float32):
         from crawl.nn.gpu import windows
 
         with torch.autocast("cuda", enabled=False):  # the kernels have a precision of their own

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-_HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.version.hip is None
+_DEVICES = {"cuda"} if importlib.util.find_spec("triton") is not None and torch.version.hip is None else set()
 
 
-def can_use_triton(x: Tensor) -> bool:
-    """Whether the Triton kernels can work on this tensor: it is on an NVIDIA GPU, and Triton is there."""
-    return x.is_cuda and _HAS_TRITON
+def can_use_triton(device: torch.device) -> bool:
+    """Whether the Triton kernels can work there: it is an NVIDIA GPU, and Triton is installed."""
+    return device.type in _DEVICES
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -41,7 +41,7 @@ class BatchNorm(nn.BatchNorm1d):
                 count when None.
             relu: Put a ReLU behind.
         """
-        if x.dim() == 2 and x.dtype == torch.float32 and can_use_triton(x):
+        if x.dim() == 2 and x.dtype == torch.float32 and can_use_triton(x.device):
             from crawl.nn.gpu.norm import batch_norm
 
             return batch_norm(self, x, num_rows, relu)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
+from crawl.training.engine import Engine
 from crawl.training.metrics import score
 from crawl.training.seeds import derive_seed
 
@@ -38,11 +40,25 @@ class Scaling:
 
     def apply(self, targets: Tensor) -> Tensor:
         """Targets in the network's unit."""
-        return (targets - targets.new_tensor(self.mean)) / targets.new_tensor(self.deviation) if self.mean else targets
+        if not self.mean:
+            return targets
+        return (targets - _like(self.mean, targets)) / _like(self.deviation, targets)
 
     def undo(self, outputs: Tensor) -> Tensor:
         """Outputs in the unit of the targets."""
-        return outputs * outputs.new_tensor(self.deviation) + outputs.new_tensor(self.mean) if self.mean else outputs
+        if not self.mean:
+            return outputs
+        return outputs * _like(self.deviation, outputs) + _like(self.mean, outputs)
+
+
+def _like(values: tuple[float, ...], tensor: Tensor) -> Tensor:
+    return _on_device(values, tensor.dtype, tensor.device)
+
+
+@cache
+def _on_device(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Made once: a CUDA graph cannot take numbers from the host."""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 @dataclass(frozen=True)
@@ -97,6 +113,7 @@ def predict(
     num_steps: int | None = None,
     batch_size: int = 100,
     on_batch: Callable[[], None] | None = None,
+    engine: Engine | None = None,
 ) -> Predictions:
     """The model's predictions for the graphs `ids`, in this order; rows are nodes for a node-level task.
 
@@ -105,6 +122,8 @@ def predict(
     """
     if num_repeats < 1 or batch_size < 1:
         raise ValueError(f"num_repeats={num_repeats} and batch_size={batch_size} must be at least 1.")
+    if engine is not None and len(ids):
+        return _predict_by_engine(engine, task, ids, num_repeats, seed, scaling or Scaling(), num_steps, batch_size)
     keys = graph_keys(store)
     was_training = model.training
     model.eval()
@@ -119,6 +138,28 @@ def predict(
                 on_batch()
         output = torch.cat(outputs) if outputs else torch.empty(0, task.num_outputs)
         repeats.append(_as_prediction(task, output.double(), scaling or Scaling()).numpy())
+    model.train(was_training)
+    return Predictions(np.stack(repeats), task)
+
+
+def _predict_by_engine(
+    engine: Engine,
+    task: Task,
+    ids: Tensor,
+    num_repeats: int,
+    seed: int,
+    scaling: Scaling,
+    num_steps: int | None,
+    batch_size: int,
+) -> Predictions:
+    model = engine.model
+    was_training = model.training
+    model.eval()
+    repeats = []
+    for repeat in range(num_repeats):
+        walk_seed = derive_seed(seed, "evaluation", repeat)
+        output = engine.predict(ids, batch_size, num_steps or model.num_eval_steps, walk_seed)
+        repeats.append(_as_prediction(task, output.double(), scaling).numpy())
     model.train(was_training)
     return Predictions(np.stack(repeats), task)
 

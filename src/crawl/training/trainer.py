@@ -13,10 +13,16 @@ from torch.nn import functional as F
 from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
 from crawl.data.task import Task
+from crawl.models import CRaWl
+from crawl.training.engine import Engine, can_use_engine
 from crawl.training.evaluation import Predictions, Scaling, predict, targets_of
+from crawl.training.padded import PaddedBatch
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
 from crawl.training.settings import Evaluation, Training
+
+
+_NO_CLASS = -100
 
 
 class Trainer:
@@ -41,13 +47,17 @@ class Trainer:
         self.device = choose_device(training.device)
         self.model = model.to(self.device)
         self.task, self.split = dataset.task, dataset.split
-        self.store = dataset.store.to(self.device)
-        self.keys = graph_keys(self.store)
+        self.store, self.keys = dataset.store, graph_keys(dataset.store)
+        self.engine: Engine | None = None
+        if isinstance(model, CRaWl) and can_use_engine(model, self.store, self.device):
+            self.engine = Engine(model, self.store, self.keys, self.device)
+        else:
+            self.store, self.keys = self.store.to(self.device), self.keys.to(self.device)
         self.training, self.evaluation, self.seed = training, evaluation, seed
         self.scaling = Scaling()
         if training.normalise_targets and self.task.kind == "regression":
             self.scaling = Scaling.of(torch.from_numpy(targets_of(self.store, self.split.train)))
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=training.lr)
+        self.optimiser = _adam(self.model, training.lr)
         self.schedule = Schedule(training, self.task.lower_is_better)
         self.history: list[dict[str, Any]] = []
         self.best_epoch = 0
@@ -58,11 +68,11 @@ class Trainer:
         """Training steps per epoch."""
         return -(-len(self.split.train) // self.training.batch_size)
 
-    def epochs(self, on_batch: Callable[[float], None] | None = None) -> Iterator[dict[str, Any]]:
+    def epochs(self, on_batch: Callable[[Callable[[], float]], None] | None = None) -> Iterator[dict[str, Any]]:
         """One record per epoch until the schedule says that training is over.
 
         Args:
-            on_batch: Called with the loss after every step.
+            on_batch: Called after every step with a function that returns its loss, which on a GPU has to wait for it.
         """
         while not self.schedule.is_over:
             yield self._epoch(on_batch)
@@ -78,6 +88,7 @@ class Trainer:
             seed=derive_seed(self.seed, "evaluate", purpose),
             scaling=self.scaling,
             batch_size=self.evaluation.batch_size,
+            engine=self.engine,
         )
 
     def use_best_weights(self) -> None:
@@ -118,14 +129,16 @@ class Trainer:
             i, _, rest = name.partition(".")
             moments.setdefault(int(i), {})[rest] = tensor
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+        if self.engine is not None:  # what was recorded works on the old tensors
+            self.engine = Engine(self.engine.model, self.engine.store, self.keys, self.device)
         self.schedule.restore(values["schedule"])
         self.best_epoch, self.history = values["best_epoch"], list(values["history"])
 
-    def _epoch(self, on_batch: Callable[[float], None] | None) -> dict[str, Any]:
+    def _epoch(self, on_batch: Callable[[Callable[[], float]], None] | None) -> dict[str, Any]:
         began = time.perf_counter()
         epoch, lr = self.schedule.epoch + 1, self.schedule.lr
         for group in self.optimiser.param_groups:
-            group["lr"] = lr
+            group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(derive_seed(self.seed, "dropout", epoch))
             loss = self._train_epoch(epoch, on_batch)
@@ -149,29 +162,76 @@ class Trainer:
         scores = self.evaluate(ids, num_repeats, purpose).scores(targets_of(self.store, ids))
         return sum(scores) / len(scores)
 
-    def _train_epoch(self, epoch: int, on_batch: Callable[[float], None] | None) -> float:
+    def _train_epoch(self, epoch: int, on_batch: Callable[[Callable[[], float]], None] | None) -> float:
         """The mean loss over the graphs of the epoch."""
         self.model.train()
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
+        batches = list(torch.split(order, self.training.batch_size))
         total = torch.zeros((), device=self.device)
-        for step, ids in enumerate(torch.split(order, self.training.batch_size)):
-            batch = self.store.batch(ids)
-            batch.graph_keys = self.keys[ids]
-            output = self.model(batch, seed=derive_seed(self.seed, "walks", epoch, step))
-            loss = task_loss(self.task, self.training.loss, output, batch.y, self.scaling)
-            self.optimiser.zero_grad()
-            torch.autograd.backward(loss)
-            if self.training.clip_norm is not None:
-                nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
-            self.optimiser.step()
-            total += loss.detach() * len(ids)
+        for batch, loss in zip(batches, self._steps(batches, derive_seed(self.seed, "walks", epoch)), strict=True):
+            total += loss * len(batch)
             if on_batch is not None:
-                on_batch(float(loss.detach()))
+                on_batch(loss.item)
         return float(total) / len(order)
+
+    def _steps(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
+        """The loss of each training step, one after the other."""
+        model = self.model
+        if self.engine is not None and isinstance(model, CRaWl):
+            yield from self.engine.run(
+                self._engine_step,
+                batches,
+                self.training.batch_size,
+                num_steps=model.num_steps,
+                seed=seed,
+                start_share=model.start_share if model.start_share < 1 else None,
+                is_training=True,
+                protected=self._changed_by_steps,
+            )
+            return
+        for ids in batches:
+            batch = self.store.batch(ids)
+            batch.graph_keys = self.keys[ids.to(self.keys.device)]
+            yield self._step(model(batch, seed=seed), batch.y)
+
+    def _engine_step(self, batch: PaddedBatch) -> Tensor:
+        assert self.engine is not None
+        assert batch.y is not None
+        return self._step(self.engine.answer(batch), batch.y)
+
+    def _step(self, output: Tensor, targets: Tensor) -> Tensor:
+        """Change the weights a little; the loss before."""
+        loss = task_loss(self.task, self.training.loss, output, targets, self.scaling)
+        self.optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        if self.training.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
+        self.optimiser.step()
+        return loss.detach()
+
+    def _changed_by_steps(self) -> list[Tensor]:
+        moments = [tensor for state in self.optimiser.state.values() for tensor in state.values()]
+        return [*self.model.state_dict().values(), *moments]
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+
+def _adam(model: nn.Module, lr: float) -> torch.optim.Adam:
+    """Adam; on a GPU one that can be recorded in a CUDA graph, with all that it remembers from the beginning."""
+    parameters = list(model.parameters())
+    if parameters[0].device.type != "cuda":
+        return torch.optim.Adam(parameters, lr=lr)
+    rate = torch.tensor(lr, device=parameters[0].device)
+    optimiser = torch.optim.Adam(parameters, lr=rate, capturable=True, fused=True)
+    for parameter in parameters:
+        optimiser.state[parameter] = {
+            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+    return optimiser
 
 
 def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> Tensor:
@@ -181,11 +241,13 @@ def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: S
         task: What is predicted.
         kind: `l1`, `mse`, or `auto` for the one that suits the metric; for regression.
         output: `[n, k]` the model's output.
-        targets: `[n, k]` numbers or labels with NaN where missing, or `[n]` classes.
+        targets: `[n, k]` numbers or labels, or `[n]` classes, with NaN where missing.
         scaling: How targets are scaled for the network; for regression.
     """
     if task.kind == "multiclass":
-        return F.cross_entropy(output, targets.long())
+        if targets.is_floating_point():
+            targets = targets.nan_to_num(nan=_NO_CLASS)
+        return F.cross_entropy(output, targets.long(), ignore_index=_NO_CLASS)
     targets = targets.reshape(output.shape).to(output.dtype)
     known = ~targets.isnan()
     if task.kind == "regression":

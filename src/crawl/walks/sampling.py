@@ -67,12 +67,12 @@ def sample_walks(
     sampler = _SAMPLERS.get(_chosen_backend(graph, backend))
     if sampler is None:
         raise ValueError(f"backend must be 'auto', 'reference', 'numba' or 'triton', not {backend!r}.")
-    nodes, keys = _starts(graph, start, keys, seed)
+    nodes, keys = start_nodes(graph, start, keys, seed)
     return Walks(*sampler(graph, nodes, keys, num_steps, law, window_size, seed), window_size=window_size)
 
 
-def _starts(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
-    """The start node and the key of every walk."""
+def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
+    """The start node and the key of every walk; see `sample_walks`."""
     walkable = graph.degree > 0
     if isinstance(start, Tensor):
         if start.dim() != 1 or not holds_integers(start):

@@ -1,0 +1,83 @@
+"""Message-passing networks on ZINC, built from PyG's layers: GINE and GatedGCN with the parameters CRaWl has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+
+import graphs as made
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch_geometric.data import Batch
+from torch_geometric.nn import GINEConv, ResGatedGraphConv, global_add_pool
+
+BUDGET = 500_000
+
+MakeConv = Callable[[int], nn.Module]
+
+
+def gine_conv(width: int) -> nn.Module:
+    """GIN with edge features; its MLP has one hidden layer."""
+    mlp = nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width))
+    return GINEConv(mlp, train_eps=True)
+
+
+def gated_conv(width: int) -> nn.Module:
+    """The residual gated layer of GatedGCN, with edge features."""
+    return ResGatedGraphConv(width, width, edge_dim=width)
+
+
+LAYERS: dict[str, MakeConv] = {"GINE": gine_conv, "GatedGCN": gated_conv}
+
+
+class Network(nn.Module):
+    """Embeddings of atoms and bonds, layers with batch norm, ReLU and a residual, the sum over each graph, an MLP."""
+
+    def __init__(self, make_conv: MakeConv, width: int, num_layers: int) -> None:
+        super().__init__()
+        self.atoms = nn.Embedding(made.NUM_ATOM_TYPES, width)
+        self.bonds = nn.Embedding(made.NUM_BOND_TYPES, width)
+        self.convs = nn.ModuleList(make_conv(width) for _ in range(num_layers))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(num_layers))
+        self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """`[G, 1]`."""
+        x, bonds = self.atoms(batch.x.view(-1)), self.bonds(batch.edge_attr.view(-1))
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = x + norm(conv(x, batch.edge_index, bonds)).relu()
+        out: Tensor = self.head(global_add_pool(x, batch.batch, batch.num_graphs))
+        return out
+
+
+def with_budget(make_conv: MakeConv, num_layers: int, budget: int = BUDGET) -> tuple[Network, int, int]:
+    """The network whose number of parameters is nearest to the budget, its width, and that number."""
+    low, high = 1, 4096
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _size(make_conv, middle, num_layers) <= budget else (low, middle)
+    width = min((low, high), key=lambda w: abs(_size(make_conv, w, num_layers) - budget))
+    torch.manual_seed(0)
+    return Network(make_conv, width, num_layers), width, _size(make_conv, width, num_layers)
+
+
+def training_step(model: Network, batches: list[Batch]) -> Callable[[], None]:
+    """A call that trains on the next of these batches, which are on the device of the model."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    endless = cycle(batches)
+    model.train()
+
+    def step() -> None:
+        batch = next(endless)
+        loss = F.l1_loss(model(batch).squeeze(1), batch.y.view(-1))
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        optimiser.step()
+
+    return step
+
+
+def _size(make_conv: MakeConv, width: int, num_layers: int) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in Network(make_conv, width, num_layers).parameters())

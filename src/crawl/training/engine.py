@@ -1,0 +1,265 @@
+"""Steps on a GPU: each is one CUDA graph, and while it runs, the next batch is cut and its walks are drawn.
+
+A step by hand is hundreds of small kernels, each of which costs the host more than the GPU. Recorded once for every
+size of batch and replayed, they follow each other without the host, which never waits for the device in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from crawl.data.store import GraphStore
+from crawl.models import CRaWl
+from crawl.nn.gpu.streams import products
+from crawl.nn.norm import can_use_triton
+from crawl.training.padded import DeviceGraphs, PaddedBatch, Room
+
+_SHARE_OF_MEMORY = 0.4  # of what is free on the device, for the data set
+_ALIGNMENT = 256
+
+Function = Callable[[PaddedBatch], Tensor]
+
+
+def can_use_engine(model: nn.Module, store: GraphStore, device: torch.device) -> bool:
+    """Whether the engine can take the steps of this model on this device; plain torch always can."""
+    if not isinstance(model, CRaWl) or store.num_edges == 0:
+        return False
+    is_fast = all(conv.implementation == "fast" for conv in model.convs)
+    return is_fast and model.readout.norm.weight.dtype == torch.float32 and can_use_triton(device)
+
+
+class Engine:
+    """Runs functions of batches of a data set: training steps and evaluations.
+
+    The data set lies on the GPU. If it does not fit, parts of it are brought there, one after the other.
+
+    Args:
+        model: Its encoders and its walks are used.
+        store: The graphs, wherever they are.
+        keys: `[G]` the key of each graph; see `Graph.node_keys`.
+        device: The GPU.
+        most_bytes: What the data set may take of the GPU's memory; a share of what is free when None.
+    """
+
+    def __init__(
+        self, model: CRaWl, store: GraphStore, keys: Tensor, device: torch.device, most_bytes: int | None = None
+    ) -> None:
+        self.model, self.device = model, device
+        if most_bytes is None:
+            is_gpu = device.type == "cuda"
+            most_bytes = int(_SHARE_OF_MEMORY * torch.cuda.mem_get_info(device)[0]) if is_gpu else 2**62
+        cost = _bytes_on_device(store)
+        self.is_resident = float(cost.sum()) <= most_bytes
+        # Whichever graphs they are, so many fit.
+        self.part_size = int((cost.sort(descending=True).values.cumsum(0) <= most_bytes).sum())
+        self.store, self.keys = store, keys
+        if not self.is_resident:
+            self.store, self.keys = store.to("cpu"), keys.cpu()
+        self.graphs: DeviceGraphs | None = None
+        self._recorders: dict[tuple[Function, int], _Recorder] = {}
+
+    def run(
+        self,
+        function: Function,
+        batches: list[Tensor],
+        batch_size: int,
+        *,
+        num_steps: int,
+        seed: int,
+        start_share: float | None = None,
+        is_training: bool = False,
+        protected: Callable[[], list[Tensor]] = list,
+    ) -> Iterator[Tensor]:
+        """The function's result for each batch, in a tensor that the next one may overwrite.
+
+        Args:
+            function: Recorded at its first call for each room: what it reads and writes must stay where it is.
+            batches: The ids of the graphs of each batch, on the CPU.
+            batch_size: The most graphs of a batch.
+            num_steps: Steps of the walks.
+            seed: The seed of the walks.
+            start_share: The share of nodes that start a walk; all when None.
+            is_training: Whether there is a backward pass.
+            protected: What the function changes; trials before it is recorded leave it as it was.
+        """
+        recorder = self._recorders.get((function, num_steps))
+        if recorder is None:
+            recorder = _Recorder(self.model, self.device, function, num_steps, is_training, protected)
+            self._recorders[function, num_steps] = recorder
+        for graphs, part in self._parts(batches, batch_size):
+            graphs.draw_starts(start_share, seed)
+            yield from recorder.run(graphs, part, batch_size, seed)
+
+    def answer(self, batch: PaddedBatch) -> Tensor:
+        """The model's answer to a batch, padded like it."""
+        model, like = self.model, self.model.readout.norm.weight
+        x = model.node_encoder.encode(batch.x, batch.room.num_nodes, like)
+        edge_attr = None
+        if model.edge_encoder.out_channels:
+            edge_attr = model.edge_encoder.encode(batch.edge_attr, batch.room.num_edges, like)
+        return model.network(x, edge_attr, batch.walks(model.window_size), batch.members)
+
+    def predict(self, ids: Tensor, batch_size: int, num_steps: int, seed: int) -> Tensor:
+        """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the CPU."""
+        outputs = []
+        batches = list(torch.split(ids, batch_size))
+        results = self.run(self._answer_without_gradient, batches, batch_size, num_steps=num_steps, seed=seed)
+        per_node = self.model.readout.pool is None
+        for batch, result in zip(batches, results, strict=True):
+            outputs.append(result[: int(self.store.sizes[0, batch].sum()) if per_node else len(batch)].clone())
+        return torch.cat(outputs).cpu()
+
+    def _answer_without_gradient(self, batch: PaddedBatch) -> Tensor:
+        with torch.no_grad():
+            return self.answer(batch)
+
+    def _parts(self, batches: list[Tensor], batch_size: int) -> Iterator[tuple[DeviceGraphs, list[Tensor]]]:
+        """The batches, as many at a time as have their graphs on the device together."""
+        if self.is_resident:
+            if self.graphs is None:
+                self.graphs = DeviceGraphs(self.model, self.store, self.keys, self.device)
+            yield self.graphs, batches
+            return
+        num_batches = max(self.part_size // batch_size, 1)
+        for first in range(0, len(batches), num_batches):
+            part = batches[first : first + num_batches]
+            ids = torch.cat(part)
+            store, keys = self.store.subset(ids), self.keys[ids]
+            if self.graphs is None:
+                # Whichever graphs come later, they will not be larger than the largest.
+                largest = self.store.sizes.sort(dim=1, descending=True).values[:, : num_batches * batch_size].sum(1)
+                most = (num_batches * batch_size, int(largest[0]), int(largest[1]))
+                self.graphs = DeviceGraphs(self.model, store, keys, self.device, most)
+            else:
+                self.graphs.load(store, keys)
+            ends = torch.tensor([len(batch) for batch in part]).cumsum(0).tolist()
+            yield self.graphs, [torch.arange(end - len(batch), end) for batch, end in zip(part, ends, strict=True)]
+
+
+def _bytes_on_device(store: GraphStore) -> Tensor:
+    """`[G]` about what each graph takes in `DeviceGraphs`, the store's own tensors included."""
+    num_nodes, num_edges = store.sizes.double()
+    widths = [0.0 if rows is None else 16.0 * rows[:1].numel() for rows in (store.x, store.edge_attr, store.y)]
+    return num_nodes * (24 + widths[0]) + num_edges * (24 + widths[1]) + 48 + widths[2]
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """A function for batches of one room: `prepare` makes a batch of `ids`, `step` works on a copy of it."""
+
+    ids: Tensor
+    made: Tensor
+    live: Tensor
+    prepare: torch.cuda.CUDAGraph
+    step: torch.cuda.CUDAGraph
+    result: Tensor
+
+
+class _Recorder:
+    """Records a function for every room that comes up, and replays it."""
+
+    def __init__(
+        self,
+        model: CRaWl,
+        device: torch.device,
+        function: Function,
+        num_steps: int,
+        is_training: bool,
+        protected: Callable[[], list[Tensor]],
+    ) -> None:
+        self.device, self.function, self.protected = device, function, protected
+        self.num_steps, self.precision = num_steps, model.convs[0].precision
+        self.has_edge_groups = is_training and model.edge_encoder.out_channels > 0
+        self.seed = torch.zeros(1, dtype=torch.int64, device=device)
+        self.recordings: dict[Room, _Recording] = {}
+        if device.type == "cuda":
+            self.side = torch.cuda.Stream(device)
+            self.pools = (torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle())
+
+    def run(self, graphs: DeviceGraphs, batches: list[Tensor], batch_size: int, seed: int) -> Iterator[Tensor]:
+        """The result for each batch."""
+        self.seed.fill_(seed - (seed >> 63 << 64))
+        rooms = [graphs.room_for(batch, batch_size) for batch in batches]
+        ids = graphs.padded_ids(batches, batch_size)
+        if self.device.type != "cuda":  # without CUDA graphs, as in tests with Triton's interpreter
+            for row, room in zip(ids, rooms, strict=True):
+                yield self.function(self._prepare(graphs, row, room))
+            return
+        for i, room in enumerate(rooms):
+            if room not in self.recordings:
+                self.recordings[room] = self._record(graphs, ids[i], room)
+        with torch.cuda.device(self.device):
+            yield from self._replay([self.recordings[room] for room in rooms], ids)
+
+    def _replay(self, recordings: list[_Recording], ids: Tensor) -> Iterator[Tensor]:
+        here = torch.cuda.current_stream()
+        made, copied = torch.cuda.Event(), torch.cuda.Event()
+        copied.record(here)
+        for i, recording in enumerate(recordings):
+            if i == 0:
+                self._make(recording, ids[0], copied, made)
+            here.wait_event(made)
+            recording.live.copy_(recording.made)
+            copied.record(here)
+            if i + 1 < len(recordings):
+                self._make(recordings[i + 1], ids[i + 1], copied, made)
+            recording.step.replay()
+            yield recording.result
+
+    def _make(self, recording: _Recording, ids: Tensor, copied: torch.cuda.Event, made: torch.cuda.Event) -> None:
+        """Prepare a batch on the side, when the one before was taken."""
+        with torch.cuda.stream(self.side):
+            self.side.wait_event(copied)
+            recording.ids.copy_(ids)
+            recording.prepare.replay()
+            made.record(self.side)
+
+    def _prepare(self, graphs: DeviceGraphs, ids: Tensor, room: Room) -> PaddedBatch:
+        return graphs.cut(ids, room, self.num_steps, self.seed, self.has_edge_groups)
+
+    def _record(self, graphs: DeviceGraphs, ids: Tensor, room: Room) -> _Recording:
+        ids = ids.clone()
+        batch = self._prepare(graphs, ids, room)  # compiles what needs compiling, and shows the sizes
+        made, made_batch = _flat_copy(batch)
+        live, live_batch = _flat_copy(batch)
+        self._try(live_batch)
+        prepare, step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(prepare, pool=self.pools[0]):
+            batch = self._prepare(graphs, ids, room)
+            for name, place in made_batch.tensors().items():
+                place.copy_(batch.tensors()[name])
+        with torch.cuda.graph(step, pool=self.pools[1]), products(self.precision):
+            result = self.function(live_batch)
+        return _Recording(ids, made, live, prepare, step, result)
+
+    def _try(self, batch: PaddedBatch) -> None:
+        """Call the function on a stream of its own, as recording demands, and undo what it did."""
+        here, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
+        before = [tensor.clone() for tensor in self.protected()]
+        random_state = torch.cuda.get_rng_state(self.device)
+        side.wait_stream(here)
+        with torch.cuda.stream(side), products(self.precision):
+            for _ in range(2):
+                self.function(batch)
+        here.wait_stream(side)
+        with torch.no_grad():
+            for tensor, value in zip(self.protected(), before, strict=True):
+                tensor.copy_(value)
+        torch.cuda.set_rng_state(random_state, self.device)
+        torch.cuda.synchronize(self.device)
+
+
+def _flat_copy(batch: PaddedBatch) -> tuple[Tensor, PaddedBatch]:
+    """A copy whose tensors lie in one piece of memory, and this piece: to copy it again is one step."""
+    tensors = batch.tensors()
+    sizes = [-(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT for tensor in tensors.values()]
+    flat = torch.empty(sum(sizes), dtype=torch.uint8, device=batch.ptr.device)
+    views = {}
+    for (name, tensor), piece in zip(tensors.items(), flat.split(sizes), strict=True):
+        view = piece[: tensor.numel() * tensor.element_size()].view(tensor.dtype).view(tensor.shape)
+        views[name] = view.copy_(tensor)
+    return flat, replace(batch, **views)

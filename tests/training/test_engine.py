@@ -1,0 +1,189 @@
+"""The engine against plain torch: on a GPU with CUDA graphs, elsewhere without them, in Triton's interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from crawl import CRaWl, Graph, sample_walks
+from crawl.data import Dataset, GraphStore
+from crawl.data.identity import graph_keys
+from crawl.training.engine import Engine, can_use_engine
+from crawl.training.evaluation import predict
+from crawl.training.padded import DeviceGraphs
+from crawl.training.settings import Evaluation, Training
+from crawl.training.trainer import Trainer
+
+pytest.importorskip("triton")
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1, batch_size=3)
+
+
+@pytest.fixture
+def triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the interpreter stand in for a GPU."""
+    monkeypatch.setattr("crawl.nn.norm._DEVICES", {"cuda", "cpu"})
+
+
+@pytest.fixture
+def plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawl.nn.norm._DEVICES", set())
+
+
+def exact(make_model, dataset: Dataset, **settings: object) -> CRaWl:
+    """A small network that multiplies exactly."""
+    return make_model(dataset, precision="float32", virtual_node=True, num_layers=2, **settings)
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("ids", [[3], [0, 5, 2], [7, 1, 4, 6]])
+def test_a_padded_batch_is_that_of_the_store(make_dataset, make_model, ids: list[int], share: float | None) -> None:
+    dataset = make_dataset("regression")
+    store, keys = dataset.store, graph_keys(dataset.store)
+    graphs = DeviceGraphs(make_model(dataset), store, keys, DEVICE)
+    graphs.draw_starts(share, 5)
+    room = graphs.room_for(torch.tensor(ids), 4)
+    (padded,) = graphs.padded_ids([torch.tensor(ids)], 4)
+    found = graphs.cut(padded, room, 6, torch.tensor([5], device=DEVICE), True)
+    plain = store.batch(ids)
+    graph = Graph.from_data(plain)
+    walks = sample_walks(graph, 6, window_size=4, seed=5, start=share, keys=graph.node_keys(keys[ids]))
+    num_nodes, num_walks = int(found.num_nodes), int(found.num_walks)
+    assert (num_nodes, num_walks, int(found.num_graphs)) == (graph.num_nodes, len(walks), len(ids))
+    assert torch.equal(found.x[:num_nodes].cpu(), plain.x)
+    assert torch.equal(found.batch[:num_nodes].cpu(), graph.batch)
+    assert torch.equal(found.ptr[: len(ids) + 1].cpu(), graph.graph_ptr)
+    assert torch.equal(found.y[: len(ids)].cpu(), plain.y)
+    assert found.y[len(ids) :].isnan().all()
+    for name in ("nodes", "edges", "code"):
+        assert torch.equal(getattr(found, name)[:num_walks].cpu(), getattr(walks, name)), name
+    groups = walks.groups_of_nodes(room.num_nodes)
+    assert torch.equal(found.node_order[: groups.order.numel()].cpu(), groups.order)
+    assert torch.equal(found.node_ptr.cpu(), groups.ptr)
+
+
+def test_rooms_are_few_and_large_enough(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression", num_graphs=64)
+    graphs = DeviceGraphs(make_model(dataset), dataset.store, graph_keys(dataset.store), DEVICE)
+    rooms = set()
+    for seed in range(200):
+        ids = torch.randperm(64, generator=torch.Generator().manual_seed(seed))[:8]
+        room = graphs.room_for(ids, 8)
+        num_nodes, num_edges = dataset.store.sizes[:, ids].sum(1).tolist()
+        assert num_nodes <= room.num_nodes
+        assert num_edges <= room.num_edges
+        rooms.add(room)
+    assert len(rooms) <= 5
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_predictions_are_those_of_plain_torch(make_dataset, make_model, monkeypatch, level: str) -> None:
+    dataset = make_dataset("regression", level=level)
+    model = exact(make_model, dataset).to(DEVICE).eval()
+    ids = torch.tensor([4, 1, 7, 0, 2])
+    arguments = {"num_repeats": 2, "seed": 3, "batch_size": 2}
+    with monkeypatch.context() as patch:
+        patch.setattr("crawl.nn.norm._DEVICES", set())
+        expected = predict(model, dataset.task, dataset.store.to(DEVICE), ids, **arguments)
+    monkeypatch.setattr("crawl.nn.norm._DEVICES", {"cuda", "cpu"})
+    engine = Engine(model, dataset.store, graph_keys(dataset.store), DEVICE)
+    found = predict(model, dataset.task, dataset.store, ids, **arguments, engine=engine)
+    assert found.repeats == pytest.approx(expected.repeats, abs=2e-5)
+    assert (found.repeats[0] != found.repeats[1]).any()
+
+
+def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_model, triton_everywhere) -> None:
+    dataset = make_dataset("regression")
+    model = exact(make_model, dataset).to(DEVICE).eval()
+    keys = graph_keys(dataset.store)
+    whole = Engine(model, dataset.store, keys, DEVICE)
+    parts = Engine(model, dataset.store, keys, DEVICE, most_bytes=4000)
+    assert whole.is_resident
+    assert not parts.is_resident
+    assert 2 <= parts.part_size < 10
+    ids = torch.tensor([9, 4, 1, 7, 0, 2, 15, 11])
+    for _ in range(2):
+        found = parts.predict(ids, 2, 8, seed=1)
+        assert torch.allclose(found, whole.predict(ids, 2, 8, seed=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{}, {"start_share": 0.5}, {"edge_dim": 1}])
+def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, settings) -> None:
+    dataset = make_dataset("regression", num_graphs=14)
+    training = Training(batch_size=3, max_epochs=2, clip_norm=1.0, normalise_targets=True, device=DEVICE.type)
+    results = []
+    for devices in (set(), {"cuda", "cpu"}):
+        monkeypatch.setattr("crawl.nn.norm._DEVICES", devices)
+        trainer = Trainer(exact(make_model, dataset, **settings), dataset, training, ONCE)
+        assert (trainer.engine is not None) == bool(devices)
+        results.append((list(trainer.epochs()), trainer.model.state_dict()))
+    (plain, plain_weights), (fast, fast_weights) = results
+    for a, b in zip(plain, fast, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
+        assert a["val_mae"] == pytest.approx(b["val_mae"], rel=1e-3)
+    for name, value in plain_weights.items():
+        # Adam turns the sign of a vanishing gradient into a whole step, so single weights may differ
+        distance = (value.double() - fast_weights[name].double()).abs().mean()
+        assert float(distance) < 1e-3, name
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
+def test_every_kind_of_target(make_dataset, make_model, triton_everywhere, kind: str) -> None:
+    dataset = make_dataset(kind, num_outputs=1 if kind == "binary" else 3, num_graphs=10, missing=kind == "multilabel")
+    training = Training(batch_size=4, max_epochs=1, device=DEVICE.type)
+    trainer = Trainer(exact(make_model, dataset), dataset, training, ONCE)
+    (record,) = trainer.epochs()
+    assert record["loss"] > 0
+
+
+def test_what_it_cannot_do(make_dataset, make_model, triton_everywhere) -> None:
+    dataset = make_dataset("regression")
+    assert can_use_engine(make_model(dataset), dataset.store, DEVICE)
+    assert not can_use_engine(make_model(dataset, implementation="reference"), dataset.store, DEVICE)
+    assert not can_use_engine(make_model(dataset).double(), dataset.store, DEVICE)
+    assert not can_use_engine(torch.nn.Linear(1, 1), dataset.store, DEVICE)
+    without_edges = GraphStore.from_graphs([dataset.store.graph(0).clone()])
+    without_edges = replace(
+        without_edges,
+        edge_index=without_edges.edge_index[:, :0],
+        edge_ptr=torch.zeros_like(without_edges.edge_ptr),
+    )
+    assert not can_use_engine(make_model(dataset), without_edges, DEVICE)
+
+
+@pytest.mark.gpu
+def test_two_runs_give_the_same_bits(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression", num_graphs=64)
+    training = Training(batch_size=7, max_epochs=5, device="cuda")
+    weights = []
+    for _ in range(2):
+        model = make_model(dataset, virtual_node=True, num_layers=2, hidden_channels=37, dropout=0.3)
+        trainer = Trainer(model, dataset, training, ONCE)
+        list(trainer.epochs())
+        weights.append(trainer.model.state_dict())
+    for name, value in weights[0].items():
+        assert torch.equal(value, weights[1][name]), name
+
+
+@pytest.mark.gpu
+def test_resumed_training_gives_the_same_bits(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression", num_graphs=40)
+    training = Training(batch_size=7, max_epochs=4, device="cuda")
+
+    def trainer() -> Trainer:
+        return Trainer(make_model(dataset, virtual_node=True, num_layers=2, dropout=0.3), dataset, training, ONCE)
+
+    whole, first, second = trainer(), trainer(), trainer()
+    list(whole.epochs())
+    epochs = first.epochs()
+    next(epochs)
+    next(epochs)
+    tensors, values = first.state()
+    second.restore({name: tensor.cpu() for name, tensor in tensors.items()}, values)
+    list(second.epochs())
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, second.model.state_dict()[name]), name
