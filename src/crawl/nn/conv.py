@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from crawl.nn import fast, reference
+from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
 from crawl.walks.walks import check_window_size
@@ -80,13 +81,13 @@ class CRaWlConv(nn.Module):
         self.norm = BatchNorm(out_channels)
         self.mix = nn.Conv1d(out_channels, out_channels, 1, bias=False)
         self.update = nn.Sequential(
-            nn.Linear(out_channels, 2 * out_channels, bias=False),
+            Linear(out_channels, 2 * out_channels),
             BatchNorm(2 * out_channels),
             nn.ReLU(),
-            nn.Linear(2 * out_channels, out_channels, bias=False),
+            Linear(2 * out_channels, out_channels),
         )
         same_width = in_channels == out_channels
-        self.residual = nn.Identity() if same_width else nn.Linear(in_channels, out_channels, bias=False)
+        self.residual = nn.Identity() if same_width else Linear(in_channels, out_channels)
 
     def forward(
         self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, num_nodes: Tensor | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from crawl.nn.linear import Linear
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
 
@@ -23,11 +24,11 @@ class VirtualNode(nn.Module):
     def __init__(self, channels: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.mlp = nn.Sequential(
-            nn.Linear(channels, channels, bias=False),
+            Linear(channels, channels),
             BatchNorm(channels),
             nn.ReLU(),
             nn.Dropout(dropout),
-            nn.Linear(channels, channels, bias=False),
+            Linear(channels, channels),
         )
 
     def forward(self, x: Tensor, state: Tensor, members: Membership) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from crawl.nn.gpu.segments import sum_parts
 from crawl.nn.norm import BatchNorm
 
 # The rows of `statistics`: what the kernels need to know of a normalisation, per channel.
@@ -63,7 +64,7 @@ class _BatchNorm(torch.autograd.Function):
         arguments = {"C": num_channels, "RELU": ctx.relu, "ROWS": _ROWS, "CHANNELS": _CHANNELS}
         with torch.cuda.device(x.get_device()):
             _grad_sums[grid](x, grad_out, num_rows, statistics, parts, **arguments)
-            sums = parts.sum(0)
+            sums = sum_parts(parts)
             _grad_rows[grid](x, grad_out, num_rows, statistics, sums, grad_x, len(x), **arguments)
         return grad_x, sums[1], sums[0], None, None, None
 
@@ -95,7 +96,7 @@ def finalise(norm: BatchNorm, moments: Tensor) -> Tensor:
             C=norm.num_features,
             STRIDE=stride,
             USES_BATCH=norm.training,
-            PARTS=128,
+            PARTS=256,
             CHANNELS=16,
         )
     return statistics

@@ -138,6 +138,28 @@ def _sum_rows(
     tl.store(out + group * NUM_CHANNELS + channel, value, mask=inside)
 
 
+def sum_parts(parts: Tensor) -> Tensor:
+    """The sum over the first dimension, float32, of contiguous parts."""
+    out = parts.new_empty(parts.shape[1:], dtype=torch.float32)
+    if out.numel():
+        with torch.cuda.device(parts.get_device()):
+            _sum_parts[(triton.cdiv(out.numel(), 16),)](parts, out, len(parts), out.numel(), PARTS=256, BLOCK=16)
+    return out
+
+
+@triton.jit(do_not_specialize=["num_parts", "size"])
+def _sum_parts(
+    parts: tl.tensor, out: tl.tensor, num_parts: tl.int32, size: tl.int32, PARTS: tl.constexpr, BLOCK: tl.constexpr
+) -> None:
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([PARTS, BLOCK], tl.float32)
+    for first in range(0, num_parts, PARTS):
+        part = first + tl.arange(0, PARTS)
+        mask = (part < num_parts)[:, None] & (place < size)[None, :]
+        total += tl.load(parts + part[:, None].to(tl.int64) * size + place[None, :], mask=mask, other=0)
+    tl.store(out + place, tl.sum(total, axis=0), mask=place < size)
+
+
 def spread_rows(rows: Tensor, groups: Tensor, num_rows: Tensor | None = None) -> Tensor:
     """`[R, C]` for each row the row of its group; zeros behind the first `num_rows` (`[1]` int32, all when None).
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from crawl.nn.bits import chosen_bits, code_bits
 from crawl.nn.gpu.norm import MEAN, RSTD, SCALE, SHARE, SHIFT, finalise
-from crawl.nn.gpu.segments import mean_windows, sum_rows
+from crawl.nn.gpu.segments import mean_windows, sum_parts, sum_rows
 from crawl.nn.gpu.streams import in_parallel, products
 from crawl.walks import Walks
 from crawl.walks.walks import num_bits
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _CHANNELS = 32  # of a tile along the walks: a row of it is one line of memory
 _WALKS = 4
+_REGISTERS: tuple[int | None, int | None] = (168, None)  # of a thread, along the walks: there, and back
 _MOST_TAPS = 9  # of the depthwise kernel in one pass along the walks
 _ROWS = 64  # of a tile of windows
 
@@ -73,9 +74,12 @@ class _PooledWindows(torch.autograd.Function):
         weight = F.pad(project.detach(), (0, 0, 0, padding))
         mix = F.pad(mix.detach(), (0, padding, 0, padding)).to(storage)
         first_bit = conv.in_channels + conv.edge_dim
-        node_rows = x @ weight[:, : conv.in_channels].t()
-        edge_rows = None if edge_attr is None else edge_attr @ weight[:, conv.in_channels : first_bit].t()
-        code_rows = code_bits(conv, walks, weight.dtype) @ weight[:, first_bit:].t()
+        node_rows, edge_rows, code_rows = in_parallel(
+            x.device,
+            lambda: x @ weight[:, : conv.in_channels].t(),
+            lambda: None if edge_attr is None else edge_attr @ weight[:, conv.in_channels : first_bit].t(),
+            lambda: code_bits(conv, walks, weight.dtype) @ weight[:, first_bit:].t(),
+        )
         shape = _Shape(conv, walks, num_nodes)
 
         windows = x.new_empty(shape.num_windows, shape.stride, dtype=storage)
@@ -99,19 +103,20 @@ class _PooledWindows(torch.autograd.Function):
         grad_nodes = grad_pooled.new_zeros(shape.num_nodes, shape.stride)
         torch.div(grad_pooled, counts.unsqueeze(1), out=grad_nodes[:, :num_channels])
         hidden, grad_mixed = _mixed_backward_all(shape, walks, windows, statistics, is_active, grad_nodes)
-        with products(conv.precision):
-            grad_hidden = grad_mixed @ mix
+        mix_t = mix.t().contiguous()  # products of rows with rows are the fastest
 
         def weight_of_mix() -> Tensor:
             with products(conv.precision):
                 return grad_mixed.t() @ hidden
 
         def way_back() -> tuple[Tensor, Tensor, Tensor]:
+            with products(conv.precision):
+                grad_hidden = grad_mixed @ mix_t.t()
             sums = _norm_sums(shape, windows, statistics, grad_hidden)
             return sums, *_convolve_all_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums)
 
         (sums, grad_rows, grad_kernel), grad_mix = in_parallel(x.device, way_back, weight_of_mix)
-        del hidden, grad_mixed, grad_hidden
+        del hidden, grad_mixed
 
         first_bit = conv.in_channels + conv.edge_dim
         grad_weight = torch.empty_like(weight)
@@ -172,6 +177,11 @@ class _Shape:
         """The grid of tiles of so many windows and `_CHANNELS` channels."""
         return triton.cdiv(self.num_windows, num_rows), triton.cdiv(self.stride, _CHANNELS)
 
+    def is_large(self, *tables: Tensor | None) -> bool:
+        """Whether something has more than 2^31 entries, or comes near it."""
+        sizes = [table.numel() for table in tables if table is not None]
+        return max(self.num_walks * (self.num_positions + self.kernel_size) * self.stride, *sizes) >= 2**30
+
     @property
     def passes(self) -> list[tuple[int, int]]:
         """The first tap and the number of taps of each pass along the walks: as many taps as registers can keep."""
@@ -209,9 +219,11 @@ def _convolve_all(
                 IS_LAST=first_tap + num_taps == shape.kernel_size,
                 NUM_BYTES=shape.num_code_bytes,
                 HAS_EDGES=edge_rows is not None,
+                IS_LARGE=shape.is_large(node_rows, edge_rows),
                 WALKS=_WALKS,
                 CHANNELS=_CHANNELS,
                 num_warps=1,
+                maxnreg=_REGISTERS[0],
             )
     return moments
 
@@ -238,11 +250,12 @@ def _convolve(
     IS_LAST: tl.constexpr,
     NUM_BYTES: tl.constexpr,
     HAS_EDGES: tl.constexpr,
+    IS_LARGE: tl.constexpr,
     WALKS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
     num_windows = num_positions - kernel_size + 1
-    walk, is_walk, channel, inside = _walk_tile(count, STRIDE, WALKS, CHANNELS)
+    walk, is_walk, channel, inside = _walk_tile(count, STRIDE, IS_LARGE, WALKS, CHANNELS)
     is_value = is_walk[:, None] & inside[None, :]
     windows += (walk * num_windows)[:, None] * STRIDE + channel[None, :]
     taps = _load_taps(kernel + first_tap, kernel_size, channel, C, TAPS)
@@ -297,8 +310,12 @@ def _convolve(
 
 
 @triton.jit
-def _walk_tile(count: tl.tensor, STRIDE: tl.constexpr, WALKS: tl.constexpr, CHANNELS: tl.constexpr) -> tl.tuple:
-    walk = tl.program_id(0).to(tl.int64) * WALKS + tl.arange(0, WALKS)
+def _walk_tile(
+    count: tl.tensor, STRIDE: tl.constexpr, IS_LARGE: tl.constexpr, WALKS: tl.constexpr, CHANNELS: tl.constexpr
+) -> tl.tuple:
+    walk = tl.program_id(0) * WALKS + tl.arange(0, WALKS)
+    if IS_LARGE:  # addresses in 64 bits take twice the instructions
+        walk = walk.to(tl.int64)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     return walk, walk < tl.load(count), channel, channel < STRIDE
 
@@ -335,11 +352,11 @@ def _gather(
     is_there = is_walk & (position < num_positions)
     mask = is_there[:, None] & inside[None, :]
     place = walk * num_positions + position
-    node = tl.load(nodes + place, mask=is_there, other=0).to(tl.int64)
+    node = tl.load(nodes + place, mask=is_there, other=0).to(walk.dtype)
     row = tl.load(node_rows + (node * STRIDE)[:, None] + channel[None, :], mask=mask, other=0)
     if HAS_EDGES:
         has_edge = is_there & (position > 0)
-        edge = tl.load(edges + (place - walk - 1), mask=has_edge, other=0).to(tl.int64)
+        edge = tl.load(edges + (place - walk - 1), mask=has_edge, other=0).to(walk.dtype)
         row += tl.load(
             edge_rows + (edge * STRIDE)[:, None] + channel[None, :], mask=has_edge[:, None] & inside[None, :], other=0
         )
@@ -476,21 +493,22 @@ def _mixed_backward(
 
 def _norm_sums(shape: _Shape, windows: Tensor, statistics: Tensor, grad_hidden: Tensor) -> Tensor:
     """`[2, stride]` the gradients of the batch norm's bias and weight."""
-    num_parts = max(1, min(triton.cdiv(shape.num_windows, _ROWS), 264))
-    parts = windows.new_empty(num_parts, 2, shape.stride, dtype=torch.float32)
-    with torch.cuda.device(windows.get_device()):
-        _sum_grads[(num_parts, triton.cdiv(shape.stride, _CHANNELS))](
-            windows,
-            statistics,
-            grad_hidden,
-            shape.count,
-            parts,
-            shape.windows_per_walk,
-            STRIDE=shape.stride,
-            ROWS=_ROWS,
-            CHANNELS=_CHANNELS,
-        )
-    return parts.sum(0)
+    num_tiles, num_chunks = shape.tiles(_ROWS)
+    parts = windows.new_empty(num_tiles, 2, shape.stride, dtype=torch.float32)
+    if shape.num_windows:
+        with torch.cuda.device(windows.get_device()):
+            _sum_grads[(num_tiles, num_chunks)](
+                windows,
+                statistics,
+                grad_hidden,
+                shape.count,
+                parts,
+                shape.windows_per_walk,
+                STRIDE=shape.stride,
+                ROWS=_ROWS,
+                CHANNELS=_CHANNELS,
+            )
+    return sum_parts(parts)
 
 
 @triton.jit(do_not_specialize=["windows_per_walk"])
@@ -505,27 +523,20 @@ def _sum_grads(
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
-    num_rows = tl.load(count).to(tl.int64) * windows_per_walk
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    inside = channel < STRIDE
+    row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
+    is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
     scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)[None, :]
     shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)[None, :]
     mean = tl.load(statistics + MEAN * STRIDE + channel, mask=inside, other=0)[None, :]
     rstd = tl.load(statistics + RSTD * STRIDE + channel, mask=inside, other=0)[None, :]
-    total = tl.zeros([ROWS, CHANNELS], tl.float32)
-    product = tl.zeros([ROWS, CHANNELS], tl.float32)
-    for tile in range(tl.program_id(0), tl.cdiv(num_rows, ROWS), tl.num_programs(0)):
-        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)
-        place = row[:, None] * STRIDE + channel[None, :]
-        mask = (row < num_rows)[:, None] & inside[None, :]
-        value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
-        grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32)
-        grad = tl.where(value * scale + shift > 0, grad, 0)
-        total += grad
-        product += grad * ((value - mean) * rstd)
+    place = row[:, None] * STRIDE + channel[None, :]
+    mask = is_row[:, None] & inside[None, :]
+    value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
+    grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32)
+    grad = tl.where(value * scale + shift > 0, grad, 0)
     parts += tl.program_id(0).to(tl.int64) * (2 * STRIDE) + channel
-    tl.store(parts, tl.sum(total, axis=0), mask=inside)
-    tl.store(parts + STRIDE, tl.sum(product, axis=0), mask=inside)
+    tl.store(parts, tl.sum(grad, axis=0), mask=inside)
+    tl.store(parts + STRIDE, tl.sum(grad * ((value - mean) * rstd), axis=0), mask=inside)
 
 
 def _convolve_all_backward(
@@ -567,11 +578,13 @@ def _convolve_all_backward(
                 IS_FIRST=first_tap == 0,
                 NUM_BYTES=shape.num_code_bytes,
                 HAS_EDGES=edge_rows is not None,
+                IS_LARGE=shape.is_large(node_rows, edge_rows),
                 WALKS=_WALKS,
                 CHANNELS=_CHANNELS,
                 num_warps=1,
+                maxnreg=_REGISTERS[1],
             )
-    return grad_rows, parts.sum(0)
+    return grad_rows, sum_parts(parts)
 
 
 @triton.jit(do_not_specialize=["num_positions", "kernel_size", "first_tap"])
@@ -599,11 +612,12 @@ def _convolve_backward(
     IS_FIRST: tl.constexpr,
     NUM_BYTES: tl.constexpr,
     HAS_EDGES: tl.constexpr,
+    IS_LARGE: tl.constexpr,
     WALKS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
     num_windows = num_positions - kernel_size + 1
-    walk, is_walk, channel, inside = _walk_tile(count, STRIDE, WALKS, CHANNELS)
+    walk, is_walk, channel, inside = _walk_tile(count, STRIDE, IS_LARGE, WALKS, CHANNELS)
     is_value = is_walk[:, None] & inside[None, :]
     window_place = (walk * num_windows)[:, None] * STRIDE + channel[None, :]
     grad_rows += (walk * num_positions)[:, None] * STRIDE + channel[None, :]
@@ -682,7 +696,7 @@ def _bit_weight_backward(shape: _Shape, walks: Walks, grad_rows: Tensor, precisi
             CHANNELS=64,
             num_warps=4,
         )
-    return parts.sum(0)
+    return sum_parts(parts)
 
 
 @triton.jit(do_not_specialize=["num_positions"])
