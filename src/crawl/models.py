@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from crawl.graph import Graph
-from crawl.nn.conv import CRaWlConv, Implementation, Precision
+from crawl.nn.conv import CRaWlConv, Implementation
 from crawl.nn.encoders import Dense, Encoder
+from crawl.nn.linear import Precision
 from crawl.nn.membership import Membership
 from crawl.nn.readout import Head, Pool, Readout
 from crawl.nn.virtual_node import VirtualNode
@@ -104,7 +105,7 @@ class CRaWl(nn.Module):
             for width_in, width_out in pairwise(widths)
         )
         num_virtual = num_layers - 1 if virtual_node else 0
-        self.virtual_nodes = nn.ModuleList(VirtualNode(hidden_channels, dropout) for _ in range(num_virtual))
+        self.virtual_nodes = nn.ModuleList(VirtualNode(hidden_channels, dropout, precision) for _ in range(num_virtual))
         self.readout = Readout(hidden_channels, out_channels, pool=pool, head=head, dropout=dropout)
 
     def forward(

@@ -15,7 +15,7 @@ from crawl.walks.groups import Groups
 
 pytest.importorskip("triton")
 from crawl.nn.gpu import norm as gpu_norm  # noqa: E402 - needs Triton
-from crawl.nn.gpu import segments, windows  # noqa: E402
+from crawl.nn.gpu import products, segments, windows  # noqa: E402
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -184,18 +184,19 @@ def test_the_same_bits_every_time() -> None:
 
 
 @pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize(("num_rows", "num_real"), [(1, 1), (3, 3), (70, 65), (130, 1), (65, 0)])
+@pytest.mark.parametrize(("num_rows", "num_real"), [(1, 1), (3, 3), (70, 65), (130, 1), (65, 0), (9000, 8190)])
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm(num_rows: int, num_real: int, relu: bool, training: bool) -> None:
     torch.manual_seed(0)
-    plain = BatchNorm(37).train(training)
+    plain = BatchNorm(37 if num_rows < 1000 else 3).train(training)
     with torch.no_grad():
         plain.weight.uniform_(0.5, 1.5)
         plain.bias.uniform_(-0.5, 0.5)
         plain.running_mean.uniform_(-1, 1)
     fast = copy.deepcopy(plain).to(DEVICE)
     plain.double()
-    x, grad = torch.randn(num_rows, 37) + 3, torch.randn(num_rows, 37)
+    x, grad = (torch.randn(num_rows, plain.num_features) for _ in range(2))
+    x += 3
     a = x.double().requires_grad_()
     b = x.to(DEVICE).requires_grad_()
     expected = plain(a[:num_real], relu=relu)
@@ -221,6 +222,22 @@ def test_sums_over_groups(num_channels: int) -> None:
     found = segments.sum_rows(rows.to(DEVICE), groups.ptr, groups.order)
     expected = torch.zeros(7, num_channels).index_add(0, ids, rows)
     assert torch.allclose(found.cpu(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"] if ON_GPU else ["float32"])
+@pytest.mark.parametrize(("height", "depth", "width"), [(1, 1, 1), (33, 40, 35), (5, 300, 31), (70, 0, 3), (0, 4, 4)])
+@pytest.mark.parametrize("form", ["plain", "transposed", "added", "wider"])
+def test_products(height: int, depth: int, width: int, form: str, precision: str) -> None:
+    torch.manual_seed(0)
+    a, b, c = torch.randn(depth, height).t(), torch.randn(depth, width), torch.randn(height, width)
+    if form == "transposed":
+        a, b = a.contiguous(), b.t().contiguous().t()
+    add = c.to(DEVICE) if form == "added" else None
+    wider = width + 5 if form == "wider" else 0
+    found = products.product(a.to(DEVICE), b.to(DEVICE), precision, add=add, width=wider).cpu()
+    expected = a.double() @ b.double() + (c.double() if form == "added" else 0)
+    assert_close(found[:, :width], expected, precision)
+    assert not found[:, width:].any()
 
 
 @pytest.mark.parametrize("num_real", [0, 3, 5])

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from crawl.nn import fast, reference
-from crawl.nn.linear import Linear
+from crawl.nn.linear import Linear, Precision
 from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
 from crawl.walks.walks import check_window_size
 
 Implementation = Literal["fast", "reference"]
-Precision = Literal["tf32", "bf16", "float32"]
 
 
 class CRaWlConv(nn.Module):
@@ -81,13 +80,13 @@ class CRaWlConv(nn.Module):
         self.norm = BatchNorm(out_channels)
         self.mix = nn.Conv1d(out_channels, out_channels, 1, bias=False)
         self.update = nn.Sequential(
-            Linear(out_channels, 2 * out_channels),
+            Linear(out_channels, 2 * out_channels, precision),
             BatchNorm(2 * out_channels),
             nn.ReLU(),
-            Linear(2 * out_channels, out_channels),
+            Linear(2 * out_channels, out_channels, precision),
         )
         same_width = in_channels == out_channels
-        self.residual = nn.Identity() if same_width else Linear(in_channels, out_channels)
+        self.residual = nn.Identity() if same_width else Linear(in_channels, out_channels, precision)
 
     def forward(
         self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, num_nodes: Tensor | None = None
@@ -107,7 +106,7 @@ class CRaWlConv(nn.Module):
         pooled_windows = fast.pooled_windows if self.implementation == "fast" else reference.pooled_windows
         pooled = pooled_windows(self, x, walks, edge_attr if self.edge_dim else None)
         first, norm, _, last = self.update
-        new_x: Tensor = self.residual(x) + last(norm(first(pooled), num_nodes, relu=True))
+        new_x: Tensor = last(norm(first(pooled), num_nodes, relu=True), add=self.residual(x))
         return new_x
 
     def _check(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> None:

@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from crawl.nn.gpu.streams import in_parallel
 from crawl.nn.norm import can_use_triton
+
+Precision = Literal["tf32", "bf16", "float32"]
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` without bias."""
+    """`torch.nn.Linear` without bias.
 
-    def __init__(self, in_features: int, out_features: int) -> None:
+    Args:
+        in_features: The width of the input.
+        out_features: The width of the output.
+        precision: On a GPU `float32` is exact, the others use products of ten bits.
+    """
+
+    def __init__(self, in_features: int, out_features: int, precision: Precision = "tf32") -> None:
         super().__init__(in_features, out_features, bias=False)
+        self.precision = precision
 
-    def forward(self, x: Tensor) -> Tensor:
-        """`[N, out_features]`."""
-        if can_use_triton(x.device) and not torch.is_autocast_enabled(x.device.type):
-            product: Tensor = _Product.apply(x, self.weight)
+    def forward(self, x: Tensor, add: Tensor | None = None) -> Tensor:
+        """`[N, out_features]`, with `add` added to it."""
+        is_plain = x.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled(x.device.type)
+        if can_use_triton(x.device) and is_plain:
+            product: Tensor = _Product.apply(x, self.weight, add, self.precision)
             return product
-        return super().forward(x)
+        out = super().forward(x)
+        return out if add is None else add + out
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, add: Tensor | None, precision: Precision) -> Tensor:
+        from crawl.nn.gpu.products import product
+
+        ctx.precision = precision
         ctx.save_for_backward(x, weight)
-        return x @ weight.t()
+        return product(x, weight.t(), precision, add=None if add is None else add.contiguous())
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        from crawl.nn.gpu.products import product
+        from crawl.nn.gpu.streams import in_parallel
+
         x, weight = ctx.saved_tensors
         grad_x, grad_weight = in_parallel(
             grad.device,
-            lambda: grad @ weight if ctx.needs_input_grad[0] else None,
-            lambda: grad.t() @ x,
+            lambda: product(grad, weight, ctx.precision) if ctx.needs_input_grad[0] else None,
+            lambda: product(grad.t(), x, ctx.precision),
         )
-        return grad_x, grad_weight
+        return grad_x, grad_weight, grad if ctx.needs_input_grad[2] else None, None

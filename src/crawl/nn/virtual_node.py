@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from crawl.nn.linear import Linear
+from crawl.nn.linear import Linear, Precision
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
 
@@ -19,16 +19,17 @@ class VirtualNode(nn.Module):
     Args:
         channels: The width of the node features and of the state.
         dropout: The dropout rate inside the MLP.
+        precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
     """
 
-    def __init__(self, channels: int, dropout: float = 0.0) -> None:
+    def __init__(self, channels: int, dropout: float = 0.0, precision: Precision = "tf32") -> None:
         super().__init__()
         self.mlp = nn.Sequential(
-            Linear(channels, channels),
+            Linear(channels, channels, precision),
             BatchNorm(channels),
             nn.ReLU(),
             nn.Dropout(dropout),
-            Linear(channels, channels),
+            Linear(channels, channels, precision),
         )
 
     def forward(self, x: Tensor, state: Tensor, members: Membership) -> tuple[Tensor, Tensor]:

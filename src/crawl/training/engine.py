@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from crawl.data.store import GraphStore
 from crawl.models import CRaWl
-from crawl.nn.gpu.streams import products
 from crawl.nn.norm import can_use_triton
-from crawl.training.padded import DeviceGraphs, PaddedBatch, Room
+from crawl.training.padded import DeviceGraphs, PaddedBatch, Room, learns
 
 _SHARE_OF_MEMORY = 0.4  # of what is free on the device, for the data set
 _ALIGNMENT = 256
@@ -97,10 +96,11 @@ class Engine:
     def answer(self, batch: PaddedBatch) -> Tensor:
         """The model's answer to a batch, padded like it."""
         model, like = self.model, self.model.readout.norm.weight
-        x = model.node_encoder.encode(batch.x, batch.room.num_nodes, like)
-        edge_attr = None
-        if model.edge_encoder.out_channels:
-            edge_attr = model.edge_encoder.encode(batch.edge_attr, batch.room.num_edges, like)
+        x, edge_attr = batch.x, batch.edge_attr
+        if learns(model.node_encoder):
+            x = model.node_encoder.encode(x, batch.room.num_nodes, like)
+        if learns(model.edge_encoder):
+            edge_attr = model.edge_encoder.encode(edge_attr, batch.room.num_edges, like)
         return model.network(x, edge_attr, batch.walks(model.window_size), batch.members)
 
     def predict(self, ids: Tensor, batch_size: int, num_steps: int, seed: int) -> Tensor:
@@ -222,6 +222,8 @@ class _Recorder:
         return graphs.cut(ids, room, self.num_steps, self.seed, self.has_edge_groups)
 
     def _record(self, graphs: DeviceGraphs, ids: Tensor, room: Room) -> _Recording:
+        from crawl.nn.gpu.products import products
+
         ids = ids.clone()
         batch = self._prepare(graphs, ids, room)  # compiles what needs compiling, and shows the sizes
         made, made_batch = _flat_copy(batch)
@@ -238,6 +240,8 @@ class _Recorder:
 
     def _try(self, batch: PaddedBatch) -> None:
         """Call the function on a stream of its own, as recording demands, and undo what it did."""
+        from crawl.nn.gpu.products import products
+
         here, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
         before = [tensor.clone() for tensor in self.protected()]
         random_state = torch.cuda.get_rng_state(self.device)

@@ -15,6 +15,7 @@ from torch import Tensor
 from crawl.data.store import GraphStore
 from crawl.graph import Graph
 from crawl.models import CRaWl
+from crawl.nn.encoders import Encoder
 from crawl.nn.membership import Membership
 from crawl.walks import Walks
 from crawl.walks.groups import Groups
@@ -40,7 +41,7 @@ class PaddedBatch:
 
     Attributes:
         room: What fits into it.
-        x: `[N, …]` node features that passed the model's encoder's check; None if there are none.
+        x: `[N, …]` node features, encoded unless the encoder has weights.
         edge_attr: The same for edges.
         y: Targets, float32; NaN where there is padding.
         batch: `[N]` the graph of each node.
@@ -89,6 +90,11 @@ class PaddedBatch:
     def tensors(self) -> dict[str, Tensor]:
         """All tensors by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+
+def learns(encoder: Encoder) -> bool:
+    """Whether an encoder has weights, and so belongs to the step, not to the preparation of a batch."""
+    return any(True for _ in encoder.parameters())
 
 
 class DeviceGraphs:
@@ -230,10 +236,16 @@ class DeviceGraphs:
             if self.store.y_per_node:
                 rows, is_real = node, torch.arange(room.num_nodes, device=y.device) < num_nodes
             y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y[rows], torch.nan)
+        x = None if self.x is None else self.x[node]
+        if not learns(model.node_encoder):
+            x = model.node_encoder.encode(x, room.num_nodes, model.readout.norm.weight)
+        edge_attr = None if self.edge_attr is None else self.edge_attr[edge]
+        if model.edge_encoder.out_channels and not learns(model.edge_encoder):
+            edge_attr = model.edge_encoder.encode(edge_attr, room.num_edges, model.readout.norm.weight)
         return PaddedBatch(
             room=room,
-            x=None if self.x is None else self.x[node],
-            edge_attr=None if self.edge_attr is None else self.edge_attr[edge],
+            x=x,
+            edge_attr=edge_attr,
             y=y,
             batch=batch.int(),
             ptr=ptr.int(),

@@ -20,6 +20,8 @@ MEAN, RSTD, SCALE, SHIFT, SHARE = (tl.constexpr(i) for i in range(5))  # SHARE: 
 NUM_STATISTICS = 5
 
 _ROWS, _CHANNELS = 64, 32  # of a tile
+_AT_ONCE = 2**15  # values that the registers of one program can hold
+_MOST_ROWS_AT_ONCE = 2**13
 
 
 def batch_norm(norm: BatchNorm, x: Tensor, num_rows: Tensor | None, relu: bool) -> Tensor:
@@ -38,16 +40,22 @@ class _BatchNorm(torch.autograd.Function):
         x = x.contiguous()
         if num_rows is None:
             num_rows = torch.full((1,), x.shape[0], dtype=torch.int32, device=x.device)
-        num_channels = x.shape[1]
-        grid = (triton.cdiv(x.shape[0], _ROWS), triton.cdiv(num_channels, _CHANNELS))
-        moments = x.new_empty(grid[0], 3, num_channels, dtype=torch.float32)
         out = torch.empty_like(x)
         with torch.cuda.device(x.get_device()):
-            if norm.training:
-                _moments[grid](x, num_rows, moments, C=num_channels, ROWS=_ROWS, CHANNELS=_CHANNELS)
-            statistics = finalise(norm, moments)
-            arguments = {"C": num_channels, "RELU": relu, "ROWS": _ROWS, "CHANNELS": _CHANNELS}
-            _normalise[grid](x, num_rows, statistics, out, len(x), **arguments)
+            if len(x) <= _MOST_ROWS_AT_ONCE:
+                statistics = x.new_empty(NUM_STATISTICS, norm.num_features)
+                grid, tile = _columns(x)
+                _normalise_at_once[grid](
+                    x, num_rows, *_tensors(norm), statistics, out, len(x), norm.momentum, norm.eps,
+                    C=norm.num_features, USES_BATCH=norm.training, RELU=relu, **tile,
+                )  # fmt: skip
+            else:
+                grid, tile = _tiles(x)
+                moments = x.new_empty(grid[0], 3, norm.num_features, dtype=torch.float32)
+                if norm.training:
+                    _moments[grid](x, num_rows, moments, C=norm.num_features, **tile)
+                statistics = finalise(norm, moments)
+                _normalise[grid](x, num_rows, statistics, out, len(x), C=norm.num_features, RELU=relu, **tile)
         ctx.relu = relu
         ctx.save_for_backward(x, num_rows, statistics)
         return out
@@ -57,16 +65,41 @@ class _BatchNorm(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         x, num_rows, statistics = ctx.saved_tensors
         num_channels = x.shape[1]
-        grad_out = grad_out.contiguous()
-        grid = (triton.cdiv(x.shape[0], _ROWS), triton.cdiv(num_channels, _CHANNELS))
-        parts = x.new_empty(grid[0], 2, num_channels, dtype=torch.float32)
-        grad_x = torch.empty_like(x)
-        arguments = {"C": num_channels, "RELU": ctx.relu, "ROWS": _ROWS, "CHANNELS": _CHANNELS}
+        grad_out, grad_x = grad_out.contiguous(), torch.empty_like(x)
         with torch.cuda.device(x.get_device()):
-            _grad_sums[grid](x, grad_out, num_rows, statistics, parts, **arguments)
-            sums = sum_parts(parts)
-            _grad_rows[grid](x, grad_out, num_rows, statistics, sums, grad_x, len(x), **arguments)
+            if len(x) <= _MOST_ROWS_AT_ONCE:
+                grid, tile = _columns(x)
+                sums = x.new_empty(2, num_channels, dtype=torch.float32)
+                _grads_at_once[grid](
+                    x, grad_out, num_rows, statistics, sums, grad_x, len(x), C=num_channels, RELU=ctx.relu, **tile
+                )
+            else:
+                grid, tile = _tiles(x)
+                parts = x.new_empty(grid[0], 2, num_channels, dtype=torch.float32)
+                _grad_sums[grid](x, grad_out, num_rows, statistics, parts, C=num_channels, RELU=ctx.relu, **tile)
+                sums = sum_parts(parts)
+                _grad_rows[grid](
+                    x, grad_out, num_rows, statistics, sums, grad_x, len(x), C=num_channels, RELU=ctx.relu, **tile
+                )
         return grad_x, sums[1], sums[0], None, None, None
+
+
+def _columns(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
+    """The grid for programs that have all rows of a few channels at once, and their tile."""
+    num_rows = triton.next_power_of_2(len(x))
+    num_channels = min(max(_AT_ONCE // num_rows, 4), 32)
+    num_warps = max(4, min(num_rows * num_channels // 1024, 16))
+    tile = {"ROWS": num_rows, "CHANNELS": num_channels, "num_warps": num_warps}
+    return (1, triton.cdiv(x.shape[1], num_channels)), tile
+
+
+def _tiles(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
+    """The grid for programs that have some rows of some channels, and their tile."""
+    return (triton.cdiv(len(x), _ROWS), triton.cdiv(x.shape[1], _CHANNELS)), {"ROWS": _ROWS, "CHANNELS": _CHANNELS}
+
+
+def _tensors(norm: BatchNorm) -> tuple[Tensor, ...]:
+    return norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked
 
 
 def finalise(norm: BatchNorm, moments: Tensor) -> Tensor:
@@ -85,11 +118,7 @@ def finalise(norm: BatchNorm, moments: Tensor) -> Tensor:
         _finalise[(triton.cdiv(stride, 16),)](
             moments,
             num_parts,
-            norm.weight,
-            norm.bias,
-            norm.running_mean,
-            norm.running_var,
-            norm.num_batches_tracked,
+            *_tensors(norm),
             statistics,
             norm.momentum,
             norm.eps,
@@ -122,9 +151,8 @@ def _finalise(
 ) -> None:
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     inside = channel < C
-    mean = tl.load(running_mean + channel, mask=inside, other=0)
-    var = tl.load(running_var + channel, mask=inside, other=1)
-    share = tl.zeros([CHANNELS], tl.float32)
+    mean = tl.zeros([CHANNELS], tl.float32)
+    var, num_rows = mean, mean
     if USES_BATCH:
         # Parts are combined with their distances from a common mean (Chan, Golub and LeVeque, 1983): the squares of
         # the values themselves would lose their digits beside a large mean.
@@ -138,36 +166,123 @@ def _finalise(
             number += size
             total += size * tl.load(moments + STRIDE + place, mask=mask, other=0)
         num_rows = tl.sum(number, axis=0)
-        batch_mean = tl.sum(total, axis=0) / tl.maximum(num_rows, 1)
+        mean = tl.sum(total, axis=0) / tl.maximum(num_rows, 1)
         squares = tl.zeros([PARTS, CHANNELS], tl.float32)
         for first in range(0, num_parts, PARTS):
             part = first + tl.arange(0, PARTS)
             place = part.to(tl.int64)[:, None] * (3 * STRIDE) + channel[None, :]
             mask = (part < num_parts)[:, None] & inside[None, :]
             size = tl.load(moments + place, mask=mask, other=0)
-            distance = tl.load(moments + STRIDE + place, mask=mask, other=0) - batch_mean[None, :]
+            distance = tl.load(moments + STRIDE + place, mask=mask, other=0) - mean[None, :]
             squares += tl.load(moments + 2 * STRIDE + place, mask=mask, other=0) + size * distance * distance
-        batch_var = tl.sum(squares, axis=0) / tl.maximum(num_rows, 1)
-        is_batch = num_rows >= 2
-        unbiased = batch_var * (num_rows / tl.maximum(num_rows - 1, 1))
-        tl.store(running_mean + channel, mean + momentum * (batch_mean - mean), mask=inside & is_batch)
-        tl.store(running_var + channel, var + momentum * (unbiased - var), mask=inside & is_batch)
-        if tl.program_id(0) == 0:
-            was = tl.load(num_batches)
-            tl.store(num_batches, was + tl.max(is_batch.to(tl.int64), axis=0))
-        mean = tl.where(is_batch, batch_mean, mean)
-        var = tl.where(is_batch, batch_var, var)
-        share = tl.where(is_batch, 1 / tl.maximum(num_rows, 1), 0)
+        var = tl.sum(squares, axis=0) / tl.maximum(num_rows, 1)
+    _settle(
+        mean, var, num_rows, channel, tl.program_id(0) == 0, gamma, beta, running_mean, running_var, num_batches,
+        statistics, momentum, eps, C, STRIDE, USES_BATCH,
+    )  # fmt: skip
+
+
+@triton.jit
+def _settle(
+    mean: tl.tensor,
+    var: tl.tensor,
+    num_rows: tl.tensor,
+    channel: tl.tensor,
+    counts_batch: tl.tensor,
+    gamma: tl.tensor,
+    beta: tl.tensor,
+    running_mean: tl.tensor,
+    running_var: tl.tensor,
+    num_batches: tl.tensor,
+    statistics: tl.tensor,
+    momentum: tl.float32,
+    eps: tl.float32,
+    C: tl.constexpr,
+    STRIDE: tl.constexpr,
+    USES_BATCH: tl.constexpr,
+) -> tl.tuple:
+    """Write the statistics to normalise with, move the running ones; the scale and the shift of each channel."""
+    inside = channel < C
+    old_mean = tl.load(running_mean + channel, mask=inside, other=0)
+    old_var = tl.load(running_var + channel, mask=inside, other=1)
+    is_batch = num_rows >= 2
+    if USES_BATCH:
+        unbiased = var * (num_rows / tl.maximum(num_rows - 1, 1))
+        tl.store(running_mean + channel, old_mean + momentum * (mean - old_mean), mask=inside & is_batch)
+        tl.store(running_var + channel, old_var + momentum * (unbiased - old_var), mask=inside & is_batch)
+        if counts_batch:
+            tl.store(num_batches, tl.load(num_batches) + tl.max(is_batch.to(tl.int64), axis=0))
+    mean = tl.where(is_batch, mean, old_mean)
+    var = tl.where(is_batch, var, old_var)
+    share = tl.where(is_batch & inside, 1 / tl.maximum(num_rows, 1), 0)
     rstd = tl.where(inside, 1 / tl.sqrt(var + eps), 0)
     scale = tl.load(gamma + channel, mask=inside, other=0) * rstd
     shift = tl.load(beta + channel, mask=inside, other=0) - mean * scale
-    statistics += channel
     stored = channel < STRIDE
-    tl.store(statistics + MEAN * STRIDE, mean, mask=stored)
-    tl.store(statistics + RSTD * STRIDE, rstd, mask=stored)
-    tl.store(statistics + SCALE * STRIDE, scale, mask=stored)
-    tl.store(statistics + SHIFT * STRIDE, shift, mask=stored)
-    tl.store(statistics + SHARE * STRIDE, tl.where(inside, share, 0), mask=stored)
+    tl.store(statistics + MEAN * STRIDE + channel, mean, mask=stored)
+    tl.store(statistics + RSTD * STRIDE + channel, rstd, mask=stored)
+    tl.store(statistics + SCALE * STRIDE + channel, scale, mask=stored)
+    tl.store(statistics + SHIFT * STRIDE + channel, shift, mask=stored)
+    tl.store(statistics + SHARE * STRIDE + channel, share, mask=stored)
+    return scale, shift
+
+
+@triton.jit(do_not_specialize=["num_slots", "momentum", "eps"])
+def _normalise_at_once(
+    x: tl.tensor,
+    num_rows: tl.tensor,
+    gamma: tl.tensor,
+    beta: tl.tensor,
+    running_mean: tl.tensor,
+    running_var: tl.tensor,
+    num_batches: tl.tensor,
+    statistics: tl.tensor,
+    out: tl.tensor,
+    num_slots: tl.int32,
+    momentum: tl.float32,
+    eps: tl.float32,
+    C: tl.constexpr,
+    USES_BATCH: tl.constexpr,
+    RELU: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+) -> None:
+    place, inside, channel = _tile(num_rows, C, ROWS, CHANNELS)
+    value = tl.load(x + place, mask=inside, other=0).to(tl.float32)
+    mean = tl.zeros([CHANNELS], tl.float32)
+    var, size = mean, mean
+    if USES_BATCH:
+        size += tl.load(num_rows).to(tl.float32)
+        mean = tl.sum(value, axis=0) / tl.maximum(size, 1)
+        distance = tl.where(inside, value - mean[None, :], 0)
+        var = tl.sum(distance * distance, axis=0) / tl.maximum(size, 1)
+    scale, shift = _settle(
+        mean, var, size, channel, tl.program_id(1) == 0, gamma, beta, running_mean, running_var, num_batches,
+        statistics, momentum, eps, C, C, USES_BATCH,
+    )  # fmt: skip
+    _store_normed(value, scale, shift, place, inside, channel, out, num_slots, C, RELU)
+
+
+@triton.jit(do_not_specialize=["num_slots"])
+def _grads_at_once(
+    x: tl.tensor,
+    grad_out: tl.tensor,
+    num_rows: tl.tensor,
+    statistics: tl.tensor,
+    sums: tl.tensor,
+    grad_x: tl.tensor,
+    num_slots: tl.int32,
+    C: tl.constexpr,
+    RELU: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+) -> None:
+    place, inside, channel = _tile(num_rows, C, ROWS, CHANNELS)
+    grad, normed = _grad_normed(x, grad_out, statistics, place, inside, channel, C, RELU)
+    total, product = tl.sum(grad, axis=0), tl.sum(grad * normed, axis=0)
+    tl.store(sums + channel, total, mask=channel < C)
+    tl.store(sums + C + channel, product, mask=channel < C)
+    _store_grad(grad, normed, total, product, statistics, place, inside, channel, grad_x, num_slots, C)
 
 
 @triton.jit
@@ -202,13 +317,28 @@ def _normalise(
     value = tl.load(x + place, mask=inside, other=0).to(tl.float32)
     scale = tl.load(statistics + SCALE * C + channel, mask=channel < C, other=0)
     shift = tl.load(statistics + SHIFT * C + channel, mask=channel < C, other=0)
+    _store_normed(value, scale, shift, place, inside, channel, out, num_slots, C, RELU)
+
+
+@triton.jit
+def _store_normed(
+    value: tl.tensor,
+    scale: tl.tensor,
+    shift: tl.tensor,
+    place: tl.tensor,
+    inside: tl.tensor,
+    channel: tl.tensor,
+    out: tl.tensor,
+    num_slots: tl.int32,
+    C: tl.constexpr,
+    RELU: tl.constexpr,
+) -> None:
     value = value * scale[None, :] + shift[None, :]
     if RELU:
         value = tl.where(value < 0, 0, value)  # unlike a maximum, it lets NaN through
     # Rows that do not count must not be left as they were: what is computed from them should be finite.
-    exists = place < num_slots.to(tl.int64) * C
-    value = tl.where(inside, value, 0).to(out.dtype.element_ty)
-    tl.store(out + place, value, mask=exists & (channel < C)[None, :])
+    exists = (place < num_slots.to(tl.int64) * C) & (channel < C)[None, :]
+    tl.store(out + place, tl.where(inside, value, 0).to(out.dtype.element_ty), mask=exists)
 
 
 @triton.jit
@@ -246,14 +376,30 @@ def _grad_rows(
 ) -> None:
     place, inside, channel = _tile(num_rows, C, ROWS, CHANNELS)
     grad, normed = _grad_normed(x, grad_out, statistics, place, inside, channel, C, RELU)
+    total = tl.load(sums + channel, mask=channel < C, other=0)
+    product = tl.load(sums + C + channel, mask=channel < C, other=0)
+    _store_grad(grad, normed, total, product, statistics, place, inside, channel, grad_x, num_slots, C)
+
+
+@triton.jit
+def _store_grad(
+    grad: tl.tensor,
+    normed: tl.tensor,
+    total: tl.tensor,
+    product: tl.tensor,
+    statistics: tl.tensor,
+    place: tl.tensor,
+    inside: tl.tensor,
+    channel: tl.tensor,
+    grad_x: tl.tensor,
+    num_slots: tl.int32,
+    C: tl.constexpr,
+) -> None:
     scale = tl.load(statistics + SCALE * C + channel, mask=channel < C, other=0)
     share = tl.load(statistics + SHARE * C + channel, mask=channel < C, other=0)
-    mean_grad = share * tl.load(sums + channel, mask=channel < C, other=0)
-    mean_dot = share * tl.load(sums + C + channel, mask=channel < C, other=0)
-    value = scale[None, :] * (grad - mean_grad[None, :] - normed * mean_dot[None, :])
-    exists = place < num_slots.to(tl.int64) * C
-    value = tl.where(inside, value, 0).to(grad_x.dtype.element_ty)
-    tl.store(grad_x + place, value, mask=exists & (channel < C)[None, :])
+    value = scale[None, :] * (grad - (share * total)[None, :] - normed * (share * product)[None, :])
+    exists = (place < num_slots.to(tl.int64) * C) & (channel < C)[None, :]
+    tl.store(grad_x + place, tl.where(inside, value, 0).to(grad_x.dtype.element_ty), mask=exists)
 
 
 @triton.jit

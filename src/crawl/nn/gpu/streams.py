@@ -1,16 +1,12 @@
-"""What surrounds the kernels: branches that run side by side, and the precision of matrix products."""
+"""Branches of a computation that run side by side on a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from crawl.nn.conv import Precision
 
 
 def in_parallel(device: torch.device, *branches: Callable[[], Any]) -> list[Any]:
@@ -34,18 +30,3 @@ def in_parallel(device: torch.device, *branches: Callable[[], Any]) -> list[Any]
 @cache
 def _side_streams(device: torch.device, number: int) -> list[torch.cuda.Stream]:
     return [torch.cuda.Stream(device) for _ in range(number)]
-
-
-@contextmanager
-def products(precision: Precision) -> Iterator[None]:
-    """Here float32 matrices are multiplied with products of ten bits (TF32), unless the precision is `float32`."""
-    settings = torch.backends.cuda.matmul
-    name, value = ("fp32_precision", "ieee" if precision == "float32" else "tf32")
-    if not hasattr(settings, name):  # before torch 2.9
-        name, value = "allow_tf32", precision != "float32"  # type: ignore[assignment]
-    before = getattr(settings, name)
-    setattr(settings, name, value)
-    try:
-        yield
-    finally:
-        setattr(settings, name, before)

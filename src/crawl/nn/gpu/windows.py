@@ -16,21 +16,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from crawl.nn.bits import chosen_bits, code_bits
 from crawl.nn.gpu.norm import MEAN, RSTD, SCALE, SHARE, SHIFT, finalise
+from crawl.nn.gpu.products import dot_precision, product, products
 from crawl.nn.gpu.segments import mean_windows, sum_parts, sum_rows
-from crawl.nn.gpu.streams import in_parallel, products
+from crawl.nn.gpu.streams import in_parallel
 from crawl.walks import Walks
 from crawl.walks.walks import num_bits
 
 if TYPE_CHECKING:
-    from crawl.nn.conv import CRaWlConv, Precision
+    from crawl.nn.conv import CRaWlConv
+    from crawl.nn.linear import Precision
 
 _CHANNELS = 32  # of a tile along the walks: a row of it is one line of memory
-_WALKS = 4
-_REGISTERS: tuple[int | None, int | None] = (168, None)  # of a thread, along the walks: there, and back
+_WALKS = (4, 2)  # of a tile, on the way there and back: with more, a thread would need more registers than there are
+_REGISTERS = (168, 128)  # of a thread: with fewer, more of them fit
 _MOST_TAPS = 9  # of the depthwise kernel in one pass along the walks
 _ROWS = 64  # of a tile of windows
 
@@ -69,19 +70,22 @@ class _PooledWindows(torch.autograd.Function):
     ) -> Tensor:
         del gamma, beta  # `finalise` takes them from the batch norm; they are here for their gradients
         num_channels, num_nodes = conv.out_channels, x.shape[0]
-        padding = -num_channels % 16
         storage = torch.bfloat16 if conv.precision == "bf16" else torch.float32
-        weight = F.pad(project.detach(), (0, 0, 0, padding))
-        mix = F.pad(mix.detach(), (0, padding, 0, padding)).to(storage)
+        shape = _Shape(conv, walks, num_nodes)
+        weight = project.detach()
         first_bit = conv.in_channels + conv.edge_dim
+
+        def table(rows: Tensor, columns: slice) -> Tensor:
+            return product(rows, weight[:, columns].t(), conv.precision, width=shape.stride)
+
+        edge_columns = slice(conv.in_channels, first_bit)
         node_rows, edge_rows, code_rows = in_parallel(
             x.device,
-            lambda: x @ weight[:, : conv.in_channels].t(),
-            lambda: None if edge_attr is None else edge_attr @ weight[:, conv.in_channels : first_bit].t(),
-            lambda: code_bits(conv, walks, weight.dtype) @ weight[:, first_bit:].t(),
+            lambda: table(x, slice(conv.in_channels)),
+            lambda: None if edge_attr is None else table(edge_attr, edge_columns),
+            lambda: table(code_bits(conv, walks, weight.dtype), slice(first_bit, None)),
         )
-        shape = _Shape(conv, walks, num_nodes)
-
+        mix, mix_t = _padded(mix.detach(), shape.stride, storage)
         windows = x.new_empty(shape.num_windows, shape.stride, dtype=storage)
         inputs = (node_rows, edge_rows, code_rows, kernel.detach().contiguous())
         statistics = finalise(conv.norm, _convolve_all(shape, walks, inputs, windows))
@@ -90,20 +94,16 @@ class _PooledWindows(torch.autograd.Function):
         nodes = walks.groups_of_nodes(num_nodes)
         pooled, counts, is_active = mean_windows(mixed, nodes, shape.num_positions, shape.kernel_size)
         ctx.conv, ctx.walks, ctx.shape = conv, walks, shape
-        ctx.save_for_backward(x, edge_attr, weight, mix, *inputs, windows, statistics, is_active, counts)
+        ctx.save_for_backward(x, edge_attr, weight, mix_t, *inputs, windows, statistics, is_active, counts)
         return pooled[:, :num_channels]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_pooled: Tensor) -> tuple[Tensor | None, ...]:
         conv, walks, shape = ctx.conv, ctx.walks, ctx.shape
-        x, edge_attr, weight, mix, *inputs, windows, statistics, is_active, counts = ctx.saved_tensors
+        x, edge_attr, weight, mix_t, *inputs, windows, statistics, is_active, counts = ctx.saved_tensors
         num_channels = conv.out_channels
-        # every window centred at a node has the same gradient, but for the ReLU
-        grad_nodes = grad_pooled.new_zeros(shape.num_nodes, shape.stride)
-        torch.div(grad_pooled, counts.unsqueeze(1), out=grad_nodes[:, :num_channels])
-        hidden, grad_mixed = _mixed_backward_all(shape, walks, windows, statistics, is_active, grad_nodes)
-        mix_t = mix.t().contiguous()  # products of rows with rows are the fastest
+        hidden, grad_mixed = _mixed_backward_all(shape, walks, windows, statistics, is_active, grad_pooled, counts)
 
         def weight_of_mix() -> Tensor:
             with products(conv.precision):
@@ -119,34 +119,40 @@ class _PooledWindows(torch.autograd.Function):
         del hidden, grad_mixed
 
         first_bit = conv.in_channels + conv.edge_dim
-        grad_weight = torch.empty_like(weight)
+        precision = conv.precision
 
-        def through_nodes() -> Tensor | None:
+        def through_nodes() -> tuple[Tensor, Tensor | None]:
             nodes = walks.groups_of_nodes(shape.num_nodes)
-            grad_node_rows = sum_rows(grad_rows, nodes.ptr, nodes.order)
-            torch.mm(grad_node_rows.t(), x, out=grad_weight[:, : conv.in_channels])
-            return grad_node_rows @ weight[:, : conv.in_channels] if ctx.needs_input_grad[0] else None
+            grad = sum_rows(grad_rows, nodes.ptr, nodes.order)[:, :num_channels]
+            grad_weight, grad_x = in_parallel(
+                x.device,
+                lambda: product(grad.t(), x, precision),
+                lambda: product(grad, weight[:, : conv.in_channels], precision) if ctx.needs_input_grad[0] else None,
+            )
+            return grad_weight, grad_x
 
-        def through_edges() -> Tensor | None:
+        def through_edges() -> tuple[Tensor, Tensor | None]:
             if edge_attr is None:
-                return None
+                return weight[:, :0], None
             edges = walks.groups_of_edges(edge_attr.shape[0])
-            grad_edge_rows = sum_rows(grad_rows, edges.ptr, edges.order, steps_of=shape.num_positions)
-            columns = slice(conv.in_channels, first_bit)
-            torch.mm(grad_edge_rows.t(), edge_attr, out=grad_weight[:, columns])
-            return grad_edge_rows @ weight[:, columns] if ctx.needs_input_grad[1] else None
+            grad = sum_rows(grad_rows, edges.ptr, edges.order, steps_of=shape.num_positions)[:, :num_channels]
+            grad_edge_attr = None
+            if ctx.needs_input_grad[1]:
+                grad_edge_attr = product(grad, weight[:, conv.in_channels : first_bit], precision)
+            return product(grad.t(), edge_attr, precision), grad_edge_attr
 
-        def through_bits() -> None:
-            if conv.num_identity_bits + conv.num_adjacency_bits:
-                by_bit = _bit_weight_backward(shape, walks, grad_rows, conv.precision)
-                chosen = chosen_bits(conv, walks, len(by_bit), by_bit.dtype)
-                torch.mm(by_bit.t(), chosen, out=grad_weight[:, first_bit:])
+        def through_bits() -> Tensor:
+            if conv.num_identity_bits + conv.num_adjacency_bits == 0:
+                return weight[:, :0]
+            by_bit = _bit_weight_backward(shape, walks, grad_rows, precision)[:, :num_channels]
+            return product(by_bit.t(), chosen_bits(conv, walks, len(by_bit), by_bit.dtype), "float32")
 
-        grad_x, grad_edge_attr, _ = in_parallel(x.device, through_nodes, through_edges, through_bits)
+        branches = in_parallel(x.device, through_nodes, through_edges, through_bits)
+        (grad_nodes, grad_x), (grad_edges, grad_edge_attr), grad_bits = branches
         return (
             grad_x,
             grad_edge_attr,
-            grad_weight[:num_channels],
+            torch.cat([grad_nodes, grad_edges, grad_bits], dim=1),
             grad_kernel[:, :num_channels].t(),
             sums[1, :num_channels],
             sums[0, :num_channels],
@@ -154,6 +160,25 @@ class _PooledWindows(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _padded(square: Tensor, stride: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """`[stride, stride]` a matrix with zeros around, and the same transposed: products of rows with rows are fastest."""
+    out = square.new_empty(2, stride, stride, dtype=dtype)
+    with torch.cuda.device(square.get_device()):
+        _pad[(triton.cdiv(stride * stride, 1024),)](square.contiguous(), out, len(square), STRIDE=stride, BLOCK=1024)
+    return out[0], out[1]
+
+
+@triton.jit(do_not_specialize=["size"])
+def _pad(square: tl.tensor, out: tl.tensor, size: tl.int32, STRIDE: tl.constexpr, BLOCK: tl.constexpr) -> None:
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row, column = place // STRIDE, place % STRIDE
+    mask = (row < size) & (column < size)
+    value = tl.load(square + row * size + column, mask=mask, other=0)
+    value_t = tl.load(square + column * size + row, mask=mask, other=0)
+    tl.store(out + place, value.to(out.dtype.element_ty), mask=place < STRIDE * STRIDE)
+    tl.store(out + STRIDE * STRIDE + place, value_t.to(out.dtype.element_ty), mask=place < STRIDE * STRIDE)
 
 
 class _Shape:
@@ -171,7 +196,6 @@ class _Shape:
         self.count = walks.num_real
         if self.count is None:
             self.count = torch.full((1,), self.num_walks, dtype=torch.int32, device=walks.device)
-        self.num_blocks = triton.cdiv(self.num_walks, _WALKS)
 
     def tiles(self, num_rows: int) -> tuple[int, int]:
         """The grid of tiles of so many windows and `_CHANNELS` channels."""
@@ -195,10 +219,11 @@ def _convolve_all(
 ) -> Tensor:
     """Fill `windows`; the moments of each block of walks, `[P, 3, stride]`."""
     node_rows, edge_rows, code_rows, kernel = inputs
-    moments = windows.new_empty(shape.num_blocks, 3, shape.stride, dtype=torch.float32)
+    num_blocks = triton.cdiv(shape.num_walks, _WALKS[0])
+    moments = windows.new_empty(num_blocks, 3, shape.stride, dtype=torch.float32)
     with torch.cuda.device(windows.get_device()):
         for first_tap, num_taps in shape.passes:
-            _convolve[(shape.num_blocks, triton.cdiv(shape.stride, _CHANNELS))](
+            _convolve[(num_blocks, triton.cdiv(shape.stride, _CHANNELS))](
                 node_rows,
                 node_rows if edge_rows is None else edge_rows,
                 code_rows,
@@ -220,7 +245,7 @@ def _convolve_all(
                 NUM_BYTES=shape.num_code_bytes,
                 HAS_EDGES=edge_rows is not None,
                 IS_LARGE=shape.is_large(node_rows, edge_rows),
-                WALKS=_WALKS,
+                WALKS=_WALKS[0],
                 CHANNELS=_CHANNELS,
                 num_warps=1,
                 maxnreg=_REGISTERS[0],
@@ -434,7 +459,13 @@ def _hidden(
 
 
 def _mixed_backward_all(
-    shape: _Shape, walks: Walks, windows: Tensor, statistics: Tensor, is_active: Tensor, grad_nodes: Tensor
+    shape: _Shape,
+    walks: Walks,
+    windows: Tensor,
+    statistics: Tensor,
+    is_active: Tensor,
+    grad_pooled: Tensor,
+    counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The activations again, and the gradients of the CNN's outputs before their ReLU."""
     hidden, grad_mixed = torch.empty_like(windows), torch.empty_like(windows)
@@ -444,13 +475,15 @@ def _mixed_backward_all(
                 windows,
                 statistics,
                 is_active,
-                grad_nodes,
+                grad_pooled.contiguous(),
+                counts,
                 walks.nodes,
                 shape.count,
                 hidden,
                 grad_mixed,
                 shape.num_positions,
                 shape.num_windows,
+                C=shape.num_channels,
                 STRIDE=shape.stride,
                 KERNEL_SIZE=shape.kernel_size,
                 ROWS=_ROWS,
@@ -464,13 +497,15 @@ def _mixed_backward(
     windows: tl.tensor,
     statistics: tl.tensor,
     is_active: tl.tensor,
-    grad_nodes: tl.tensor,
+    grad_pooled: tl.tensor,
+    counts: tl.tensor,
     nodes: tl.tensor,
     count: tl.tensor,
     hidden: tl.tensor,
     grad_mixed: tl.tensor,
     num_positions: tl.int32,
     num_slots: tl.int64,
+    C: tl.constexpr,
     STRIDE: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
     ROWS: tl.constexpr,
@@ -484,7 +519,9 @@ def _mixed_backward(
     place = row[:, None] * STRIDE + channel[None, :]
     mask = is_row[:, None] & inside[None, :]
     active = tl.load(is_active + place, mask=mask, other=0)
-    grad = tl.load(grad_nodes + node[:, None] * STRIDE + channel[None, :], mask=mask, other=0)
+    # every window centred at a node has the same gradient, but for the ReLU
+    grad = tl.load(grad_pooled + node[:, None] * C + channel[None, :], mask=mask & (channel < C)[None, :], other=0)
+    grad = grad / tl.load(counts + node, mask=is_row, other=1)[:, None]
     value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE)
     stored = (row < num_slots)[:, None] & inside[None, :]
     tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=stored)
@@ -551,10 +588,11 @@ def _convolve_all_backward(
     """The gradients of the looked-up rows, `[W * T, stride]`, and of the depthwise kernel, `[kernel_size, stride]`."""
     node_rows, edge_rows, code_rows, kernel = inputs
     grad_rows = windows.new_empty(shape.num_walks * shape.num_positions, shape.stride)
-    parts = windows.new_empty(shape.num_blocks, shape.kernel_size, shape.stride, dtype=torch.float32)
+    num_blocks = triton.cdiv(shape.num_walks, _WALKS[1])
+    parts = windows.new_empty(num_blocks, shape.kernel_size, shape.stride, dtype=torch.float32)
     with torch.cuda.device(windows.get_device()):
         for first_tap, num_taps in shape.passes:
-            _convolve_backward[(shape.num_blocks, triton.cdiv(shape.stride, _CHANNELS))](
+            _convolve_backward[(num_blocks, triton.cdiv(shape.stride, _CHANNELS))](
                 node_rows,
                 node_rows if edge_rows is None else edge_rows,
                 code_rows,
@@ -579,7 +617,7 @@ def _convolve_all_backward(
                 NUM_BYTES=shape.num_code_bytes,
                 HAS_EDGES=edge_rows is not None,
                 IS_LARGE=shape.is_large(node_rows, edge_rows),
-                WALKS=_WALKS,
+                WALKS=_WALKS[1],
                 CHANNELS=_CHANNELS,
                 num_warps=1,
                 maxnreg=_REGISTERS[1],
@@ -672,10 +710,6 @@ def _convolve_backward(
         tl.store(parts + k * STRIDE, tl.sum(grad_taps[k], axis=0), mask=inside)
 
 
-def _dot_precision(precision: Precision) -> str:
-    return "ieee" if precision == "float32" else "tf32"
-
-
 def _bit_weight_backward(shape: _Shape, walks: Walks, grad_rows: Tensor, precision: Precision) -> Tensor:
     """The gradients of the weights of all bits of the code, `[bits, stride]`."""
     num_code_bits = max(triton.next_power_of_2(num_bits(walks.window_size)), 16)
@@ -691,7 +725,7 @@ def _bit_weight_backward(shape: _Shape, walks: Walks, grad_rows: Tensor, precisi
             shape.num_positions,
             STRIDE=shape.stride,
             BITS=num_code_bits,
-            PRECISION=_dot_precision(precision),
+            PRECISION=dot_precision(precision),
             ROWS=_ROWS,
             CHANNELS=64,
             num_warps=4,

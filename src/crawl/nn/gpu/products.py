@@ -1,0 +1,140 @@
+"""Matrix products of the small matrices of a batch, and the precision of all products.
+
+A product over the nodes of a batch takes cuBLAS about ten microseconds, most of them waiting. Here it takes three:
+small tiles fill the GPU, and long sums are cut into parts that are added in a fixed order.
+"""
+
+# mypy: allow-untyped-decorators
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from crawl.nn.gpu.segments import sum_parts
+
+if TYPE_CHECKING:
+    from crawl.nn.linear import Precision
+
+_HEIGHT, _WIDTH, _DEPTH = 32, 32, 32  # of a tile
+_FEW_TILES = 132  # of which a large GPU takes one on each of its processors
+_MOST_ROWS = 2**15  # larger matrices are cuBLAS's
+
+
+def product(a: Tensor, b: Tensor, precision: Precision, *, add: Tensor | None = None, width: int = 0) -> Tensor:
+    """`add + a @ b`, float32.
+
+    Args:
+        a: `[M, K]`, with any strides.
+        b: `[K, N]`, with any strides.
+        precision: `float32` is exact, the others use products of ten bits.
+        add: `[M, N]`, contiguous; nothing when None.
+        width: If larger than N, so many columns come back, zeros behind the N.
+    """
+    (height, depth), num_columns = a.shape, max(b.shape[1], width)
+    if max(height, depth) > _MOST_ROWS and num_columns == b.shape[1]:
+        with products(precision):
+            return a @ b if add is None else torch.addmm(add, a, b)
+    grid = (triton.cdiv(height, _HEIGHT), triton.cdiv(num_columns, _WIDTH))
+    num_parts = 1
+    if add is None and grid[0] * grid[1] < _FEW_TILES:
+        num_parts = max(1, min(triton.cdiv(depth, 4 * _DEPTH), 16))
+    parts = a.new_empty(num_parts, height, num_columns)
+    if parts.numel() == 0:
+        return parts[0]
+    with torch.cuda.device(a.get_device()):
+        _product[(*grid, num_parts)](
+            a,
+            b,
+            parts if add is None else add,
+            parts,
+            height,
+            num_columns,
+            b.shape[1],
+            depth,
+            *a.stride(),
+            *b.stride(),
+            triton.cdiv(triton.cdiv(depth, num_parts), _DEPTH) * _DEPTH,
+            HAS_ADDEND=add is not None,
+            PRECISION=dot_precision(precision),
+            HEIGHT=_HEIGHT,
+            WIDTH=_WIDTH,
+            DEPTH=_DEPTH,
+            num_warps=4,
+            num_stages=4,
+        )
+    return parts[0] if num_parts == 1 else sum_parts(parts)
+
+
+# Strides are part of the compiled kernel: it must know along which one the memory is contiguous.
+@triton.jit(do_not_specialize=["height", "num_columns", "width", "depth", "part_depth"])
+def _product(
+    a: tl.tensor,
+    b: tl.tensor,
+    addend: tl.tensor,
+    out: tl.tensor,
+    height: tl.int32,
+    num_columns: tl.int32,
+    width: tl.int32,
+    depth: tl.int32,
+    a_row: tl.int32,
+    a_column: tl.int32,
+    b_row: tl.int32,
+    b_column: tl.int32,
+    part_depth: tl.int32,
+    HAS_ADDEND: tl.constexpr,
+    PRECISION: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
+) -> None:
+    row = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
+    column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    begin = tl.program_id(2) * part_depth
+    end = tl.minimum(begin + part_depth, depth)
+    total = tl.zeros([HEIGHT, WIDTH], tl.float32)
+    for first in range(begin, end, DEPTH):
+        k = first + tl.arange(0, DEPTH)
+        left = tl.load(
+            a + row[:, None] * a_row + k[None, :] * a_column,
+            mask=(row < height)[:, None] & (k < end)[None, :],
+            other=0,
+        )
+        right = tl.load(
+            b + k[:, None] * b_row + column[None, :] * b_column,
+            mask=(k < end)[:, None] & (column < width)[None, :],
+            other=0,
+        )
+        total = tl.dot(left, right, total, input_precision=PRECISION)
+    place = row[:, None] * num_columns + column[None, :]
+    mask = (row < height)[:, None] & (column < num_columns)[None, :]
+    if HAS_ADDEND:
+        total += tl.load(addend + place, mask=mask, other=0)
+    out += tl.program_id(2).to(tl.int64) * height * num_columns
+    tl.store(out + place, total, mask=mask)
+
+
+def dot_precision(precision: Precision) -> str:
+    """What Triton calls the precision of a product of float32."""
+    return "ieee" if precision == "float32" else "tf32"
+
+
+@contextmanager
+def products(precision: Precision) -> Iterator[None]:
+    """Here torch multiplies float32 matrices with products of ten bits (TF32), unless the precision is `float32`."""
+    settings = torch.backends.cuda.matmul
+    name, value = ("fp32_precision", "ieee" if precision == "float32" else "tf32")
+    if not hasattr(settings, name):  # before torch 2.9
+        name, value = "allow_tf32", precision != "float32"  # type: ignore[assignment]
+    before = getattr(settings, name)
+    setattr(settings, name, value)
+    try:
+        yield
+    finally:
+        setattr(settings, name, before)
