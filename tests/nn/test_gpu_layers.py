@@ -14,8 +14,8 @@ from crawl.nn.norm import BatchNorm
 from crawl.walks.groups import Groups
 
 pytest.importorskip("triton")
-from crawl.nn.gpu import norm as gpu_norm  # noqa: E402 - needs Triton
-from crawl.nn.gpu import products, segments, windows  # noqa: E402
+from crawl.nn.gpu import norm as gpu_norm
+from crawl.nn.gpu import products, segments, windows
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-
 _DEVICES = {"cuda"} if importlib.util.find_spec("triton") is not None and torch.version.hip is None else set()
 
 

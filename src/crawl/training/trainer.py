@@ -21,7 +21,6 @@ from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
 from crawl.training.settings import Evaluation, Training
 
-
 _NO_CLASS = -100
 
 

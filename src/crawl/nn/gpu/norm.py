@@ -20,7 +20,7 @@ MEAN, RSTD, SCALE, SHIFT, SHARE = (tl.constexpr(i) for i in range(5))  # SHARE: 
 NUM_STATISTICS = 5
 
 _ROWS, _CHANNELS = 64, 32  # of a tile
-_AT_ONCE = 2**15  # values that the registers of one program can hold
+_AT_ONCE = 2**13  # values that the registers of one program can hold
 _MOST_ROWS_AT_ONCE = 2**13
 
 
@@ -87,8 +87,8 @@ class _BatchNorm(torch.autograd.Function):
 def _columns(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     """The grid for programs that have all rows of a few channels at once, and their tile."""
     num_rows = triton.next_power_of_2(len(x))
-    num_channels = min(max(_AT_ONCE // num_rows, 4), 32)
-    num_warps = max(4, min(num_rows * num_channels // 1024, 16))
+    num_channels = min(max(_AT_ONCE // num_rows, 2), 32)
+    num_warps = min(max(num_rows * num_channels // 1024, 4), 16)
     tile = {"ROWS": num_rows, "CHANNELS": num_channels, "num_warps": num_warps}
     return (1, triton.cdiv(x.shape[1], num_channels)), tile
 
@@ -125,7 +125,7 @@ def finalise(norm: BatchNorm, moments: Tensor) -> Tensor:
             C=norm.num_features,
             STRIDE=stride,
             USES_BATCH=norm.training,
-            PARTS=256,
+            PARTS=128,
             CHANNELS=16,
         )
     return statistics

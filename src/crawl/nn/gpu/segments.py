@@ -79,7 +79,7 @@ def _launch(
             KERNEL_SIZE=kernel_size,
             PLACES=places,
             HAS_ORDER=order is not None,
-            BLOCK_ROWS=1024 // block_channels,
+            BLOCK_ROWS=512 // block_channels,
             BLOCK_CHANNELS=block_channels,
             num_warps=2,
         )
@@ -143,7 +143,9 @@ def sum_parts(parts: Tensor) -> Tensor:
     out = parts.new_empty(parts.shape[1:], dtype=torch.float32)
     if out.numel():
         with torch.cuda.device(parts.get_device()):
-            _sum_parts[(triton.cdiv(out.numel(), 16),)](parts, out, len(parts), out.numel(), PARTS=256, BLOCK=16)
+            num_parts, block = (256, 16) if len(parts) > 32 else (16, 128)
+            grid = (triton.cdiv(out.numel(), block),)
+            _sum_parts[grid](parts, out, len(parts), out.numel(), PARTS=num_parts, BLOCK=block)
     return out
 
 

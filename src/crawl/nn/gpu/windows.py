@@ -3,6 +3,10 @@
 One kernel goes along the walks: it looks rows up, adds them, convolves and takes the moments for the batch norm.
 Another does the way back. In between, matrix products are cuBLAS's, and what is done to their operands is one pass each.
 What the backward pass needs is computed again, except the windows before the batch norm and which outputs were positive.
+
+TF32 keeps ten bits of a factor, as float16 does. So factors are written as float16, which is half of the memory, and
+multiplied twice as fast: activations behind a batch norm are of its range, and gradients are brought there by a power
+of two.
 """
 
 # mypy: allow-untyped-decorators
@@ -19,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from crawl.nn.bits import chosen_bits, code_bits
 from crawl.nn.gpu.norm import MEAN, RSTD, SCALE, SHARE, SHIFT, finalise
-from crawl.nn.gpu.products import dot_precision, product, products
+from crawl.nn.gpu.products import dot_precision, multiply, product
 from crawl.nn.gpu.segments import mean_windows, sum_parts, sum_rows
 from crawl.nn.gpu.streams import in_parallel
 from crawl.walks import Walks
@@ -29,9 +33,12 @@ if TYPE_CHECKING:
     from crawl.nn.conv import CRaWlConv
     from crawl.nn.linear import Precision
 
+_NUM_MAXIMA = 64
+_LARGEST_HALF = tl.constexpr(65504.0)  # of float16; no activation comes near it
 _CHANNELS = 32  # of a tile along the walks: a row of it is one line of memory
 _WALKS = (4, 2)  # of a tile, on the way there and back: with more, a thread would need more registers than there are
 _REGISTERS = (168, 128)  # of a thread: with fewer, more of them fit
+_FACTORS = {"tf32": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
 _MOST_TAPS = 9  # of the depthwise kernel in one pass along the walks
 _ROWS = 64  # of a tile of windows
 
@@ -71,6 +78,7 @@ class _PooledWindows(torch.autograd.Function):
         del gamma, beta  # `finalise` takes them from the batch norm; they are here for their gradients
         num_channels, num_nodes = conv.out_channels, x.shape[0]
         storage = torch.bfloat16 if conv.precision == "bf16" else torch.float32
+        factors = _FACTORS[conv.precision]
         shape = _Shape(conv, walks, num_nodes)
         weight = project.detach()
         first_bit = conv.in_channels + conv.edge_dim
@@ -85,12 +93,11 @@ class _PooledWindows(torch.autograd.Function):
             lambda: None if edge_attr is None else table(edge_attr, edge_columns),
             lambda: table(code_bits(conv, walks, weight.dtype), slice(first_bit, None)),
         )
-        mix, mix_t = _padded(mix.detach(), shape.stride, storage)
+        mix, mix_t = _padded(mix.detach(), shape.stride, factors)
         windows = x.new_empty(shape.num_windows, shape.stride, dtype=storage)
         inputs = (node_rows, edge_rows, code_rows, kernel.detach().contiguous())
         statistics = finalise(conv.norm, _convolve_all(shape, walks, inputs, windows))
-        with products(conv.precision):
-            mixed = _activate_all(shape, windows, statistics) @ mix.t()
+        mixed = multiply(_activate_all(shape, windows, statistics, factors), mix.t(), factors)
         nodes = walks.groups_of_nodes(num_nodes)
         pooled, counts, is_active = mean_windows(mixed, nodes, shape.num_positions, shape.kernel_size)
         ctx.conv, ctx.walks, ctx.shape = conv, walks, shape
@@ -103,17 +110,17 @@ class _PooledWindows(torch.autograd.Function):
         conv, walks, shape = ctx.conv, ctx.walks, ctx.shape
         x, edge_attr, weight, mix_t, *inputs, windows, statistics, is_active, counts = ctx.saved_tensors
         num_channels = conv.out_channels
-        hidden, grad_mixed = _mixed_backward_all(shape, walks, windows, statistics, is_active, grad_pooled, counts)
+        hidden, grad_mixed, unit = _mixed_backward_all(
+            shape, walks, windows, statistics, is_active, grad_pooled, counts, mix_t.dtype
+        )
 
         def weight_of_mix() -> Tensor:
-            with products(conv.precision):
-                return grad_mixed.t() @ hidden
+            return multiply(grad_mixed.t(), hidden, torch.float32)[:num_channels, :num_channels] * unit
 
         def way_back() -> tuple[Tensor, Tensor, Tensor]:
-            with products(conv.precision):
-                grad_hidden = grad_mixed @ mix_t.t()
-            sums = _norm_sums(shape, windows, statistics, grad_hidden)
-            return sums, *_convolve_all_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums)
+            grad_hidden = multiply(grad_mixed, mix_t.t(), mix_t.dtype)
+            sums = _norm_sums(shape, windows, statistics, grad_hidden, unit)
+            return sums, *_convolve_all_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums, unit)
 
         (sums, grad_rows, grad_kernel), grad_mix = in_parallel(x.device, way_back, weight_of_mix)
         del hidden, grad_mixed
@@ -156,7 +163,7 @@ class _PooledWindows(torch.autograd.Function):
             grad_kernel[:, :num_channels].t(),
             sums[1, :num_channels],
             sums[0, :num_channels],
-            grad_mix[:num_channels, :num_channels].float(),
+            grad_mix,
             None,
             None,
         )
@@ -308,9 +315,7 @@ def _convolve(
             for k in tl.static_range(TAPS):
                 value += taps[k][None, :] * rows[k]
             is_window = ((window >= 0) & (window < num_windows))[:, None]
-            tl.store(
-                windows + window[:, None] * STRIDE, value.to(windows.dtype.element_ty), mask=is_value & is_window
-            )
+            tl.store(windows + window[:, None] * STRIDE, value.to(windows.dtype.element_ty), mask=is_value & is_window)
             # Deviations from the walk's first window: squares of the windows themselves would lose their digits
             # beside a large mean.
             if IS_LAST:
@@ -393,9 +398,9 @@ def _gather(
     return row
 
 
-def _activate_all(shape: _Shape, windows: Tensor, statistics: Tensor) -> Tensor:
+def _activate_all(shape: _Shape, windows: Tensor, statistics: Tensor, dtype: torch.dtype) -> Tensor:
     """The windows, normalised and clipped at zero."""
-    hidden = torch.empty_like(windows)
+    hidden = torch.empty_like(windows, dtype=dtype)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
             _activate[shape.tiles(_ROWS)](
@@ -455,6 +460,7 @@ def _hidden(
     scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)
     shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)
     hidden = value * scale[None, :] + shift[None, :]
+    hidden = tl.where(hidden > _LARGEST_HALF, _LARGEST_HALF, hidden)
     return tl.where((hidden < 0) | (mask == 0), 0, hidden)  # unlike a maximum, it lets NaN through
 
 
@@ -466,30 +472,48 @@ def _mixed_backward_all(
     is_active: Tensor,
     grad_pooled: Tensor,
     counts: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The activations again, and the gradients of the CNN's outputs before their ReLU."""
-    hidden, grad_mixed = torch.empty_like(windows), torch.empty_like(windows)
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The activations again, the gradients of the CNN's outputs before their ReLU, and the unit these are in, `[1]`."""
+    hidden, grad_mixed = (torch.empty_like(windows, dtype=dtype) for _ in range(2))
+    grad_pooled = grad_pooled.contiguous()
+    unit = windows.new_ones(1, dtype=torch.float32)
+    maxima = windows.new_empty(_NUM_MAXIMA, dtype=torch.float32)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
+            _largest[(_NUM_MAXIMA,)](grad_pooled, maxima, grad_pooled.numel(), BLOCK=1024)
             _mixed_backward[shape.tiles(_ROWS)](
                 windows,
                 statistics,
                 is_active,
-                grad_pooled.contiguous(),
+                grad_pooled,
+                maxima,
                 counts,
                 walks.nodes,
                 shape.count,
                 hidden,
                 grad_mixed,
+                unit,
                 shape.num_positions,
                 shape.num_windows,
                 C=shape.num_channels,
                 STRIDE=shape.stride,
                 KERNEL_SIZE=shape.kernel_size,
+                NUM_MAXIMA=_NUM_MAXIMA,
                 ROWS=_ROWS,
                 CHANNELS=_CHANNELS,
             )
-    return hidden, grad_mixed
+    return hidden, grad_mixed, unit
+
+
+@triton.jit(do_not_specialize=["size"])
+def _largest(values: tl.tensor, maxima: tl.tensor, size: tl.int64, BLOCK: tl.constexpr) -> None:
+    """The largest absolute value that each program sees."""
+    largest = tl.zeros([BLOCK], tl.float32)
+    for first in range(tl.program_id(0) * BLOCK, size, tl.num_programs(0) * BLOCK):
+        place = first + tl.arange(0, BLOCK)
+        largest = tl.maximum(largest, tl.abs(tl.load(values + place, mask=place < size, other=0)))
+    tl.store(maxima + tl.program_id(0), tl.max(largest, axis=0))
 
 
 @triton.jit(do_not_specialize=["num_positions", "num_slots"])
@@ -498,19 +522,30 @@ def _mixed_backward(
     statistics: tl.tensor,
     is_active: tl.tensor,
     grad_pooled: tl.tensor,
+    maxima: tl.tensor,
     counts: tl.tensor,
     nodes: tl.tensor,
     count: tl.tensor,
     hidden: tl.tensor,
     grad_mixed: tl.tensor,
+    unit: tl.tensor,
     num_positions: tl.int32,
     num_slots: tl.int64,
     C: tl.constexpr,
     STRIDE: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
+    NUM_MAXIMA: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
+    # The unit is the power of two at or below the largest gradient: to divide by it changes no bit of the rest.
+    largest = tl.max(tl.load(maxima + tl.arange(0, NUM_MAXIMA)), axis=0)
+    exponent = (largest.to(tl.int32, bitcast=True) >> 23) & 255
+    exponent = tl.minimum(tl.maximum(exponent, 27), 227)
+    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
+        tl.store(unit, (exponent << 23).to(tl.float32, bitcast=True))
+    per_unit = ((254 - exponent) << 23).to(tl.float32, bitcast=True)
+
     windows_per_walk = num_positions - KERNEL_SIZE + 1
     row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
     is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
@@ -521,14 +556,14 @@ def _mixed_backward(
     active = tl.load(is_active + place, mask=mask, other=0)
     # every window centred at a node has the same gradient, but for the ReLU
     grad = tl.load(grad_pooled + node[:, None] * C + channel[None, :], mask=mask & (channel < C)[None, :], other=0)
-    grad = grad / tl.load(counts + node, mask=is_row, other=1)[:, None]
+    grad = grad * per_unit / tl.load(counts + node, mask=is_row, other=1)[:, None]
     value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE)
     stored = (row < num_slots)[:, None] & inside[None, :]
     tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=stored)
     tl.store(grad_mixed + place, tl.where(active != 0, grad, 0).to(grad_mixed.dtype.element_ty), mask=stored)
 
 
-def _norm_sums(shape: _Shape, windows: Tensor, statistics: Tensor, grad_hidden: Tensor) -> Tensor:
+def _norm_sums(shape: _Shape, windows: Tensor, statistics: Tensor, grad_hidden: Tensor, unit: Tensor) -> Tensor:
     """`[2, stride]` the gradients of the batch norm's bias and weight."""
     num_tiles, num_chunks = shape.tiles(_ROWS)
     parts = windows.new_empty(num_tiles, 2, shape.stride, dtype=torch.float32)
@@ -538,6 +573,7 @@ def _norm_sums(shape: _Shape, windows: Tensor, statistics: Tensor, grad_hidden: 
                 windows,
                 statistics,
                 grad_hidden,
+                unit,
                 shape.count,
                 parts,
                 shape.windows_per_walk,
@@ -553,6 +589,7 @@ def _sum_grads(
     windows: tl.tensor,
     statistics: tl.tensor,
     grad_hidden: tl.tensor,
+    unit: tl.tensor,
     count: tl.tensor,
     parts: tl.tensor,
     windows_per_walk: tl.int32,
@@ -569,7 +606,7 @@ def _sum_grads(
     place = row[:, None] * STRIDE + channel[None, :]
     mask = is_row[:, None] & inside[None, :]
     value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
-    grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32)
+    grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32) * tl.load(unit)
     grad = tl.where(value * scale + shift > 0, grad, 0)
     parts += tl.program_id(0).to(tl.int64) * (2 * STRIDE) + channel
     tl.store(parts, tl.sum(grad, axis=0), mask=inside)
@@ -584,6 +621,7 @@ def _convolve_all_backward(
     statistics: Tensor,
     grad_hidden: Tensor,
     sums: Tensor,
+    unit: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the looked-up rows, `[W * T, stride]`, and of the depthwise kernel, `[kernel_size, stride]`."""
     node_rows, edge_rows, code_rows, kernel = inputs
@@ -605,6 +643,7 @@ def _convolve_all_backward(
                 grad_hidden,
                 statistics,
                 sums,
+                unit,
                 grad_rows,
                 parts,
                 shape.num_positions,
@@ -639,6 +678,7 @@ def _convolve_backward(
     grad_hidden: tl.tensor,
     statistics: tl.tensor,
     sums: tl.tensor,
+    unit: tl.tensor,
     grad_rows: tl.tensor,
     parts: tl.tensor,
     num_positions: tl.int32,
@@ -668,6 +708,7 @@ def _convolve_backward(
     share = tl.load(statistics + SHARE * STRIDE + channel, mask=inside, other=0)[None, :]
     mean_grad = share * tl.load(sums + channel, mask=inside, other=0)[None, :]
     mean_dot = share * tl.load(sums + STRIDE + channel, mask=inside, other=0)[None, :]
+    in_units_of = tl.load(unit)
 
     none, zero = tl.zeros([WALKS], tl.int32), tl.zeros([WALKS, CHANNELS], tl.float32)
     grads = (zero,) * TAPS  # of the latest windows; every pass of the loop replaces all of them
@@ -686,7 +727,7 @@ def _convolve_backward(
             mask = is_value & (window < num_windows)[:, None]
             value = tl.load(windows + window_place + window[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
             grad = tl.load(grad_hidden + window_place + window[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
-            grad = tl.where(value * scale + shift > 0, grad, 0)
+            grad = tl.where(value * scale + shift > 0, grad * in_units_of, 0)
             grad = scale * (grad - mean_grad - (value - mean) * rstd * mean_dot)
             grads = grads + (tl.where(mask, grad, 0),)  # noqa: RUF005
             total = zero
@@ -759,6 +800,4 @@ def _bit_weight(
         grad = tl.load(grad_rows + row[:, None] * STRIDE + channel[None, :], mask=mask, other=0)
         total = tl.dot(bits, grad, total, input_precision=PRECISION)
     parts += tl.program_id(0).to(tl.int64) * (BITS * STRIDE)
-    tl.store(
-        parts + bit[:, None] * STRIDE + channel[None, :], total, mask=(channel < STRIDE)[None, :]
-    )
+    tl.store(parts + bit[:, None] * STRIDE + channel[None, :], total, mask=(channel < STRIDE)[None, :])
