@@ -83,7 +83,7 @@ class CRaWl(nn.Module):
             raise ValueError(f"num_layers must be at least 1, not {num_layers}.")
         if not 0 < start_share <= 1:
             raise ValueError(f"start_share must be a share in (0, 1], not {start_share}.")
-        self.hidden_channels = hidden_channels
+        self.hidden_channels, self.precision = hidden_channels, precision
         StepLaw.named(strategy, p, q)  # refuses what it does not know
         self.window_size, self.strategy, self.p, self.q = window_size, strategy, p, q
         self.num_steps, self.num_eval_steps, self.start_share = num_steps, num_eval_steps, start_share

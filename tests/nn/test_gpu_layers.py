@@ -20,6 +20,9 @@ from crawl.nn.gpu import products, segments, windows
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
 TOLERANCE = {"float32": 2e-5, "tf32": 3e-3, "bf16": 3e-2}  # |found - expected| / |expected|
+# A value near zero that is rounded across it opens or closes a ReLU, and takes its gradient along. With as few windows
+# as here, one is seen.
+GRADIENT_TOLERANCE = {"float32": 2e-5, "tf32": 3e-2, "bf16": 3e-1}
 
 
 def molecules(num_graphs: int = 3) -> Graph:
@@ -32,10 +35,11 @@ def molecules(num_graphs: int = 3) -> Graph:
     return Graph.from_edge_index(torch.tensor(edges).t(), num_nodes=first + 1, undirected=True)
 
 
-def assert_close(found: Tensor, expected: Tensor, precision: str, name: str = "") -> None:
+def assert_close(found: Tensor, expected: Tensor, precision: str, name: str = "out") -> None:
     found, expected = found.detach().double().cpu(), expected.detach().double().cpu()
     error = (found - expected).norm() / expected.norm().clamp_min(1e-6)
-    assert float(error) <= TOLERANCE[precision], f"{name}: {float(error):.2e}"
+    tolerance = TOLERANCE if name == "out" or "running" in name else GRADIENT_TOLERANCE
+    assert float(error) <= tolerance[precision], f"{name}: {float(error):.2e}"
 
 
 def make_conv(walks: Walks, width_in: int, width: int, edge_dim: int, kernel_size: int, **options: object) -> CRaWlConv:

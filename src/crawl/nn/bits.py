@@ -50,4 +50,5 @@ def _chosen(columns: Tensor, num_code_bits: int, dtype: torch.dtype) -> Tensor:
 def _bytes(columns: Tensor, num_code_bits: int, dtype: torch.dtype) -> Tensor:
     values = torch.arange(256, device=columns.device)
     bits = ((values.unsqueeze(1) >> torch.arange(8, device=columns.device)) & 1).to(dtype)
-    return torch.block_diag(*[bits] * (num_code_bits // 8)) @ _chosen(columns, num_code_bits, dtype)
+    by_byte = _chosen(columns, num_code_bits, dtype).view(num_code_bits // 8, 8, -1)
+    return (bits @ by_byte).flatten(0, 1)

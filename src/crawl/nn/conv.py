@@ -32,8 +32,8 @@ class CRaWlConv(nn.Module):
         kernel_size: The width of the depthwise convolution, odd; s + 1 when None.
         identity: Use the identity bits.
         adjacency: Use the adjacency bits.
-        implementation: `fast`, or `reference`, the same function spelled out as in the paper. The weights fit both; `fast`
-            can be differentiated once only.
+        implementation: `fast`, or `reference`, the same function spelled out as in the paper. The weights fit both;
+            `fast` can be differentiated once only.
         precision: How `fast` multiplies on a GPU: `tf32` (float32 with products of ten bits), `bf16` (what lies along
             the walks is kept in bfloat16, too) or `float32` (exact). A CPU is exact.
     """

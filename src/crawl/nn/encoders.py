@@ -68,8 +68,9 @@ class OneHot(nn.Module):
         """
         return _checked_columns(features, num_rows, self.num_categories)
 
-    def encode(self, features: Tensor, num_rows: int, like: Tensor) -> Tensor:
+    def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`forward` for features that were checked before: no wait for a GPU."""
+        assert features is not None
         places = features.to(like.device) + self.first_channel.to(like.device)
         return like.new_zeros(num_rows, self.out_channels).scatter_(1, places, 1)
 
@@ -100,8 +101,9 @@ class Embedding(nn.Module):
         """
         return _checked_columns(features, num_rows, self.num_categories)
 
-    def encode(self, features: Tensor, num_rows: int, like: Tensor) -> Tensor:
+    def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`forward` for features that were checked before: no wait for a GPU."""
+        assert features is not None
         columns = features.to(like.device).unbind(1)
         vectors = [table(column) for column, table in zip(columns, self.tables, strict=True)]
         return torch.stack(vectors).sum(dim=0).to(like.dtype)

@@ -34,7 +34,7 @@ def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor |
     node_weight, edge_weight = weight[:, : conv.in_channels], weight[:, conv.in_channels : first_bit]
     node_rows = x @ node_weight.t()
     edge_rows = None if edge_attr is None else edge_attr @ edge_weight.t()
-    code_rows = (code_bits(conv, walks, weight.dtype) @ weight[:, first_bit:].t()).unflatten(0, (-1, 256))
+    code_rows = (code_bits(conv, walks, weight.dtype) @ weight[:, first_bit:].t()).view(-1, 256, conv.out_channels)
     half = conv.kernel_size // 2
     centres = walks.nodes[:, half : walks.nodes.shape[1] - half].reshape(-1)
     if centres.numel() == 0:

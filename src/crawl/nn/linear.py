@@ -1,4 +1,4 @@
-"""A linear map without bias, whose two gradients are worked out side by side on a GPU."""
+"""A linear map without bias, whose gradient on a GPU does not wait for that of its weight."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Linear(nn.Linear):
         """`[N, out_features]`, with `add` added to it."""
         is_plain = x.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled(x.device.type)
         if can_use_triton(x.device) and is_plain:
-            product: Tensor = _Product.apply(x, self.weight, add, self.precision)
+            product: Tensor = _Product.apply(x, self.weight, add, self.precision)  # type: ignore[no-untyped-call]
             return product
         out = super().forward(x)
         return out if add is None else add + out
@@ -49,12 +49,9 @@ class _Product(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from crawl.nn.gpu.products import product
-        from crawl.nn.gpu.streams import in_parallel
+        from crawl.nn.gpu.streams import later
 
         x, weight = ctx.saved_tensors
-        grad_x, grad_weight = in_parallel(
-            grad.device,
-            lambda: product(grad, weight, ctx.precision) if ctx.needs_input_grad[0] else None,
-            lambda: product(grad.t(), x, ctx.precision),
-        )
+        grad_x = product(grad, weight, ctx.precision) if ctx.needs_input_grad[0] else None
+        grad_weight = later(grad.device, lambda: product(grad.t(), x, ctx.precision), grad, x)
         return grad_x, grad_weight, grad if ctx.needs_input_grad[2] else None, None

@@ -36,7 +36,7 @@ class Membership:
     def sum(self, x: Tensor) -> Tensor:
         """`[G, C]` the sum over the nodes of each graph; 0 without nodes."""
         if can_use_triton(x.device) and x.dtype == torch.float32:
-            total: Tensor = _Sum.apply(x, self)
+            total: Tensor = _Sum.apply(x, self)  # type: ignore[no-untyped-call]
             return total
         return x.new_zeros(self.ptr.numel() - 1, x.shape[1]).index_add(0, self.batch, x)
 
@@ -47,7 +47,7 @@ class Membership:
     def spread(self, state: Tensor) -> Tensor:
         """`[N, C]` the row of its graph for each node."""
         if can_use_triton(state.device) and state.dtype == torch.float32:
-            rows: Tensor = _Spread.apply(state, self)
+            rows: Tensor = _Spread.apply(state, self)  # type: ignore[no-untyped-call]
             return rows
         return state[self.batch]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -101,6 +102,7 @@ class Engine:
             x = model.node_encoder.encode(x, batch.room.num_nodes, like)
         if learns(model.edge_encoder):
             edge_attr = model.edge_encoder.encode(edge_attr, batch.room.num_edges, like)
+        assert x is not None
         return model.network(x, edge_attr, batch.walks(model.window_size), batch.members)
 
     def predict(self, ids: Tensor, batch_size: int, num_steps: int, seed: int) -> Tensor:
@@ -144,7 +146,8 @@ def _bytes_on_device(store: GraphStore) -> Tensor:
     """`[G]` about what each graph takes in `DeviceGraphs`, the store's own tensors included."""
     num_nodes, num_edges = store.sizes.double()
     widths = [0.0 if rows is None else 16.0 * rows[:1].numel() for rows in (store.x, store.edge_attr, store.y)]
-    return num_nodes * (24 + widths[0]) + num_edges * (24 + widths[1]) + 48 + widths[2]
+    cost: Tensor = num_nodes * (24 + widths[0]) + num_edges * (24 + widths[1]) + 48 + widths[2]
+    return cost
 
 
 @dataclass(frozen=True)
@@ -172,12 +175,12 @@ class _Recorder:
         protected: Callable[[], list[Tensor]],
     ) -> None:
         self.device, self.function, self.protected = device, function, protected
-        self.num_steps, self.precision = num_steps, model.convs[0].precision
+        self.num_steps, self.precision = num_steps, model.precision
         self.has_edge_groups = is_training and model.edge_encoder.out_channels > 0
         self.seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.recordings: dict[Room, _Recording] = {}
         if device.type == "cuda":
-            self.side = torch.cuda.Stream(device)
+            self.side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self.pools = (torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle())
 
     def run(self, graphs: DeviceGraphs, batches: list[Tensor], batch_size: int, seed: int) -> Iterator[Tensor]:
@@ -197,7 +200,7 @@ class _Recorder:
 
     def _replay(self, recordings: list[_Recording], ids: Tensor) -> Iterator[Tensor]:
         here = torch.cuda.current_stream()
-        made, copied = torch.cuda.Event(), torch.cuda.Event()
+        made, copied = (torch.cuda.Event() for _ in range(2))  # type: ignore[no-untyped-call]
         copied.record(here)
         for i, recording in enumerate(recordings):
             if i == 0:
@@ -242,7 +245,8 @@ class _Recorder:
         """Call the function on a stream of its own, as recording demands, and undo what it did."""
         from crawl.nn.gpu.products import products
 
-        here, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
+        here = torch.cuda.current_stream(self.device)
+        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         before = [tensor.clone() for tensor in self.protected()]
         random_state = torch.cuda.get_rng_state(self.device)
         side.wait_stream(here)
@@ -262,8 +266,8 @@ def _flat_copy(batch: PaddedBatch) -> tuple[Tensor, PaddedBatch]:
     tensors = batch.tensors()
     sizes = [-(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT for tensor in tensors.values()]
     flat = torch.empty(sum(sizes), dtype=torch.uint8, device=batch.ptr.device)
-    views = {}
-    for (name, tensor), piece in zip(tensors.items(), flat.split(sizes), strict=True):
+    views: dict[str, Any] = {}
+    for (name, tensor), piece in zip(tensors.items(), torch.split(flat, sizes), strict=True):
         view = piece[: tensor.numel() * tensor.element_size()].view(tensor.dtype).view(tensor.shape)
         views[name] = view.copy_(tensor)
     return flat, replace(batch, **views)

@@ -212,7 +212,7 @@ class DeviceGraphs:
         from crawl.walks import gpu
 
         node, batch, ptr, node_offset = self._rows(self.ptr[0], ids, room.num_nodes)
-        edge, _, edge_ptr, edge_offset = self._rows(self.ptr[1], ids, room.num_edges)
+        edge, _, _, edge_offset = self._rows(self.ptr[1], ids, room.num_edges)
         start, start_graph, start_ptr, _ = self._rows(self.ptr[2], ids, room.num_walks)
         is_graph = ids < self.ptr.shape[1] - 2
         num_nodes, num_walks = ptr[-1:].int(), start_ptr[-1:].int()
@@ -236,7 +236,7 @@ class DeviceGraphs:
             if self.store.y_per_node:
                 rows, is_real = node, torch.arange(room.num_nodes, device=y.device) < num_nodes
             y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y[rows], torch.nan)
-        x = None if self.x is None else self.x[node]
+        x: Tensor | None = None if self.x is None else self.x[node]
         if not learns(model.node_encoder):
             x = model.node_encoder.encode(x, room.num_nodes, model.readout.norm.weight)
         edge_attr = None if self.edge_attr is None else self.edge_attr[edge]

@@ -14,6 +14,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
 from crawl.data.task import Task
 from crawl.models import CRaWl
+from crawl.nn.gpu.streams import late_gradients
 from crawl.training.engine import Engine, can_use_engine
 from crawl.training.evaluation import Predictions, Scaling, predict, targets_of
 from crawl.training.padded import PaddedBatch
@@ -203,7 +204,8 @@ class Trainer:
         """Change the weights a little; the loss before."""
         loss = task_loss(self.task, self.training.loss, output, targets, self.scaling)
         self.optimiser.zero_grad()
-        torch.autograd.backward(loss)
+        with late_gradients(loss.device):
+            torch.autograd.backward(loss)
         if self.training.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
         self.optimiser.step()

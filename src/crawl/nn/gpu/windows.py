@@ -1,15 +1,16 @@
 """`fast.pooled_windows` on a GPU, forward and backward.
 
 One kernel goes along the walks: it looks rows up, adds them, convolves and takes the moments for the batch norm.
-Another does the way back. In between, matrix products are cuBLAS's, and what is done to their operands is one pass each.
-What the backward pass needs is computed again, except the windows before the batch norm and which outputs were positive.
+Another does the way back. In between, matrix products are cuBLAS's, and what is done to their factors is one pass each.
+What the backward pass needs is computed again, except the windows before the batch norm and which outputs were
+positive.
 
 TF32 keeps ten bits of a factor, as float16 does. So factors are written as float16, which is half of the memory, and
 multiplied twice as fast: activations behind a batch norm are of its range, and gradients are brought there by a power
 of two.
 """
 
-# mypy: allow-untyped-decorators
+# mypy: allow-untyped-decorators, disable-error-code="assignment"
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from crawl.nn.bits import chosen_bits, code_bits
 from crawl.nn.gpu.norm import MEAN, RSTD, SCALE, SHARE, SHIFT, finalise
 from crawl.nn.gpu.products import dot_precision, multiply, product
 from crawl.nn.gpu.segments import mean_windows, sum_parts, sum_rows
-from crawl.nn.gpu.streams import in_parallel
+from crawl.nn.gpu.streams import catch_up, in_parallel, later
 from crawl.walks import Walks
 from crawl.walks.walks import num_bits
 
@@ -110,6 +111,7 @@ class _PooledWindows(torch.autograd.Function):
         conv, walks, shape = ctx.conv, ctx.walks, ctx.shape
         x, edge_attr, weight, mix_t, *inputs, windows, statistics, is_active, counts = ctx.saved_tensors
         num_channels = conv.out_channels
+        catch_up(x.device)  # frees what the layer behind this one kept
         hidden, grad_mixed, unit = _mixed_backward_all(
             shape, walks, windows, statistics, is_active, grad_pooled, counts, mix_t.dtype
         )
@@ -117,49 +119,35 @@ class _PooledWindows(torch.autograd.Function):
         def weight_of_mix() -> Tensor:
             return multiply(grad_mixed.t(), hidden, torch.float32)[:num_channels, :num_channels] * unit
 
-        def way_back() -> tuple[Tensor, Tensor, Tensor]:
-            grad_hidden = multiply(grad_mixed, mix_t.t(), mix_t.dtype)
-            sums = _norm_sums(shape, windows, statistics, grad_hidden, unit)
-            return sums, *_convolve_all_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums, unit)
-
-        (sums, grad_rows, grad_kernel), grad_mix = in_parallel(x.device, way_back, weight_of_mix)
-        del hidden, grad_mixed
-
+        grad_mix = later(x.device, weight_of_mix, hidden, grad_mixed, unit)
+        grad_hidden = multiply(grad_mixed, mix_t.t(), mix_t.dtype)
+        sums = _norm_sums(shape, windows, statistics, grad_hidden, unit)
+        grad_rows, grad_kernel = _convolve_all_backward(
+            shape, walks, inputs, windows, statistics, grad_hidden, sums, unit
+        )
         first_bit = conv.in_channels + conv.edge_dim
-        precision = conv.precision
+        nodes = walks.groups_of_nodes(shape.num_nodes)
+        grad_nodes = sum_rows(grad_rows, nodes.ptr, nodes.order)[:, :num_channels]
 
-        def through_nodes() -> tuple[Tensor, Tensor | None]:
-            nodes = walks.groups_of_nodes(shape.num_nodes)
-            grad = sum_rows(grad_rows, nodes.ptr, nodes.order)[:, :num_channels]
-            grad_weight, grad_x = in_parallel(
-                x.device,
-                lambda: product(grad.t(), x, precision),
-                lambda: product(grad, weight[:, : conv.in_channels], precision) if ctx.needs_input_grad[0] else None,
-            )
-            return grad_weight, grad_x
+        def weight_of_project() -> Tensor:
+            parts = [product(grad_nodes.t(), x, conv.precision)]
+            if edge_attr is not None:
+                parts.append(product(_sum_edges(shape, walks, grad_rows, edge_attr).t(), edge_attr, conv.precision))
+            if shape.num_code_bytes:
+                by_bit = _bit_weight_backward(shape, walks, grad_rows, conv.precision)[:, :num_channels]
+                parts.append(product(by_bit.t(), chosen_bits(conv, walks, len(by_bit), by_bit.dtype), "float32"))
+            return torch.cat(parts, dim=1)
 
-        def through_edges() -> tuple[Tensor, Tensor | None]:
-            if edge_attr is None:
-                return weight[:, :0], None
-            edges = walks.groups_of_edges(edge_attr.shape[0])
-            grad = sum_rows(grad_rows, edges.ptr, edges.order, steps_of=shape.num_positions)[:, :num_channels]
-            grad_edge_attr = None
-            if ctx.needs_input_grad[1]:
-                grad_edge_attr = product(grad, weight[:, conv.in_channels : first_bit], precision)
-            return product(grad.t(), edge_attr, precision), grad_edge_attr
-
-        def through_bits() -> Tensor:
-            if conv.num_identity_bits + conv.num_adjacency_bits == 0:
-                return weight[:, :0]
-            by_bit = _bit_weight_backward(shape, walks, grad_rows, precision)[:, :num_channels]
-            return product(by_bit.t(), chosen_bits(conv, walks, len(by_bit), by_bit.dtype), "float32")
-
-        branches = in_parallel(x.device, through_nodes, through_edges, through_bits)
-        (grad_nodes, grad_x), (grad_edges, grad_edge_attr), grad_bits = branches
+        grad_x = grad_edge_attr = None
+        if ctx.needs_input_grad[0]:
+            grad_x = product(grad_nodes, weight[:, : conv.in_channels], conv.precision)
+        if ctx.needs_input_grad[1]:
+            grad_edges = _sum_edges(shape, walks, grad_rows, edge_attr)
+            grad_edge_attr = product(grad_edges, weight[:, conv.in_channels : first_bit], conv.precision)
         return (
             grad_x,
             grad_edge_attr,
-            torch.cat([grad_nodes, grad_edges, grad_bits], dim=1),
+            later(x.device, weight_of_project, grad_rows, grad_nodes, x, edge_attr),
             grad_kernel[:, :num_channels].t(),
             sums[1, :num_channels],
             sums[0, :num_channels],
@@ -169,8 +157,14 @@ class _PooledWindows(torch.autograd.Function):
         )
 
 
+def _sum_edges(shape: _Shape, walks: Walks, grad_rows: Tensor, edge_attr: Tensor) -> Tensor:
+    """`[E, C]` the gradients of the rows of edges."""
+    edges = walks.groups_of_edges(edge_attr.shape[0])
+    return sum_rows(grad_rows, edges.ptr, edges.order, steps_of=shape.num_positions)[:, : shape.num_channels]
+
+
 def _padded(square: Tensor, stride: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`[stride, stride]` a matrix with zeros around, and the same transposed: products of rows with rows are fastest."""
+    """A square matrix with zeros around, and the same transposed: products of rows with rows are the fastest."""
     out = square.new_empty(2, stride, stride, dtype=dtype)
     with torch.cuda.device(square.get_device()):
         _pad[(triton.cdiv(stride * stride, 1024),)](square.contiguous(), out, len(square), STRIDE=stride, BLOCK=1024)
