@@ -59,7 +59,7 @@ class Engine:
         self.store, self.keys = store, keys
         if not self.is_resident:
             self.store, self.keys = store.to("cpu"), keys.cpu()
-        self.graphs: DeviceGraphs | None = None
+        self.graphs = DeviceGraphs(model, store, keys, device) if self.is_resident else None
         self._recorders: dict[tuple[Function, int], _Recorder] = {}
 
     def run(
@@ -121,9 +121,7 @@ class Engine:
 
     def _parts(self, batches: list[Tensor], batch_size: int) -> Iterator[tuple[DeviceGraphs, list[Tensor]]]:
         """The batches, as many at a time as have their graphs on the device together."""
-        if self.is_resident:
-            if self.graphs is None:
-                self.graphs = DeviceGraphs(self.model, self.store, self.keys, self.device)
+        if self.is_resident and self.graphs is not None:
             yield self.graphs, batches
             return
         num_batches = max(self.part_size // batch_size, 1)

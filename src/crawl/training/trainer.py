@@ -77,6 +77,31 @@ class Trainer:
         while not self.schedule.is_over:
             yield self._epoch(on_batch)
 
+    def steps(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
+        """The loss of each training step, in a tensor that the next may overwrite.
+
+        Args:
+            batches: The graphs of each step.
+            seed: The seed of the walks.
+        """
+        model = self.model
+        if self.engine is not None and isinstance(model, CRaWl):
+            yield from self.engine.run(
+                self._engine_step,
+                batches,
+                self.training.batch_size,
+                num_steps=model.num_steps,
+                seed=seed,
+                start_share=model.start_share if model.start_share < 1 else None,
+                is_training=True,
+                protected=self._changed_by_steps,
+            )
+            return
+        for ids in batches:
+            batch = self.store.batch(ids)
+            batch.graph_keys = self.keys[ids.to(self.keys.device)]
+            yield self._step(model(batch, seed=seed), batch.y)
+
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
         """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
         return predict(
@@ -169,31 +194,11 @@ class Trainer:
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
         batches = list(torch.split(order, self.training.batch_size))
         total = torch.zeros((), device=self.device)
-        for batch, loss in zip(batches, self._steps(batches, derive_seed(self.seed, "walks", epoch)), strict=True):
+        for batch, loss in zip(batches, self.steps(batches, derive_seed(self.seed, "walks", epoch)), strict=True):
             total += loss * len(batch)
             if on_batch is not None:
                 on_batch(loss.item)
         return float(total) / len(order)
-
-    def _steps(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
-        """The loss of each training step, one after the other."""
-        model = self.model
-        if self.engine is not None and isinstance(model, CRaWl):
-            yield from self.engine.run(
-                self._engine_step,
-                batches,
-                self.training.batch_size,
-                num_steps=model.num_steps,
-                seed=seed,
-                start_share=model.start_share if model.start_share < 1 else None,
-                is_training=True,
-                protected=self._changed_by_steps,
-            )
-            return
-        for ids in batches:
-            batch = self.store.batch(ids)
-            batch.graph_keys = self.keys[ids.to(self.keys.device)]
-            yield self._step(model(batch, seed=seed), batch.y)
 
     def _engine_step(self, batch: PaddedBatch) -> Tensor:
         assert self.engine is not None
