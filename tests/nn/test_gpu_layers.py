@@ -21,8 +21,8 @@ ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
 TOLERANCE = {"float32": 2e-5, "tf32": 3e-3, "bf16": 3e-2}  # |found - expected| / |expected|
 # A value near zero that is rounded across it opens or closes a ReLU, and takes its gradient along. With as few windows
-# as here, one is seen.
-GRADIENT_TOLERANCE = {"float32": 2e-5, "tf32": 3e-2, "bf16": 3e-1}
+# as here, a handful of them among ten thousand are some percent of the norm.
+GRADIENT_TOLERANCE = {"float32": 2e-5, "tf32": 1e-1, "bf16": 3e-1}
 
 
 def molecules(num_graphs: int = 3) -> Graph:
