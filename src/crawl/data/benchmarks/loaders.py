@@ -6,6 +6,7 @@ Their files are pickles in part, so they are read once, from the hands they come
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,7 +119,9 @@ def _trusting_pickles() -> Iterator[None]:
     before = os.environ.get(name)
     os.environ[name] = "1"
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that the variable is set
+            yield
     finally:
         del os.environ[name]
         if before is not None:

@@ -153,7 +153,7 @@ def load_arrays(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
         ValueError: If the file is truncated, damaged or of another kind; the message names it.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, AttributeError, OSError) as error:
         raise ValueError(f"{path} is truncated, damaged or no npz file ({error}): get it again.") from None

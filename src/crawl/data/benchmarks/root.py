@@ -111,7 +111,7 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
     _copy(loader, folder, root / "raw")
     try:
         packed = loader.read(root / "raw")
-    except (ImportError, ValueError):
+    except ImportError:
         raise
     except Exception as error:  # whatever PyG and pickle make of a damaged file
         raise ValueError(f"{folder} cannot be read as {benchmark.title} ({error}): get the files again.") from error
