@@ -26,7 +26,7 @@ class Reproduce:
         rows: Run only these rows.
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
         device: Where to compute.
-        tidy: Keep only the records and the best weights of finished runs.
+        tidy: Keep only the records of finished runs, and weights that another table evaluates.
         progress: Show a progress bar for each run.
     """
 

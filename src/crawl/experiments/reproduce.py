@@ -78,7 +78,8 @@ def reproduce(
         root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
         num_seeds: Run only so many seeds.
         rows: Run only these rows, named by the last part of their place.
-        tidy: Remove from the folders of finished runs all that no table is made from but the best weights.
+        tidy: Remove from the folders of finished runs all that no table is made from; weights, too, unless another
+            table evaluates them.
         quiet: Show no progress of a single run.
         change: What to change in every experiment. The table then says that settings are not those of the paper.
 
@@ -162,15 +163,16 @@ class _Work:
         else:
             run_experiment(experiment, place, dataset=dataset, quiet=self.quiet, stop=lambda: self.is_over)
         if self.tidy:
-            tidy_run(place)
+            evaluated = {row.trained for make in TABLES.values() for row in make().rows}
+            tidy_run(place, keep_weights=run.place.rpartition("/")[0] in evaluated)
 
 
-def tidy_run(folder: Path) -> None:
-    """Remove from the folder of a finished run all that no table is made from but the best weights."""
+def tidy_run(folder: Path, *, keep_weights: bool) -> None:
+    """Remove from the folder of a finished run all but its records, and its best weights if they are to be kept."""
     run = RunFolder(folder)
     if run.result.is_file():
         shutil.rmtree(run.events, ignore_errors=True)
-        for path in (run.last, run.predictions, run.curves):
+        for path in (run.last, run.predictions, run.curves, *(() if keep_weights else (run.best,))):
             path.unlink(missing_ok=True)
 
 

@@ -122,6 +122,8 @@ def _train_and_evaluate(
     experiment: Experiment, dataset: Dataset, run: RunFolder, quiet: bool | None, stop: Callable[[], bool] | None
 ) -> Result:
     features = Features.of(dataset)
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()  # there may have been other runs in this process
     trainer = Trainer(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
     )

@@ -181,6 +181,20 @@ def test_compact_counts(tmp_path, shrink):
     assert dataset.split.train.tolist() == [0, 2]
 
 
+def test_shapes_of_peptides_from_their_table(tmp_path, shrink):
+    pytest.importorskip("rdkit")
+    shrink("peptides_struct", (2, 1, 1), 4, 6)
+    names = BENCHMARKS["peptides_struct"].task.target_names
+    rows = [["CC(=O)N", *(k + i**2 for k in range(11))] for i in range(4)]
+    with open(tmp_path / "peptide_structure_dataset.csv", "w", newline="") as file:  # not compressed
+        csv.writer(file).writerows([["smiles", *names], *rows])
+    np.savez(tmp_path / "peptides_split.npz", train=[0, 1], val=[2], test=[3])
+    import_benchmark("peptides_struct", tmp_path, tmp_path / "root")
+    y = load_benchmark("peptides_struct", tmp_path / "root").store.y
+    assert torch.allclose(y.mean(0), torch.zeros(11), atol=1e-6)
+    assert torch.allclose(y.std(0), torch.ones(11))
+
+
 def write_peptides(folder: Path) -> None:
     with gzip.open(folder / "peptide_multi_class_dataset.csv.gz", "wt", newline="") as file:
         writer = csv.writer(file)

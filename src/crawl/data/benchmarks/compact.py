@@ -70,7 +70,7 @@ def peptides_struct(folder: Path) -> Packed:
     )
     y = packed.store.y
     assert y is not None
-    y.sub_(y.mean(0)).div_(y.std(0, correction=0))
+    y.sub_(y.mean(0)).div_(y.std(0))
     return packed
 
 
