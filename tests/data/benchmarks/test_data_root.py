@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import EDGES
 from crawl.data.benchmarks import BENCHMARKS, data_root, import_benchmark, is_ready, load_benchmark
 from crawl.data.benchmarks.root import symmetric
 from crawl.data.store import GraphStore
+
+EDGES = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])  # a path of three nodes
 
 
 def test_the_root_is_given_or_set_or_in_the_home(monkeypatch, tmp_path):
