@@ -19,6 +19,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +131,7 @@ def _peptides(folder: Path, name: str, targets: Callable[[dict[str, str]], list[
         for row in _csv_rows(path):
             graphs.append(molecule_graph(row["smiles"]))
             rows.append(targets(row))
-    except (KeyError, TypeError, ValueError, csv.Error, EOFError, OSError) as error:
+    except (KeyError, TypeError, ValueError, csv.Error, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path}, row {len(graphs) + 1}: {error}; get the file again.") from None
     arrays = load_arrays(folder / "peptides_split.npz")
     split = Split(*(_long(arrays[part]) for part in ("train", "val", "test")))
@@ -138,9 +139,8 @@ def _peptides(folder: Path, name: str, targets: Callable[[dict[str, str]], list[
 
 
 def _csv_rows(path: Path) -> Iterator[dict[str, str]]:
-    plain = path.with_suffix("")  # without .gz
-    with gzip.open(path, "rb") if path.exists() else open(plain, "rb") as file:
-        yield from csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+    data = gzip.decompress(path.read_bytes()) if path.exists() else path.with_suffix("").read_bytes()
+    yield from csv.DictReader(io.StringIO(data.decode(), newline=""))
 
 
 def split_in_order(sizes: list[int]) -> Split:
