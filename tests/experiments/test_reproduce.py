@@ -43,7 +43,7 @@ def cycles(num_graphs: int = 24) -> Dataset:
         edge_index=torch.cat([torch.cat([edge, edge.flip(0)], dim=1) for edge in edges], dim=1),
         y=sizes.float().unsqueeze(1),
     )
-    split = Split(*torch.split(torch.arange(num_graphs), [16, 4, 4]))
+    split = Split(*torch.split(torch.arange(num_graphs), [num_graphs - 8, 4, 4]))
     return Dataset("ZINC", store, Task(kind="regression", num_outputs=1), split)
 
 
@@ -136,6 +136,26 @@ def test_a_run_with_other_settings_is_not_resumed(tmp_path, cycles_for_zinc):
     (tmp_path / "zinc/crawl/seed-0/result.json").unlink()
     (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=lambda experiment: experiment)
     assert "other settings: choose another folder" in done.lines[0].notes[-1]
+
+
+@pytest.mark.parametrize("name", ["social", "social_nine"])
+def test_social_graphs_with_and_without_validation(tmp_path, monkeypatch, name):
+    def load(data):
+        dataset = cycles(30)
+        ids = torch.arange(30)
+        is_test, is_val = ids % 10 == data.fold, (ids % 10 == (data.fold + 1) % 10) & data.has_validation
+        split = Split(*(mask.nonzero().flatten() for mask in (~is_test & ~is_val, is_val, is_test)))
+        task = Task(kind="multiclass", num_outputs=3, metric="accuracy")
+        return replace(dataset, store=replace(dataset.store, y=ids % 3), task=task, split=split)
+
+    monkeypatch.setattr(module, "load_dataset", load)
+    (done,) = reproduce(name, tmp_path, rows=("imdb_multi",), device="cpu", change=small)
+    by_test, own = done.lines[:2]
+    assert by_test.num_finished == own.num_finished == 10
+    assert by_test.mean >= own.mean - 0.2  # one evaluation against the mean of two
+    assert own.selection == ("epoch chosen by validation" if name == "social" else "last epoch")
+    assert "chosen with the test data" in str(done)
+    assert done.lines[2].label == "REDDIT-BINARY"
 
 
 def test_fewer_walks_with_the_trained_models(tmp_path, cycles_for_zinc):

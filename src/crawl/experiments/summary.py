@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crawl.data.benchmarks import BENCHMARKS
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.protocol import format_score
 from crawl.experiments.records import RunRecord, scores_by_epoch
@@ -182,12 +183,14 @@ def _settings(experiment: Experiment) -> str:
 
 
 def _metric(table: Table, row: Row, finished: Sequence[RunRecord]) -> str:
+    """What the numbers of a row are; empty if nothing tells."""
     if table.measure == "seconds":
         return "seconds"
     for run in finished:
         assert run.record is not None
         return str(run.record["metric"])
-    return "accuracy" if row.published and "accuracy" in table.title else ""
+    name = row.experiment.data.name
+    return BENCHMARKS[name].task.metric if name in BENCHMARKS else ""
 
 
 # ---- as text
