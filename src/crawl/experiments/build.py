@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from crawl.baselines import WIDTH_STEP, MessagePassing
-from crawl.data.benchmarks import BENCHMARKS, load_benchmark
+from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
 from crawl.experiments.experiment import Data, Experiment
@@ -150,6 +150,10 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
     Raises:
         ValueError: If it cannot be read; the message says where and what to do.
     """
+    if data.is_synthetic:
+        if data.name not in BENCHMARKS:
+            raise ValueError(f"{data.name} is no benchmark: leave out --data.is-synthetic.")
+        return synthetic(BENCHMARKS[data.name])
     if data.name == "csl":
         from crawl.data.csl import csl
 

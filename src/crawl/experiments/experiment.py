@@ -55,6 +55,7 @@ class Data:
         fractions: The shares of training, validation and test part.
         fold: Which of the folds is the test part (csl, collab, imdb_multi, reddit_binary).
         has_validation: Keep a fold for validation (collab, imdb_multi, reddit_binary); else it is trained on, too.
+        is_synthetic: Take random graphs of the size of the benchmark, to measure time and memory.
         has_positions: Give superpixels their places as features, too (mnist, cifar10).
         laplacian: Use so many Laplacian eigenvectors as node features (csl).
         target: What to count (counting).
@@ -73,6 +74,7 @@ class Data:
     fold: int = 0
     has_validation: bool = True
     has_positions: bool = False
+    is_synthetic: bool = False
     laplacian: int = 0
     target: Literal["triangle", "tailed_triangle", "star", "cycle4"] = "triangle"
     bad_rows: Literal["skip", "refuse"] = "skip"

@@ -164,7 +164,7 @@ def _notes(
     names = {
         str(run.record["data"]) for run in runs.values() if run.record and run.place in {r.place for r in finished}
     }
-    notes += sorted(f"data: {name}" for name in names if name.endswith("(rebuilt)"))
+    notes += sorted(f"data: {name}" for name in names if name.endswith(("(rebuilt)", "(synthetic)")))
     return tuple(notes)
 
 
