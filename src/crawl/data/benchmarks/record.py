@@ -72,6 +72,7 @@ class Benchmark:
         task: What is to be predicted, and how it is scored.
         statistics: What its size must be.
         widths: The widths of node and edge features of the published models; unit vectors for categories.
+        num_columns: How many columns of categories these are made of; 0 for numbers.
         file: The name of its file in the data root, without `.npz`; benchmarks may share one. Empty if the graphs are
             made in code.
         loader: PyG's or OGB's way to get it.
@@ -88,6 +89,7 @@ class Benchmark:
     task: Task
     statistics: Statistics
     widths: tuple[int, int] = (1, 1)
+    num_columns: tuple[int, int] = (0, 0)
     file: str = ""
     loader: Loader | None = None
     forms: tuple[Form, ...] = ()

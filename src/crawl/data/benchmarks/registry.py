@@ -61,6 +61,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             task=Task(kind="regression", num_outputs=1, metric="mae"),
             statistics=Statistics(num_graphs=(10_000, 1_000, 1_000), mean_nodes=23.15, mean_edges=49.83),
             widths=(21, 4),
+            num_columns=(1, 1),
             file="zinc",
             loader=loaders.zinc(),
             forms=(_ZINC_FORM,),
@@ -115,6 +116,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             task=Task(kind="multilabel", num_outputs=128, metric="ap"),
             statistics=Statistics(num_graphs=(350_343, 43_793, 43_793), mean_nodes=25.97, mean_edges=56.2),
             widths=(78, 9),
+            num_columns=(9, 3),
             file="molpcba",
             loader=loaders.molpcba(),
         ),
@@ -135,6 +137,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             task=Task(kind="multilabel", num_outputs=10, metric="ap"),
             statistics=_PEPTIDES,
             widths=(78, 9),
+            num_columns=(9, 3),
             file="peptides_func",
             loader=loaders.long_range("peptides-func"),
             forms=(
@@ -151,6 +154,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             task=Task(kind="regression", num_outputs=11, metric="mae", target_names=compact.STRUCTURE_TARGETS),
             statistics=_PEPTIDES,
             widths=(78, 9),
+            num_columns=(9, 3),
             file="peptides_struct",
             loader=loaders.long_range("peptides-struct"),
             forms=(

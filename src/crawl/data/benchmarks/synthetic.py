@@ -16,7 +16,8 @@ from crawl.data.store import GraphStore
 def synthetic(benchmark: Benchmark, num_graphs: int | None = None, seed: int = 0) -> Dataset:
     """Connected random graphs, about as large as those of the benchmark, with random features and targets.
 
-    There is nothing to learn from them. Graphs that are dense, as COLLAB's, get fewer edges. Where the benchmark has folds, the first is drawn.
+    There is nothing to learn from them. Graphs that are dense, as COLLAB's, get fewer edges. Where the benchmark has
+    folds, eight tenths are for training.
 
     Args:
         benchmark: The benchmark.
@@ -31,17 +32,35 @@ def synthetic(benchmark: Benchmark, num_graphs: int | None = None, seed: int = 0
     mean_edges = 9.6 * mean if statistics.mean_edges is None else statistics.mean_edges  # of superpixels
     node_ptr = as_ptr(sizes)
     num_edges, edge_index = _edges(sizes, node_ptr, mean_edges / mean, generator)
-    node_width, edge_width = benchmark.widths
-    store = GraphStore(
-        node_ptr,
-        as_ptr(num_edges),
-        edge_index,
-        torch.rand(int(node_ptr[-1]), node_width, generator=generator),
-        torch.rand(edge_index.shape[1], edge_width, generator=generator),
-        _targets(benchmark, total, int(node_ptr[-1]), generator),
-        y_per_node=benchmark.task.level == "node",
+    x, edge_attr = (
+        _features(rows, width, num_columns, generator)
+        for rows, width, num_columns in zip(
+            (int(node_ptr[-1]), edge_index.shape[1]), benchmark.widths, benchmark.num_columns, strict=True
+        )
     )
-    return Dataset(f"{benchmark.title} (synthetic)", store, benchmark.task, _split(benchmark, total))
+    y = _targets(benchmark, total, int(node_ptr[-1]), generator)
+    store = GraphStore(
+        node_ptr, as_ptr(num_edges), edge_index, x, edge_attr, y, y_per_node=benchmark.task.level == "node"
+    )
+    return Dataset(
+        f"{benchmark.title} (synthetic)",
+        store,
+        benchmark.task,
+        _split(benchmark, total),
+        *(_sizes(width, count) for width, count in zip(benchmark.widths, benchmark.num_columns, strict=True)),
+    )
+
+
+def _features(num_rows: int, width: int, num_columns: int, generator: torch.Generator) -> Tensor:
+    if not num_columns:
+        return torch.rand(num_rows, width, generator=generator)
+    columns = [torch.randint(size, (num_rows,), generator=generator) for size in _sizes(width, num_columns)]
+    return torch.stack(columns, dim=1)
+
+
+def _sizes(width: int, num_columns: int) -> tuple[int, ...]:
+    """How many values each column of categories takes: two, but for the first; () for numbers."""
+    return (width - 2 * (num_columns - 1), *(num_columns - 1) * (2,)) if num_columns else ()
 
 
 def _edges(sizes: Tensor, node_ptr: Tensor, degree: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
