@@ -47,7 +47,8 @@ def synthetic(benchmark: Benchmark, num_graphs: int | None = None, seed: int = 0
         store,
         benchmark.task,
         _split(benchmark, total),
-        *(_sizes(width, count) for width, count in zip(benchmark.widths, benchmark.num_columns, strict=True)),
+        node_categories=_sizes(benchmark.widths[0], benchmark.num_columns[0]),
+        edge_categories=_sizes(benchmark.widths[1], benchmark.num_columns[1]),
     )
 
 
