@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Features:
         edge_categories: The same for `edge_attr`.
         num_node_features: The width of `x` as numbers; 0 for none.
         num_edge_features: The same for `edge_attr`.
-        mean_log_degree: The mean of log(degree + 1) over the nodes of the training graphs.
+        mean_log_degree: The mean of log(degree + 1) over the nodes of the training graphs; other graphs fit as well.
     """
 
     task: Task
@@ -36,7 +36,7 @@ class Features:
     edge_categories: tuple[int, ...] = ()
     num_node_features: int = 0
     num_edge_features: int = 0
-    mean_log_degree: float = 1.0
+    mean_log_degree: float = field(default=1.0, compare=False)
 
     @classmethod
     def of(cls, dataset: Dataset) -> Features:
