@@ -2,7 +2,7 @@
 
 The small file is JSON: `{"format", "table", "runs": [{"place", "record", "epochs", "seconds_per_epoch", "curve",
 "test_by_epoch"}]}`. `record` is the run's `result.json`, null for a run that is not finished; `curve` has some of the
-epochs; `test_by_epoch` has the test score of every epoch, where it was tracked.
+epochs, a list for each key; `test_by_epoch` has the test score of every epoch, where it was tracked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crawl.experiments.tables import TABLES, Table
 from crawl.training.checkpoint import write_atomically
 
 _FORMAT = "crawl-results-1"
-_NUM_POINTS = 60  # of a learning curve that is kept
+_NUM_POINTS = 40  # of a learning curve that is kept
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def read_runs(folder: Path, table: Table) -> dict[str, RunRecord]:
 def collect(folder: Path, table: Table, path: Path) -> int:
     """Write the small file of a table; how many runs are in it."""
     runs = [_thinned(run) for run in read_runs(folder, table).values()]
-    lines = ",\n".join(json.dumps(asdict(run)) for run in runs)  # a line for each run, so that changes can be read
+    lines = ",\n".join(json.dumps(_in_columns(run)) for run in runs)  # a line for each run, so that changes can be read
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, f'{{"format": "{_FORMAT}", "table": "{table.name}", "runs": [\n{lines}\n]}}\n')
     return len(runs)
@@ -96,8 +96,7 @@ def collect(folder: Path, table: Table, path: Path) -> int:
 
 def collect_all(folder: Path, target: Path) -> list[Path]:
     """Write the small files of all tables that have runs in a folder, `TABLE.json` each; the files written."""
-    tables = [make() for make in TABLES.values()]
-    found = [table for table in tables if any((folder / row.place).is_dir() for row in table.rows)]
+    found = [make() for name, make in TABLES.items() if (folder / name).is_dir()]  # not those that only share rows
     return [path for table in found if collect(folder, table, path := target / f"{table.name}.json")]
 
 
@@ -111,8 +110,8 @@ def read_collected(path: Path) -> tuple[str, dict[str, RunRecord]]:
         content = json.loads(path.read_text())
         if content["format"] != _FORMAT:
             raise KeyError("format")
-        return content["table"], {run["place"]: RunRecord(**run) for run in content["runs"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return content["table"], {run["place"]: _in_rows(run) for run in content["runs"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} does not hold the results of a table ({error}).") from None
 
 
@@ -123,6 +122,18 @@ def _thinned(run: RunRecord) -> RunRecord:
     curve = [{key: _rounded(value) for key, value in run.curve[i].items()} for i in chosen]
     seconds = None if run.seconds_per_epoch is None else _rounded(run.seconds_per_epoch)
     return RunRecord(run.place, run.record, run.epochs, seconds, curve, [_rounded(v) for v in run.test_by_epoch])
+
+
+def _in_columns(run: RunRecord) -> dict[str, Any]:
+    """A run with its curve as a list for each key, which takes less space."""
+    keys = list(run.curve[0]) if run.curve else []
+    return {**asdict(run), "curve": {key: [point.get(key) for point in run.curve] for key in keys}}
+
+
+def _in_rows(run: dict[str, Any]) -> RunRecord:
+    columns = run["curve"]
+    curve = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return RunRecord(**{**run, "curve": curve})
 
 
 def _rounded(value: float | None) -> float | None:

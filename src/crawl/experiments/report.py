@@ -56,7 +56,7 @@ def find_runs(paths: Sequence[Path]) -> list[tuple[Table, Runs]]:
                 raise ValueError(f"{path} is about a table {name!r}, which this version does not know.")
             tables.setdefault(name, {}).update(runs)
             continue
-        in_tables = {name: read_runs(path, table()) for name, table in TABLES.items()}
+        in_tables = {name: read_runs(path, table()) for name, table in TABLES.items() if (path / name).is_dir()}
         in_tables = {name: runs for name, runs in in_tables.items() if runs}
         alone = {} if in_tables else _runs_alone(path)
         if not in_tables and not alone:

@@ -235,7 +235,8 @@ def _in_processes(runs: Sequence[PlannedRun], work: _Work, num_workers: int, num
             time.sleep(0.1)
             continue
         place, problem = done.get()
-        _say(f"{place}: {problem or 'done'}")
+        is_finished = (work.folder / place / "result.json").is_file()
+        _say(f"{place}: {problem or ('done' if is_finished else 'stopped')}")
         if problem:
             problems[place] = problem
     for worker in workers:
