@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from crawl.cli.describe import _DATASETS
+from crawl.cli.describe import datasets
 from crawl.experiments.recipes import RECIPES
 
 
@@ -9,7 +9,7 @@ def test_datasets_lists_every_recipe(crawl):
     assert done.code == 0
     for recipe in RECIPES:
         assert f"crawl train {recipe}" in done.out
-    assert {row[0] for row in _DATASETS} == set(RECIPES)
+    assert {row[0] for row in datasets()} == set(RECIPES)
 
 
 def test_info_about_a_run(crawl, csl_run):

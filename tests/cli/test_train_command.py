@@ -68,10 +68,10 @@ def test_folds(crawl, tiny, monkeypatch):
     assert crawl("train", "--resume", "runs/csl-folds-1").out == done.out
 
 
-def test_only_csl_has_folds(crawl, tiny, molecules):
+def test_data_without_folds(crawl, tiny, molecules):
     pytest.importorskip("rdkit")
     data = ["--data.path", molecules, "--data.targets", "logS"]
-    assert "Only csl has folds" in crawl.error("train", "csv", *data, "--protocol", "folds", "--out", "run", *tiny)
+    assert "csv has no folds" in crawl.error("train", "csv", *data, "--protocol", "folds", "--out", "run", *tiny)
     assert not Path("run").exists()
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from crawl.baselines import GIN
-from crawl.data import Task
+from crawl.baselines import MessagePassing
+from crawl.data import Task, csl
 from crawl.experiments import Data
 from crawl.experiments.build import Features, build_model, load_dataset
 from crawl.models import CRaWl
@@ -47,7 +48,7 @@ def test_settings_reach_the_model(tiny):
     node_task = Task(kind="binary", level="node", num_outputs=1)
     assert build_model(tiny, Features(node_task)).readout.pool is None
     gin = build_model(replace(tiny, model=replace(tiny.model, name="gin")), Features(TASK))
-    assert isinstance(gin, GIN)
+    assert isinstance(gin, MessagePassing)
 
 
 def test_weights_come_from_the_seed_alone(tiny):
@@ -73,3 +74,18 @@ def test_data_that_are_not_there(name, tmp_path):
         load_dataset(Data(name=name))
     with pytest.raises(ValueError, match="There is no file or folder"):
         load_dataset(Data(name=name, path=str(tmp_path / "missing")))
+
+
+def test_degrees_are_those_of_the_training_graphs(paths):
+    assert Features.of(csl()).mean_log_degree == pytest.approx(math.log(5))
+    assert Features.of(paths).mean_log_degree == pytest.approx((2 * math.log(2) + math.log(3)) / 3)
+
+
+def test_benchmarks_come_from_the_data_root(tmp_path, monkeypatch):
+    def load(name, root, **choices):
+        return name, root, choices
+
+    monkeypatch.setattr("crawl.experiments.build.load_benchmark", load)
+    data = Data(name="collab", root=str(tmp_path), fold=3, has_validation=False)
+    choices = {"fold": 3, "has_validation": False, "has_positions": False}
+    assert load_dataset(data) == ("collab", str(tmp_path), choices)

@@ -52,6 +52,8 @@ def test_every_leaf_survives_json():
 
 
 def test_missing_keys_take_their_defaults():
+    old = {"name": "csl", "path": None, "split": "given", "fold": 2, "laplacian": 0}  # before there was a data root
+    assert Experiment.from_json(json.dumps({"data": old})).data == Data(split="given", fold=2)
     assert Experiment.from_json('{"seed": 3, "model": {"dropout": 0}}') == Experiment(seed=3, model=Model(dropout=0.0))
 
 

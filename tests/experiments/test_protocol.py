@@ -9,7 +9,7 @@ from rich.console import Console
 
 from crawl.data import csl
 from crawl.experiments import Data, Result
-from crawl.experiments.protocol import Summary, as_baseline, format_score, results_table, run_folds
+from crawl.experiments.protocol import Summary, as_baseline, format_score, num_folds, results_table, run_folds
 
 
 def fake(*evaluations: float | None) -> Result:
@@ -53,15 +53,20 @@ def test_folds(on_csl, tmp_path):
     assert "test accuracy" in text.getvalue()
 
 
-def test_only_csl_has_folds(tiny, tmp_path):
-    with pytest.raises(ValueError, match="Only csl has folds, not counting"):
+def test_data_without_folds(tiny, tmp_path):
+    with pytest.raises(ValueError, match="counting has no folds: leave out --protocol folds"):
         run_folds(replace(tiny, data=Data(name="counting")), tmp_path)
+    assert num_folds(replace(tiny, data=Data(name="collab"))) == 10
+    assert num_folds(replace(tiny, data=Data(name="zinc"))) == 0
 
 
 def test_the_baseline_differs_in_its_model_only(tiny):
     baseline = as_baseline(tiny)
     assert (baseline.name, baseline.model.name) == ("tiny-gin", "gin")
     assert replace(baseline, name="tiny", model=tiny.model) == tiny
+    wide = replace(tiny, model=replace(tiny.model, hidden_channels=90))
+    assert as_baseline(wide, "gat").model.hidden_channels == 92  # four heads
+    assert as_baseline(wide, "pna").model.hidden_channels == 90
 
 
 def test_scores_as_people_write_them():

@@ -14,6 +14,7 @@ from path_graphs import make_dataset
 
 from crawl.data import Split, Task
 from crawl.experiments import Experiment, resume_run, run_experiment
+from crawl.experiments.run import Stopped
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -200,6 +201,16 @@ class TestResuming:
         again = resume_run(stopped, dataset=paths)
         assert again.record["scores"] == finished.record["scores"]
         assert rows(stopped) == rows(finished.folder)
+
+    def test_stops_at_a_checkpoint_when_asked_to(self, tiny, paths, tmp_path, finished):
+        folder = tmp_path / "run"
+        with pytest.raises(Stopped, match="stopped after epoch 1; it can be resumed"):
+            run_experiment(tiny, folder, dataset=paths, stop=lambda: True)
+        assert not (folder / "result.json").exists()
+        with pytest.raises(Stopped, match="after epoch 2"):
+            resume_run(folder, dataset=paths, stop=lambda: True)
+        last = resume_run(folder, dataset=paths, stop=lambda: True)  # after the last epoch there is nothing to stop
+        assert last.record["scores"] == finished.record["scores"]
 
     def test_data_that_have_changed(self, stopped, paths):
         other = replace(paths, split=Split(torch.arange(6), torch.arange(6, 8), torch.arange(8, 10)))

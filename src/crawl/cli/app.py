@@ -15,6 +15,7 @@ from crawl.cli.describe import Datasets, Info
 from crawl.cli.evaluate import Evaluate
 from crawl.cli.output import say
 from crawl.cli.predict import Predict
+from crawl.cli.reproduce import Report, Reproduce
 from crawl.cli.train import Train, train_type
 from crawl.cli.walk import WalkEdges
 
@@ -68,6 +69,8 @@ def parse(arguments: Sequence[str]) -> Command:
         "predict": Predict,
         "info": Info,
         "datasets": Datasets,
+        "reproduce": Reproduce,
+        "report": Report,
         "walk": WalkEdges,
     }
     chosen = next((word for word in arguments if word in types), None)

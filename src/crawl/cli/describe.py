@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from crawl.experiments import TrainedModel
     from crawl.experiments.build import Features
 
-_DATASETS = (
-    ("csl", "150 cyclic skip link graphs, 5 fixed folds", "10 classes", "in the package", "crawl train csl"),
-    ("csl_lap", "the same, with Laplacian eigenvectors", "10 classes", "in the package", "crawl train csl_lap"),
+_OWN = (
     ("counting", "random graphs and their substructures", "regression", "in the package", "crawl train counting"),
     ("csv", "molecules: a CSV with SMILES", "any", "your file", "crawl train csv --data.path FILE --data.targets NAME"),
     ("tu", "a folder in the TU format", "any", "your folder", "crawl train tu --data.path FOLDER"),
@@ -29,12 +27,83 @@ _DATASETS = (
 
 
 @dataclass(frozen=True)
-class Datasets:
-    """List the data sets that come with CRaWl and the formats it reads."""
+class ListDatasets:
+    """List the data sets that come with CRaWl and the formats it reads.
+
+    Attributes:
+        data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
+    """
+
+    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
 
     def run(self) -> None:
         """Print the table."""
-        print_table(_table(("recipe", "graphs", "targets", "where", "command"), _DATASETS))
+        from crawl.data.benchmarks import data_root
+
+        print_table(_table(("recipe", "graphs", "targets", "where", "command"), datasets(self.data_root)))
+        print(f"The data root is {data_root(self.data_root)}")
+
+
+@dataclass(frozen=True)
+class ImportDataset:
+    """Fill the data root from local files.
+
+    Attributes:
+        name: The benchmark.
+        path: A folder with the files that PyG or OGB would download, or the compact files that docs/experiments.md
+            describes; or one of them.
+        data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
+    """
+
+    name: Annotated[str, tyro.conf.Positional]
+    path: Annotated[Path, tyro.conf.Positional]
+    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+
+    def run(self) -> None:
+        """Read, check, write."""
+        from crawl.data.benchmarks import import_benchmark, load_benchmark
+
+        path = import_benchmark(self.name, self.path, self.data_root)
+        dataset = load_benchmark(self.name, self.data_root)
+        print(f"{dataset.name}: {len(dataset):,} graphs in {path}")
+
+
+AnyAction = (
+    Annotated[ListDatasets, tyro.conf.subcommand("list")] | Annotated[ImportDataset, tyro.conf.subcommand("import")]
+)
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """List the data sets that come with CRaWl and the formats it reads, or import one.
+
+    Attributes:
+        action: What to do.
+    """
+
+    action: Annotated[AnyAction, tyro.conf.arg(name="")] = field(default_factory=ListDatasets)
+
+    def run(self) -> None:
+        """Do it."""
+        self.action.run()
+
+
+def datasets(root: Path | None = None) -> list[tuple[str, ...]]:
+    """A row for each recipe: its name, its graphs, its targets, where they are, and the command."""
+    from crawl.data.benchmarks import BENCHMARKS, is_ready
+
+    rows = []
+    for name, benchmark in BENCHMARKS.items():
+        task = benchmark.task
+        targets = f"{task.num_outputs} {'classes' if task.kind == 'multiclass' else 'labels'}"
+        if task.kind == "binary":
+            targets = "2 classes"
+        if task.kind == "regression":
+            targets = "regression" if task.num_outputs == 1 else f"{task.num_outputs} numbers"
+        place = "in the package" if benchmark.make else "in the data root"
+        where = place if is_ready(name, root) else "to be downloaded" if benchmark.loader else "to be imported"
+        rows.append((name, benchmark.about, targets, where, f"crawl train {name}"))
+    return [*rows, *_OWN]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args
 
 import tyro
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crawl.experiments import Experiment, Result
 
 RecipeT = TypeVar("RecipeT")
-Baseline = Literal["none", "gin"]
+Baseline = Literal["none", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def train(
     baseline: Baseline = "none",
     quiet: bool = False,
 ) -> list[Result]:
-    """The runs of an experiment in a folder, and those of its baseline in `gin` within: begun, resumed or only read.
+    """The runs of an experiment in a folder, and those of its baseline in one within: begun, resumed or only read.
 
     `dataset` spares reading the data again where there are no folds.
     """
@@ -140,8 +140,9 @@ def train(
         return [run_experiment(variant, place, dataset=dataset, quiet=quiet or None)]
 
     results = runs(experiment, folder)
-    if baseline == "gin" or (folder / "gin").is_dir():
-        results += runs(as_baseline(experiment), folder / "gin")
+    for name in get_args(Baseline)[1:]:
+        if baseline == name or (folder / name).is_dir():
+            results += runs(as_baseline(experiment, name), folder / name)
     return results
 
 

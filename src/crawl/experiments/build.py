@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from crawl.baselines import GIN
+from crawl.baselines import WIDTH_STEP, MessagePassing
+from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
 from crawl.experiments.experiment import Data, Experiment
@@ -27,6 +28,7 @@ class Features:
         edge_categories: The same for `edge_attr`.
         num_node_features: The width of `x` as numbers; 0 for none.
         num_edge_features: The same for `edge_attr`.
+        mean_log_degree: The mean of log(degree + 1) over the nodes of the training graphs; other graphs fit as well.
     """
 
     task: Task
@@ -34,6 +36,7 @@ class Features:
     edge_categories: tuple[int, ...] = ()
     num_node_features: int = 0
     num_edge_features: int = 0
+    mean_log_degree: float = field(default=1.0, compare=False)
 
     @classmethod
     def of(cls, dataset: Dataset) -> Features:
@@ -44,7 +47,14 @@ class Features:
             dataset.edge_categories,
             dataset.num_node_features,
             dataset.num_edge_features,
+            _mean_log_degree(dataset),
         )
+
+    @classmethod
+    def of_benchmark(cls, name: str) -> Features:
+        """The features of a benchmark as published, without its data; categories count as numbers."""
+        benchmark = BENCHMARKS[name]
+        return cls(benchmark.task, num_node_features=benchmark.widths[0], num_edge_features=benchmark.widths[1])
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Features:
@@ -60,7 +70,7 @@ class Features:
         return asdict(self)
 
 
-def build_model(experiment: Experiment, features: Features) -> CRaWl | GIN:
+def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePassing:
     """The model of an experiment, with weights drawn from its seed.
 
     Graphs without node features get a constant 1, and so do edges, as in the paper.
@@ -71,16 +81,18 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | GIN:
     pool = None if task.level == "node" else settings.pool
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(experiment.seed, "weights"))
-        if settings.name == "gin":
-            return GIN(
+        if settings.name != "crawl":
+            return MessagePassing(
+                settings.name,
                 node_encoder,
                 task.num_outputs,
                 hidden_channels=settings.hidden_channels,
                 num_layers=settings.num_layers,
-                edge_dim=edge_encoder if features.edge_categories or features.num_edge_features else 0,
+                edge_dim=edge_encoder,
                 pool=pool,
                 head=settings.head,
                 dropout=settings.dropout,
+                mean_log_degree=features.mean_log_degree,
             )
         return CRaWl(
             node_encoder,
@@ -103,12 +115,45 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | GIN:
         )
 
 
+def count_parameters(experiment: Experiment, features: Features) -> int:
+    """The number of trained numbers in the model of an experiment."""
+    return sum(parameter.numel() for parameter in build_model(experiment, features).parameters())
+
+
+def fit_width(experiment: Experiment, features: Features, budget: int) -> Experiment:
+    """The same experiment with the widest layers that the budget of parameters allows.
+
+    Raises:
+        ValueError: If the budget does not allow any.
+    """
+
+    def with_width(steps: int) -> Experiment:
+        return replace(experiment, model=replace(experiment.model, hidden_channels=WIDTH_STEP * steps))
+
+    if count_parameters(with_width(1), features) > budget:
+        raise ValueError(f"A {experiment.model.name} of width {WIDTH_STEP} has more than {budget:,} parameters.")
+    low, high = 1, 2
+    while count_parameters(with_width(high), features) <= budget:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if count_parameters(with_width(middle), features) <= budget:
+            low = middle
+        else:
+            high = middle
+    return with_width(low)
+
+
 def load_dataset(data: Data, seed: int = 0) -> Dataset:
     """The data set of an experiment.
 
     Raises:
         ValueError: If it cannot be read; the message says where and what to do.
     """
+    if data.is_synthetic:
+        if data.name not in BENCHMARKS:
+            raise ValueError(f"{data.name} is no benchmark: leave out --data.is-synthetic.")
+        return synthetic(BENCHMARKS[data.name])
     if data.name == "csl":
         from crawl.data.csl import csl
 
@@ -117,6 +162,14 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
         from crawl.data.counting import counting
 
         return counting(data.target)
+    if data.name in BENCHMARKS:
+        return load_benchmark(
+            data.name,
+            data.root,
+            fold=data.fold,
+            has_validation=data.has_validation,
+            has_positions=data.has_positions,
+        )
     if data.path is None:
         raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
     path = Path(data.path)
@@ -151,6 +204,14 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
         task=data.task,
         metric=data.metric,
     )
+
+
+def _mean_log_degree(dataset: Dataset) -> float:
+    store = dataset.store.subset(dataset.split.train) if len(dataset.split.train) else dataset.store
+    first = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
+    degree = torch.bincount(store.edge_index[1] + first, minlength=store.num_nodes)
+    mean = float((degree + 1).log().mean()) if store.num_nodes else 0.0
+    return mean or 1.0  # there are no edges, and nothing depends on it
 
 
 def _encoder(categories: tuple[int, ...], width: int) -> Encoder:

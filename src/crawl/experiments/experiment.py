@@ -14,6 +14,29 @@ from crawl.nn.readout import Head, Pool
 from crawl.training.settings import Evaluation, Training
 from crawl.walks.sampling import Strategy
 
+DataName = Literal[
+    "csl",
+    "counting",
+    "csv",
+    "tu",
+    "folder",
+    "zinc",
+    "cifar10",
+    "mnist",
+    "molpcba",
+    "pascalvoc_sp",
+    "peptides_func",
+    "peptides_struct",
+    "collab",
+    "imdb_multi",
+    "reddit_binary",
+    "counting_triangle",
+    "counting_tailed_triangle",
+    "counting_star",
+    "counting_cycle4",
+]
+ModelName = Literal["crawl", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
+
 
 @dataclass(frozen=True)
 class Data:
@@ -21,22 +44,27 @@ class Data:
 
     Attributes:
         name: `csl` and `counting` are made in code; `csv` (molecules as SMILES), `tu` (a folder in the TU format) and
-            `folder` (GraphML or JSON files with a table of labels) read `path`.
+            `folder` (GraphML or JSON files with a table of labels) read `path`; others are benchmarks in the data root.
         path: The file or folder.
+        root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
         targets: The target columns (csv, folder).
         smiles: The SMILES column (csv); found by its name when None.
         task: What kind of targets; found from their values with `auto`.
         metric: The score; the usual one of the task when None.
         split: `random`, `stratified`, `scaffold`, the name of a column, or a file.
         fractions: The shares of training, validation and test part.
-        fold: Which of the five folds is the test part (csl).
+        fold: Which of the folds is the test part (csl, collab, imdb_multi, reddit_binary).
+        has_validation: Keep a fold for validation (collab, imdb_multi, reddit_binary); else it is trained on, too.
+        is_synthetic: Take random graphs of the size of the benchmark, to measure time and memory.
+        has_positions: Give superpixels their places as features, too (mnist, cifar10).
         laplacian: Use so many Laplacian eigenvectors as node features (csl).
         target: What to count (counting).
         bad_rows: `skip` and report rows that cannot be read, or `refuse` the file.
     """
 
-    name: Literal["csl", "counting", "csv", "tu", "folder"] = "csl"
+    name: DataName = "csl"
     path: str | None = None
+    root: str | None = None
     targets: tuple[str, ...] = ()
     smiles: str | None = None
     task: Literal["auto", "regression", "binary", "multiclass", "multilabel"] = "auto"
@@ -44,6 +72,9 @@ class Data:
     split: str = "random"
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
     fold: int = 0
+    has_validation: bool = True
+    has_positions: bool = False
+    is_synthetic: bool = False
     laplacian: int = 0
     target: Literal["triangle", "tailed_triangle", "star", "cycle4"] = "triangle"
     bad_rows: Literal["skip", "refuse"] = "skip"
@@ -62,9 +93,12 @@ class Walk:
 
 @dataclass(frozen=True)
 class Model:
-    """The network. See `crawl.CRaWl`; `gin` is a message-passing network of the same width to compare with."""
+    """The network. See `crawl.CRaWl`; all but `crawl` are message-passing networks to compare with.
 
-    name: Literal["crawl", "gin"] = "crawl"
+    Of those, `gcn`, `gin` and `sage` do not see edge features.
+    """
+
+    name: ModelName = "crawl"
     hidden_channels: int = 128
     num_layers: int = 3
     kernel_size: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from crawl.experiments.experiment import Experiment
+from crawl.baselines import WIDTH_STEP
+from crawl.data.benchmarks import BENCHMARKS
+from crawl.experiments.experiment import Experiment, ModelName
 from crawl.experiments.run import Result, resume_run, run_experiment
 
 NUM_CSL_FOLDS = 5
@@ -42,15 +45,15 @@ class Summary:
 
 
 def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None) -> list[Result]:
-    """A run for each fold of CSL, in `folder/fold-K`. Folds that are finished are read, one that was stopped goes on.
+    """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped goes on.
 
     Raises:
-        ValueError: If the experiment is not about CSL.
+        ValueError: If the data have no folds.
     """
-    if experiment.data.name != "csl":
-        raise ValueError(f"Only csl has folds, not {experiment.data.name}: leave out --protocol folds.")
+    if not num_folds(experiment):
+        raise ValueError(f"{experiment.data.name} has no folds: leave out --protocol folds.")
     results = []
-    for fold in range(NUM_CSL_FOLDS):
+    for fold in range(num_folds(experiment)):
         variant = replace(experiment, data=replace(experiment.data, fold=fold))
         place = folder / f"fold-{fold + 1}"
         started = (place / "config.json").is_file()
@@ -60,9 +63,19 @@ def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None
     return results
 
 
-def as_baseline(experiment: Experiment) -> Experiment:
-    """The same experiment with a message-passing GIN in place of CRaWl."""
-    return replace(experiment, name=f"{experiment.name}-gin", model=replace(experiment.model, name="gin"))
+def num_folds(experiment: Experiment) -> int:
+    """The number of folds of an experiment's data; 0 if they have none."""
+    if experiment.data.name == "csl":
+        return NUM_CSL_FOLDS
+    return BENCHMARKS[experiment.data.name].num_folds if experiment.data.name in BENCHMARKS else 0
+
+
+def as_baseline(experiment: Experiment, name: ModelName = "gin") -> Experiment:
+    """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be."""
+    width = experiment.model.hidden_channels
+    width = -(-width // WIDTH_STEP) * WIDTH_STEP if name == "gat" else width
+    model = replace(experiment.model, name=name, hidden_channels=width)
+    return replace(experiment, name=f"{experiment.name}-{name}", model=model)
 
 
 def results_table(results: Sequence[Result]) -> Table:
@@ -73,9 +86,10 @@ def results_table(results: Sequence[Result]) -> Table:
         table.add_column(column, justify="left" if column == "model" else "right")
     for result in results:
         record, scores = result.record, result.record["scores"]
-        fold = f" fold {record['config']['data']['fold'] + 1}" if record["config"]["data"]["name"] == "csl" else ""
+        config = Experiment.from_json(json.dumps(record["config"]))
+        fold = f" fold {config.data.fold + 1}" if num_folds(config) else ""
         table.add_row(
-            MODEL_NAMES[record["config"]["model"]["name"]] + fold,
+            MODEL_NAMES[config.model.name] + fold,
             format_score(metric, scores["val"]["mean"]),
             format_score(metric, scores["test"]["mean"]),
             format_score(metric, scores["test"]["internal_deviation"]),
@@ -86,7 +100,18 @@ def results_table(results: Sequence[Result]) -> Table:
     return table
 
 
-MODEL_NAMES = {"crawl": "CRaWl", "gin": "GIN (message passing)"}
+MODEL_NAMES = {"crawl": "CRaWl"} | {
+    name: f"{title} (message passing)"
+    for name, title in {
+        "gcn": "GCN",
+        "gin": "GIN",
+        "gine": "GINE",
+        "gat": "GAT",
+        "sage": "GraphSAGE",
+        "gated_gcn": "GatedGCN",
+        "pna": "PNA",
+    }.items()
+}
 
 
 def format_score(metric: str, value: float | None) -> str:

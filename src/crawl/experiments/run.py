@@ -35,6 +35,10 @@ _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
 
+class Stopped(Exception):
+    """A run was asked to stop and did, at a checkpoint; `resume_run` goes on with it."""
+
+
 @dataclass(frozen=True)
 class Result:
     """What a run found.
@@ -59,6 +63,7 @@ def run_experiment(
     *,
     dataset: Dataset | None = None,
     quiet: bool | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Result:
     """Train and evaluate a model in a new folder.
 
@@ -67,9 +72,11 @@ def run_experiment(
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
         dataset: The data, if not those that `experiment.data` names; to resume such a run, give them again.
         quiet: Show no progress; when None, if the output is not a terminal.
+        stop: Asked after every epoch whether to stop there.
 
     Raises:
         ValueError: If the data or the experiment are wrong; the message says what to do.
+        Stopped: If it was asked to stop before training was over.
     """
     dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
     build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
@@ -79,14 +86,21 @@ def run_experiment(
             raise ValueError(f"Another process has begun a run in {run.path}: choose another folder.")
         write_atomically(run.config, experiment.to_json())
         write_atomically(run.split, dataset.split.to_json())
-        return _train_and_evaluate(experiment, dataset, run, quiet)
+        return _train_and_evaluate(experiment, dataset, run, quiet, stop)
 
 
-def resume_run(folder: Path | str, *, dataset: Dataset | None = None, quiet: bool | None = None) -> Result:
+def resume_run(
+    folder: Path | str,
+    *,
+    dataset: Dataset | None = None,
+    quiet: bool | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Result:
     """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read.
 
     Raises:
         ValueError: If the folder is not that of a run, or its checkpoint is damaged.
+        Stopped: If it was asked to stop before training was over.
     """
     run = RunFolder.open(Path(folder))
     if run.result.is_file():
@@ -102,11 +116,15 @@ def resume_run(folder: Path | str, *, dataset: Dataset | None = None, quiet: boo
                 f"The data have changed since {run.path} was started: it split {len(split.ids)} graphs in another way. "
                 "Start a new run."
             )
-        return _train_and_evaluate(experiment, dataset, run, quiet)
+        return _train_and_evaluate(experiment, dataset, run, quiet, stop)
 
 
-def _train_and_evaluate(experiment: Experiment, dataset: Dataset, run: RunFolder, quiet: bool | None) -> Result:
+def _train_and_evaluate(
+    experiment: Experiment, dataset: Dataset, run: RunFolder, quiet: bool | None, stop: Callable[[], bool] | None
+) -> Result:
     features = Features.of(dataset)
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()  # there may have been other runs in this process
     trainer = Trainer(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
     )
@@ -114,7 +132,7 @@ def _train_and_evaluate(experiment: Experiment, dataset: Dataset, run: RunFolder
         trainer.restore(*load_checkpoint(run.last))
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
     began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
-    _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet)
+    _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet, stop)
     trainer.use_best_weights()
     record = _evaluate(trainer, experiment, dataset, run)
     record |= _circumstances(trainer, time.perf_counter() - began)
@@ -126,7 +144,7 @@ def _train_and_evaluate(experiment: Experiment, dataset: Dataset, run: RunFolder
     return Result(run.path, record)
 
 
-def _train(trainer: Trainer, run: RunFolder, quiet: bool) -> None:
+def _train(trainer: Trainer, run: RunFolder, quiet: bool, stop: Callable[[], bool] | None) -> None:
     metric = f"val_{trainer.task.metric}"
     saved = time.monotonic()
     with _progress(trainer, quiet) as on_batch, _events(run.events) as write_event:
@@ -138,6 +156,9 @@ def _train(trainer: Trainer, run: RunFolder, quiet: bool) -> None:
             if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
                 save_checkpoint(run.last, *trainer.state())
                 saved = time.monotonic()
+            if stop is not None and not trainer.schedule.is_over and stop():
+                save_checkpoint(run.last, *trainer.state())
+                raise Stopped(f"{run.path} stopped after epoch {record['epoch']}; it can be resumed.")
 
 
 def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: RunFolder) -> dict[str, Any]:

@@ -1,0 +1,189 @@
+"""The graphs of a benchmark in one file: compressed arrays and a description in JSON, without pickle.
+
+The arrays are `num_nodes` and `num_edges` (a number for each graph), `edge_index` (ids count from 0 within each graph),
+`x`, `edge_attr` and `y` where there are any; `train`, `val` and `test` (ids of graphs), or `test_fold` (a number for
+each graph); `pos` for nodes with a place in an image; and `description`. Rebuilt superpixels are kept without their
+edges, which follow from `x` and `pos`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crawl.data.benchmarks.superpixels import nearest_neighbours
+from crawl.data.features import encode_integers
+from crawl.data.splits import Split
+from crawl.data.store import GraphStore
+
+_FORMAT = "crawl-graphs-1"
+_PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Graphs with targets, and how they are divided.
+
+    Attributes:
+        store: The graphs. Features that are integers are categories.
+        split: The parts, where they are fixed.
+        test_fold: `[G]` the fold in which each graph is tested, where there are folds instead.
+        pos: `[N, 2]` where each node is in its image, from 0 to 1.
+        origin: Where the graphs come from; `rebuilt` if they are not quite the published ones.
+        node_categories: How many values each column of `x` takes; () if they are numbers.
+        edge_categories: The same for `edge_attr`.
+    """
+
+    store: GraphStore
+    split: Split | None = None
+    test_fold: Tensor | None = None
+    pos: Tensor | None = None
+    origin: str = "published"
+    node_categories: tuple[int, ...] = ()
+    edge_categories: tuple[int, ...] = ()
+
+
+def with_categories(packed: Packed, widths: tuple[int, int]) -> Packed:
+    """The same with integers replaced by their ranks among the values that occur, and the numbers of these.
+
+    Where all columns together have fewer values than the published width, the first column gets as many more, which
+    never occur: unit vectors then have the published width.
+
+    Args:
+        packed: The graphs.
+        widths: The published widths of node and edge features.
+    """
+    x, node_categories = _ranked(packed.store.x, widths[0])
+    edge_attr, edge_categories = _ranked(packed.store.edge_attr, widths[1])
+    store = replace(packed.store, x=x, edge_attr=edge_attr)
+    return replace(packed, store=store, node_categories=node_categories, edge_categories=edge_categories)
+
+
+def save_packed(path: Path, packed: Packed) -> None:
+    """Write the file, whole or not at all."""
+    store = packed.store
+    description = {
+        "format": _FORMAT,
+        "origin": packed.origin,
+        "node_categories": packed.node_categories,
+        "edge_categories": packed.edge_categories,
+        "y_per_node": store.y_per_node,
+    }
+    tensors: dict[str, Any] = {
+        "num_nodes": store.node_ptr.diff(),
+        "num_edges": store.edge_ptr.diff(),
+        "edge_index": store.edge_index,
+        "x": store.x,
+        "edge_attr": store.edge_attr,
+        "y": store.y,
+        "pos": packed.pos,
+        "test_fold": packed.test_fold,
+    }
+    if packed.split is not None:
+        tensors |= {part: getattr(packed.split, part) for part in _PARTS}
+    if _is_rebuilt_image(packed):
+        tensors |= {"num_edges": None, "edge_index": None, "edge_attr": None}
+        tensors |= {name: tensors[name].half() for name in ("x", "pos")}
+    arrays: dict[str, Any] = {name: _narrow(tensor.numpy()) for name, tensor in tensors.items() if tensor is not None}
+    arrays["description"] = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "wb") as file:
+            np.savez_compressed(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def load_packed(path: Path) -> Packed:
+    """The content of a file that `save_packed` wrote.
+
+    Raises:
+        ValueError: If it is damaged or something else; the message names it.
+    """
+    arrays = load_arrays(path)
+    try:
+        description = json.loads(arrays.pop("description").tobytes())
+        if description["format"] != _FORMAT:
+            raise KeyError(description["format"])
+        tensors = {name: _wide(array) for name, array in arrays.items()}
+        if "edge_index" not in tensors:
+            node_ptr = as_ptr(tensors["num_nodes"])
+            edges = nearest_neighbours(node_ptr, tensors["x"], tensors["pos"])
+            tensors |= dict(zip(("num_edges", "edge_index", "edge_attr"), edges, strict=True))
+        store = GraphStore(
+            node_ptr=as_ptr(tensors["num_nodes"]),
+            edge_ptr=as_ptr(tensors["num_edges"]),
+            edge_index=tensors["edge_index"],
+            x=tensors.get("x"),
+            edge_attr=tensors.get("edge_attr"),
+            y=tensors.get("y"),
+            y_per_node=description["y_per_node"],
+        )
+        return Packed(
+            store,
+            Split(**{part: tensors[part] for part in _PARTS}) if "train" in tensors else None,
+            tensors.get("test_fold"),
+            tensors.get("pos"),
+            description["origin"],
+            tuple(description["node_categories"]),
+            tuple(description["edge_categories"]),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} does not hold graphs as CRaWl writes them ({error}): import it again.") from None
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """All arrays of an npz file, none of them pickled.
+
+    Raises:
+        ValueError: If the file is truncated, damaged or of another kind; the message names it.
+    """
+    try:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, AttributeError, OSError) as error:
+        raise ValueError(f"{path} is truncated, damaged or no npz file ({error}): get it again.") from None
+
+
+def as_ptr(sizes: Tensor) -> Tensor:
+    """`[G + 1]` where each graph begins, from the sizes of all."""
+    return torch.cat([torch.zeros(1, dtype=torch.long), sizes.long().cumsum(0)])
+
+
+def _is_rebuilt_image(packed: Packed) -> bool:
+    return packed.origin == "rebuilt" and packed.pos is not None
+
+
+def _ranked(features: Tensor | None, width: int) -> tuple[Tensor | None, tuple[int, ...]]:
+    if features is None or features.is_floating_point():
+        return features, ()
+    codes, sizes = encode_integers(features.unsqueeze(1) if features.dim() == 1 else features)
+    return codes, (sizes[0] + max(0, width - sum(sizes)), *sizes[1:])
+
+
+def _narrow(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """The same integers in as few bytes as they need; other numbers as they are."""
+    if array.dtype.kind not in "iu" or array.size == 0:
+        return array
+    low, high = int(array.min()), int(array.max())
+    kinds = (np.uint8, np.int16, np.int32, np.int64)
+    return array.astype(next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max))
+
+
+def _wide(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
+    kind = np.int64 if array.dtype.kind in "iu" else np.float32
+    return torch.from_numpy(array.astype(kind, copy=False))

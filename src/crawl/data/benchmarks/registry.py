@@ -1,0 +1,187 @@
+"""All benchmarks of the paper. Sizes are those of its appendix and of the sources it names."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from crawl.data.benchmarks import compact, images, loaders
+from crawl.data.benchmarks.record import Benchmark, Form, Statistics
+from crawl.data.csl import NUM_FOLDS, SKIPS, csl
+from crawl.data.task import Task
+
+NUM_LAPLACIAN = 20
+_COUNTED = ("triangle", "tailed_triangle", "star", "cycle4")
+_ZINC_FORM = Form(files=("zinc12k.npz",), read=compact.zinc)
+_PEPTIDES = Statistics(num_graphs=(10_873, 2_331, 2_331), mean_nodes=150.94, mean_edges=307.30)
+_CSL_TASK = Task(
+    kind="multiclass", num_outputs=10, metric="accuracy", target_names=("skip",), class_names=tuple(map(str, SKIPS))
+)
+_CSL = Statistics(num_graphs=(len(SKIPS) * 15,), mean_nodes=41, mean_edges=164)
+
+
+def _social(name: str, title: str, about: str, num_classes: int, statistics: Statistics) -> Benchmark:
+    is_binary = num_classes == 2
+    return Benchmark(
+        name=name,
+        title=title,
+        about=about,
+        task=Task(
+            kind="binary" if is_binary else "multiclass",
+            num_outputs=1 if is_binary else num_classes,
+            metric="accuracy",
+        ),
+        statistics=statistics,
+        file=name,
+        loader=loaders.tu(title),
+        forms=(Form(files=(f"{title.lower()}.npz",), read=compact.social(title.lower())),),
+        num_folds=10,
+    )
+
+
+def _counting(column: int, target: str) -> Benchmark:
+    return Benchmark(
+        name=f"counting_{target}",
+        title=f"Counting, {target.replace('_', ' ')}",
+        about="random graphs and how often a substructure occurs",
+        task=Task(kind="regression", num_outputs=1, metric="mae", target_names=(target,)),
+        statistics=Statistics(num_graphs=(1500, 1000, 2500), mean_nodes=18.8, mean_edges=62.68),
+        file="counting",
+        forms=(Form(files=("counting.npz",), read=compact.counting),),
+        column=column,
+    )
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark(
+            name="zinc",
+            title="ZINC",
+            about="12,000 molecules and their constrained solubility",
+            task=Task(kind="regression", num_outputs=1, metric="mae"),
+            statistics=Statistics(num_graphs=(10_000, 1_000, 1_000), mean_nodes=23.15, mean_edges=49.83),
+            widths=(21, 4),
+            num_columns=(1, 1),
+            file="zinc",
+            loader=loaders.zinc(),
+            forms=(_ZINC_FORM,),
+        ),
+        Benchmark(
+            name="cifar10",
+            title="CIFAR10",
+            about="60,000 images as graphs of superpixels",
+            task=Task(kind="multiclass", num_outputs=10, metric="accuracy"),
+            statistics=Statistics(num_graphs=(45_000, 5_000, 10_000), mean_nodes=117.6, mean_edges=None),
+            widths=(3, 1),
+            file="cifar10",
+            loader=loaders.superpixels("CIFAR10"),
+            forms=(
+                Form(files=images.CIFAR10_FILES, read=images.cifar10),
+                Form(files=images.CIFAR10_PICTURES, read=images.cifar10_pictures),
+            ),
+            is_symmetric=True,
+        ),
+        Benchmark(
+            name="mnist",
+            title="MNIST",
+            about="70,000 digits as graphs of superpixels",
+            task=Task(kind="multiclass", num_outputs=10, metric="accuracy"),
+            statistics=Statistics(num_graphs=(55_000, 5_000, 10_000), mean_nodes=70.57, mean_edges=None),
+            widths=(1, 1),
+            file="mnist",
+            loader=loaders.superpixels("MNIST"),
+            forms=(Form(files=images.MNIST_FILES, read=images.mnist),),
+            is_symmetric=True,
+        ),
+        Benchmark(
+            name="csl",
+            title="CSL",
+            about="150 cyclic skip link graphs",
+            task=_CSL_TASK,
+            statistics=_CSL,
+            num_folds=NUM_FOLDS,
+            make=csl,
+        ),
+        Benchmark(
+            name="csl_lap",
+            title="CSL+Lap",
+            about="the same with Laplacian eigenvectors",
+            task=_CSL_TASK,
+            statistics=_CSL,
+            widths=(NUM_LAPLACIAN, 1),
+            num_folds=NUM_FOLDS,
+            make=partial(csl, laplacian=NUM_LAPLACIAN),
+        ),
+        Benchmark(
+            name="molpcba",
+            title="MOLPCBA",
+            about="437,929 molecules and their activity in 128 assays",
+            task=Task(kind="multilabel", num_outputs=128, metric="ap"),
+            statistics=Statistics(num_graphs=(350_343, 43_793, 43_793), mean_nodes=25.97, mean_edges=56.2),
+            widths=(78, 9),
+            num_columns=(9, 3),
+            file="molpcba",
+            loader=loaders.molpcba(),
+        ),
+        Benchmark(
+            name="pascalvoc_sp",
+            title="PASCALVOC-SP",
+            about="11,355 images as superpixels, which are to be classified",
+            task=Task(kind="multiclass", level="node", num_outputs=21, metric="macro_f1"),
+            statistics=Statistics(num_graphs=(8_498, 1_428, 1_429), mean_nodes=479.40, mean_edges=2710.48),
+            widths=(14, 2),
+            file="pascalvoc_sp",
+            loader=loaders.long_range("pascalvoc-sp"),
+        ),
+        Benchmark(
+            name="peptides_func",
+            title="PEPTIDES-FUNC",
+            about="15,535 peptides and their functions",
+            task=Task(kind="multilabel", num_outputs=10, metric="ap"),
+            statistics=_PEPTIDES,
+            widths=(78, 9),
+            num_columns=(9, 3),
+            file="peptides_func",
+            loader=loaders.long_range("peptides-func"),
+            forms=(
+                Form(
+                    files=("peptide_multi_class_dataset.csv.gz", "peptides_split.npz"),
+                    read=compact.peptides_func,
+                ),
+            ),
+        ),
+        Benchmark(
+            name="peptides_struct",
+            title="PEPTIDES-STRUCT",
+            about="the same peptides and eleven numbers of their shape",
+            task=Task(kind="regression", num_outputs=11, metric="mae", target_names=compact.STRUCTURE_TARGETS),
+            statistics=_PEPTIDES,
+            widths=(78, 9),
+            num_columns=(9, 3),
+            file="peptides_struct",
+            loader=loaders.long_range("peptides-struct"),
+            forms=(
+                Form(
+                    files=("peptide_structure_dataset.csv.gz", "peptides_split.npz"),
+                    read=compact.peptides_struct,
+                ),
+            ),
+        ),
+        _social(
+            *("collab", "COLLAB", "5,000 networks of scientists"),
+            num_classes=3,
+            statistics=Statistics(num_graphs=(5_000,), mean_nodes=74.49, mean_edges=4914.4),
+        ),
+        _social(
+            *("imdb_multi", "IMDB-MULTI", "1,500 networks of actors"),
+            num_classes=3,
+            statistics=Statistics(num_graphs=(1_500,), mean_nodes=13.0, mean_edges=131.87),
+        ),
+        _social(
+            *("reddit_binary", "REDDIT-BINARY", "2,000 discussions"),
+            num_classes=2,
+            statistics=Statistics(num_graphs=(2_000,), mean_nodes=429.63, mean_edges=995.5),
+        ),
+        *(_counting(column, target) for column, target in enumerate(_COUNTED)),
+    )
+}

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crawl.experiments import reproduce as module
+
+
+def test_without_a_table_there_is_a_list(crawl):
+    done = crawl("reproduce")
+    assert done.code == 0
+    for name in ("zinc", "csl", "social", "counting", "ablation", "window", "walks", "runtime", "peptides", "mnist"):
+        assert f"\n{name} " in f"\n{done.out}"
+
+
+def test_a_table_is_printed(crawl):
+    done = crawl("reproduce", "csl", "window", "--minutes", "0", "--out", "runs", "--seeds", "1")
+    assert done.code == 0
+    assert "| CSL, CRaWl | 100.00 % ± 0.00 % | – |" in done.out
+    assert "not run" in done.out
+    assert "## ZINC: test mae by window size" in done.out
+
+
+def test_flags_reach_the_function(crawl, monkeypatch):
+    seen = {}
+
+    def record(names, folder, **choices):
+        seen.update(choices, names=names, folder=folder)
+        return []
+
+    monkeypatch.setattr(module, "reproduce", record)
+    assert crawl("reproduce", "csl", "--jobs", "3", "--rows", "crawl", "gin", "--tidy", "--device", "cpu").code == 0
+    assert seen["names"] == ("csl",)
+    assert (seen["jobs"], seen["rows"], seen["tidy"], seen["minutes"]) == (3, ("crawl", "gin"), True, None)
+
+
+def test_mistakes_are_one_line(crawl):
+    assert "Did you mean 'csl'?" in crawl.error("reproduce", "cls")
+    assert "There are no runs in nowhere" in crawl.error("report", "nowhere")
+    assert "Say which runs to report" in crawl.error("report")
+
+
+def test_a_report(crawl, csl_run, tmp_path):
+    done = crawl("report", csl_run, "-o", "report", "--collect")
+    assert done.code == 0
+    assert "| csl, crawl, csl |" in done.out
+    assert (tmp_path / "report/tables.csv").is_file()
+    assert "written: report/tables.md" in done.err
+
+
+def test_data_sets_are_listed_with_where_they_are(crawl, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRAWL_DATA", str(tmp_path))
+    lines = {line.split()[0]: line for line in crawl("datasets").out.splitlines() if line.strip()}
+    assert "to be downloaded" in lines["zinc"]
+    assert "to be imported" in lines["counting_star"]
+    assert "in the package" in lines["csl"]
+    assert str(tmp_path) in lines["The"]
+
+
+@pytest.fixture
+def social(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    from crawl.data.benchmarks import BENCHMARKS, Statistics
+
+    statistics = Statistics(num_graphs=(20,), mean_nodes=3, mean_edges=4)
+    monkeypatch.setitem(BENCHMARKS, "reddit_binary", replace(BENCHMARKS["reddit_binary"], statistics=statistics))
+    np.savez(
+        tmp_path / "reddit-binary.npz",
+        num_nodes=np.full(20, 3),
+        num_edges=np.full(20, 2),
+        edges=np.tile([[0, 1], [1, 2]], 20),
+        y=np.arange(20) % 2,
+        test_fold=np.arange(20) // 2,
+    )
+
+
+def test_import_and_train(crawl, social, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRAWL_DATA", str(tmp_path / "root"))
+    done = crawl("datasets", "import", "reddit-binary", ".")
+    assert done.code == 0
+    assert "REDDIT-BINARY: 20 graphs in" in done.out
+    assert "in the data root" in crawl("datasets", "list").out
+    done = crawl("train", "reddit_binary", "--data.fold", "3", "--out", "run", *tiny)
+    assert done.code == 0
+    assert "REDDIT-BINARY: test accuracy" in done.out
+    assert "fold 4" in done.out
+    assert "There is no benchmark 'redit'" in crawl.error("datasets", "import", "redit", ".")

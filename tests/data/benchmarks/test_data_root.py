@@ -1,0 +1,333 @@
+"""Import, checks and loading, with tiny benchmarks in place of the published ones."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from crawl.data.benchmarks import BENCHMARKS, data_root, import_benchmark, is_ready, load_benchmark
+from crawl.data.benchmarks.root import symmetric
+from crawl.data.store import GraphStore
+
+EDGES = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])  # a path of three nodes
+
+
+def test_the_root_is_given_or_set_or_in_the_home(monkeypatch, tmp_path):
+    monkeypatch.delenv("CRAWL_DATA", raising=False)
+    assert data_root() == Path.home() / ".cache" / "crawl"
+    monkeypatch.setenv("CRAWL_DATA", str(tmp_path))
+    assert data_root() == tmp_path
+    assert data_root(tmp_path / "other") == tmp_path / "other"
+
+
+def test_every_benchmark_of_the_paper_has_a_record():
+    assert set(BENCHMARKS) == {
+        *("zinc", "cifar10", "mnist", "csl", "csl_lap", "molpcba", "pascalvoc_sp", "peptides_func", "peptides_struct"),
+        *("collab", "imdb_multi", "reddit_binary"),
+        *(f"counting_{target}" for target in ("triangle", "tailed_triangle", "star", "cycle4")),
+    }
+    assert all(name == benchmark.name for name, benchmark in BENCHMARKS.items())
+
+
+def test_compact_molecules(zinc_file, tmp_path):
+    assert not is_ready("zinc", tmp_path)
+    path = import_benchmark("ZINC", zinc_file.parent, tmp_path)
+    assert path == tmp_path / "zinc.npz"
+    assert is_ready("zinc", tmp_path)
+    dataset = load_benchmark("zinc", tmp_path)
+    assert (dataset.name, dataset.task.metric) == ("ZINC", "mae")
+    assert (dataset.node_categories, dataset.edge_categories) == ((21,), (4,))
+    assert dataset.split.to_json() == json.dumps({"train": [0, 1], "val": [2], "test": [3]})
+    assert dataset.store.graph(1).x.flatten().tolist() == [0, 1, 2]
+    assert dataset.store.y.flatten().tolist() == [0, 1, 0, 0]
+    assert import_benchmark("zinc", zinc_file, tmp_path) == path  # the file itself
+
+
+def test_molecules_as_pyg_reads_them(tmp_path, shrink):
+    shrink("zinc", (2, 1, 1), 3, 4)
+    folder = tmp_path / "downloads" / "molecules"
+    folder.mkdir(parents=True)
+    bonds = torch.zeros(3, 3, dtype=torch.long)
+    bonds[0, 1] = bonds[1, 0] = 1
+    bonds[1, 2] = bonds[2, 1] = 3
+    molecule = {"atom_type": torch.tensor([0, 5, 20]), "bond_type": bonds}
+    for part in ("train", "val", "test"):
+        molecules = [molecule | {"logP_SA_cycle_normalized": torch.tensor([float(i)])} for i in range(4)]
+        (folder / f"{part}.pickle").write_bytes(pickle.dumps(molecules))
+        (folder / f"{part}.index").write_text("1,3\n" if part == "train" else "2\n")
+    import_benchmark("zinc", tmp_path / "downloads", tmp_path / "root")
+    dataset = load_benchmark("zinc", tmp_path / "root")
+    assert dataset.store.y.flatten().tolist() == [1, 3, 2, 2]
+    assert (dataset.node_categories, dataset.edge_categories) == ((21,), (4,))
+    assert dataset.store.graph(0).edge_index.tolist() == EDGES.tolist()
+    (folder / "val.pickle").write_bytes(b"abc")
+    with pytest.raises(ValueError, match=r"molecules cannot be read as ZINC .*get the files again"):
+        import_benchmark("zinc", folder, tmp_path / "root")
+
+
+def test_superpixels_as_pyg_reads_them(tmp_path, shrink):
+    shrink("mnist", (10, 10, 10), 3, None)
+    graph = {
+        "x": torch.rand(3, 1),
+        "pos": torch.rand(3, 2),
+        "edge_index": torch.tensor([[0, 1, 2], [1, 2, 1]]),  # 1 → 0 lacks
+        "edge_attr": torch.tensor([0.1, 0.2, 0.3]),
+    }
+    part = [graph | {"y": torch.tensor([i])} for i in range(10)]
+    torch.save([part, part, part], tmp_path / "MNIST_v2.pt")
+    import_benchmark("mnist", tmp_path, tmp_path / "root")
+    dataset = load_benchmark("mnist", tmp_path / "root")
+    assert dataset.name == "MNIST"
+    assert dataset.store.graph(4).edge_index.tolist() == [[0, 1, 2, 1], [1, 2, 1, 0]]
+    assert torch.allclose(dataset.store.graph(4).edge_attr.flatten(), torch.tensor([0.1, 0.2, 0.3, 0.1]))
+    assert dataset.num_node_features == 1
+    with_places = load_benchmark("mnist", tmp_path / "root", has_positions=True)
+    assert torch.equal(with_places.store.graph(0).x[:, 1:], graph["pos"])
+
+
+@pytest.mark.parametrize("name", ["peptides_struct", "pascalvoc_sp"])
+def test_long_range_graphs_as_pyg_reads_them(tmp_path, shrink, name):
+    shrink(name, (21, 1, 1), 3, 4)
+    is_image = name == "pascalvoc_sp"
+    edges = torch.from_numpy(EDGES)
+    for part, number in {"train": 21, "val": 1, "test": 1}.items():
+        graphs = []
+        for i in range(number):
+            if is_image:
+                graphs.append((torch.rand(3, 14), torch.rand(4, 2), edges, [i] * 3))
+            else:
+                graphs.append((torch.full((3, 9), i % 2), torch.zeros(4, 3).long(), edges, torch.full((1, 11), i / 10)))
+        if is_image:
+            (tmp_path / f"{part}.pickle").write_bytes(pickle.dumps(graphs))
+        else:
+            torch.save(graphs, tmp_path / f"{part}.pt")
+    import_benchmark(name, tmp_path, tmp_path / "root")
+    dataset = load_benchmark(name, tmp_path / "root")
+    assert len(dataset.split.train) == 21
+    if is_image:
+        assert (dataset.task.level, dataset.store.y.shape, dataset.num_edge_features) == ("node", (69,), 2)
+    else:
+        assert (sum(dataset.node_categories), sum(dataset.edge_categories)) == (78, 9)
+        assert dataset.store.y.shape == (23, 11)
+
+
+def test_social_graphs_as_pyg_reads_them_get_folds(tmp_path, shrink):
+    shrink("imdb_multi", (60,), 3, 4)
+    a = "".join(f"{3 * g + u + 1}, {3 * g + v + 1}\n" for g in range(60) for u, v in EDGES.T)
+    files = {"A": a, "graph_indicator": "".join(f"{g + 1}\n" * 3 for g in range(60))}
+    files["graph_labels"] = "".join(f"{g % 3 + 1}\n" for g in range(60))
+    for what, text in files.items():
+        (tmp_path / f"IMDB-MULTI_{what}.txt").write_text(text)
+    import_benchmark("imdb-multi", tmp_path, tmp_path / "root")
+    tests = [load_benchmark("imdb_multi", tmp_path / "root", fold=fold).split.test for fold in range(10)]
+    assert torch.cat(tests).sort().values.tolist() == list(range(60))
+    dataset = load_benchmark("imdb_multi", tmp_path / "root", fold=9)
+    assert dataset.store.y[dataset.split.test].bincount().tolist() == [2, 2, 2]
+    assert dataset.split.val.tolist() == tests[0].tolist()
+    with pytest.raises(ValueError, match="fold must be a whole number from 0 to 9"):
+        load_benchmark("imdb_multi", tmp_path / "root", fold=10)
+
+
+def write_social(folder: Path, **changed: np.ndarray) -> Path:
+    num_graphs = 20
+    arrays = {
+        "num_nodes": np.full(num_graphs, 3, np.uint16),
+        "num_edges": np.full(num_graphs, 2, np.int32),
+        "edges": np.tile([[0, 1], [1, 2]], num_graphs).astype(np.uint16),
+        "y": (np.arange(num_graphs) % 2).astype(np.uint8),
+        "test_fold": (np.arange(num_graphs) // 2).astype(np.uint8),
+    }
+    np.savez(folder / "reddit-binary.npz", **(arrays | changed))
+    return folder
+
+
+def test_compact_social_graphs_with_their_folds(tmp_path, shrink):
+    shrink("reddit_binary", (20,), 3, 4)
+    import_benchmark("reddit_binary", write_social(tmp_path), tmp_path)
+    dataset = load_benchmark("reddit_binary", tmp_path, fold=3)
+    assert dataset.split.test.tolist() == [6, 7]
+    assert dataset.split.val.tolist() == [8, 9]
+    assert len(dataset.split.train) == 16
+    assert (dataset.task.kind, dataset.task.metric) == ("binary", "accuracy")
+    assert dataset.store.graph(5).edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    nine = load_benchmark("reddit_binary", tmp_path, fold=3, has_validation=False)
+    assert (len(nine.split.train), len(nine.split.val)) == (18, 0)
+
+
+def test_compact_counts(tmp_path, shrink):
+    for target in ("triangle", "cycle4"):
+        shrink(f"counting_{target}", (2, 1, 1), 3, 4)
+    counts = np.arange(16.0).reshape(4, 4)
+    np.savez(
+        tmp_path / "counting.npz",
+        num_nodes=np.full(4, 3),
+        edge_index=np.tile(EDGES, 4),
+        edge_ptr=4 * np.arange(5),
+        counts_tri_tailed_star_cyc4=counts,
+        train_idx=[0, 2],
+        val_idx=[1],
+        test_idx=[3],
+    )
+    import_benchmark("counting_triangle", tmp_path, tmp_path / "root")
+    for column, target in ((0, "triangle"), (3, "cycle4")):  # one file for all
+        dataset = load_benchmark(f"counting_{target}", tmp_path / "root")
+        assert torch.allclose(dataset.store.y[:, 0], torch.tensor(counts[:, column] / counts[:, column].std()).float())
+    assert dataset.split.train.tolist() == [0, 2]
+
+
+def test_shapes_of_peptides_from_their_table(tmp_path, shrink):
+    pytest.importorskip("rdkit")
+    shrink("peptides_struct", (2, 1, 1), 4, 6)
+    names = BENCHMARKS["peptides_struct"].task.target_names
+    rows = [["CC(=O)N", *(k + i**2 for k in range(11))] for i in range(4)]
+    with open(tmp_path / "peptide_structure_dataset.csv", "w", newline="") as file:  # not compressed
+        csv.writer(file).writerows([["smiles", *names], *rows])
+    np.savez(tmp_path / "peptides_split.npz", train=[0, 1], val=[2], test=[3])
+    import_benchmark("peptides_struct", tmp_path, tmp_path / "root")
+    y = load_benchmark("peptides_struct", tmp_path / "root").store.y
+    assert torch.allclose(y.mean(0), torch.zeros(11), atol=1e-6)
+    assert torch.allclose(y.std(0), torch.ones(11))
+
+
+def write_peptides(folder: Path) -> None:
+    with gzip.open(folder / "peptide_multi_class_dataset.csv.gz", "wt", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["", "smiles", "labels"])
+        for i in range(4):
+            writer.writerow([i, "CC(=O)N", [int(k == i) for k in range(10)]])
+    np.savez(folder / "peptides_split.npz", train=[3, 1], val=[0], test=[2])
+
+
+def test_peptides_from_their_table(tmp_path, shrink):
+    pytest.importorskip("rdkit")
+    shrink("peptides_func", (2, 1, 1), 4, 6)
+    write_peptides(tmp_path)
+    import_benchmark("peptides_func", tmp_path, tmp_path / "root")
+    dataset = load_benchmark("peptides_func", tmp_path / "root")
+    assert (sum(dataset.node_categories), sum(dataset.edge_categories)) == (78, 9)
+    assert torch.equal(dataset.store.y, torch.eye(10)[:4])
+    assert dataset.split.train.tolist() == [3, 1]
+    path = tmp_path / "peptide_multi_class_dataset.csv.gz"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"peptide_multi_class_dataset\.csv\.gz, row \d+: .*get the file again"):
+        import_benchmark("peptides_func", tmp_path, tmp_path / "root")
+
+
+def test_molpcba_as_ogb_reads_it(tmp_path, shrink):
+    pytest.importorskip("ogb")
+    shrink("molpcba", (2, 1, 1), 3, 4)
+    tables = {
+        "raw/edge": "0,1\n1,2\n" * 4,
+        "raw/node-feat": ("5,0,4,5,3,0,2,0,0\n" * 3) * 4,
+        "raw/edge-feat": "0,0,0\n1,0,0\n" * 4,
+        "raw/num-node-list": "3\n" * 4,
+        "raw/num-edge-list": "2\n" * 4,
+        "raw/graph-label": (",".join(["1"] * 127) + ",\n") * 2 + (",".join(["0"] * 128) + "\n") * 2,
+        "split/scaffold/train": "0\n3\n",
+        "split/scaffold/valid": "1\n",
+        "split/scaffold/test": "2\n",
+    }
+    for name, text in tables.items():
+        path = tmp_path / "files" / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()))
+    import_benchmark("molpcba", tmp_path / "files", tmp_path / "root")
+    dataset = load_benchmark("molpcba", tmp_path / "root")
+    assert dataset.split.train.tolist() == [0, 3]
+    assert dataset.store.y.shape == (4, 128)
+    assert dataset.store.y.isnan().sum() == 2
+    assert (sum(dataset.node_categories), sum(dataset.edge_categories)) == (78, 9)
+
+
+class TestRefusals:
+    def test_a_truncated_file(self, zinc_file, tmp_path):
+        zinc_file.write_bytes(zinc_file.read_bytes()[:-50])
+        with pytest.raises(ValueError, match=r"^\S+zinc12k\.npz is truncated, damaged or no npz file [^\n]*$"):
+            import_benchmark("zinc", zinc_file, tmp_path)
+        assert not is_ready("zinc", tmp_path)
+
+    def test_a_file_with_fewer_graphs(self, zinc_file, tmp_path, shrink):
+        shrink("zinc", (3, 1, 1), 3, 4)
+        with pytest.raises(ValueError, match=r"zinc12k\.npz is not ZINC as published: it has 2 / 1 / 1 graphs, not 3"):
+            import_benchmark("zinc", zinc_file, tmp_path)
+        assert not is_ready("zinc", tmp_path)
+
+    def test_graphs_of_another_size(self, zinc_file, tmp_path, shrink):
+        shrink("zinc", (2, 1, 1), 3.2, 4)
+        with pytest.raises(ValueError, match=r"3\.00 nodes on average, not 3\.20\. .*crawl datasets import zinc PATH$"):
+            import_benchmark("zinc", zinc_file, tmp_path)
+        shrink("zinc", (2, 1, 1), 3, 5)
+        with pytest.raises(ValueError, match=r"4\.00 edges on average, not 5\.00"):
+            import_benchmark("zinc", zinc_file, tmp_path)
+
+    def test_a_file_in_the_root_is_checked_when_loaded(self, zinc_file, tmp_path, shrink):
+        path = import_benchmark("zinc", zinc_file, tmp_path)
+        shrink("zinc", (9, 1, 1), 3, 4)
+        with pytest.raises(ValueError, match=r"zinc\.npz is not ZINC as published"):
+            load_benchmark("zinc", tmp_path)
+        path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(ValueError, match=r"zinc\.npz is truncated"):
+            load_benchmark("zinc", tmp_path)
+
+    def test_a_file_without_an_array(self, tmp_path):
+        np.savez(tmp_path / "zinc12k.npz", train_x=np.arange(3))
+        with pytest.raises(ValueError, match=r"zinc12k\.npz has no array 'train_node_ptr'"):
+            import_benchmark("zinc", tmp_path, tmp_path)
+
+    def test_other_classes_and_folds(self, tmp_path, shrink):
+        shrink("reddit_binary", (20,), 3, 4)
+        with pytest.raises(ValueError, match=r"its classes are \[0\], not 0 to 1"):
+            import_benchmark("reddit_binary", write_social(tmp_path, y=np.zeros(20)), tmp_path)
+        with pytest.raises(ValueError, match=r"its folds are \[0\], not 0 to 9"):
+            import_benchmark("reddit_binary", write_social(tmp_path, test_fold=np.zeros(20)), tmp_path)
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("zink", "There is no benchmark 'zink'. Did you mean zinc?"),
+            ("csl", "CSL is made in code: there is nothing to import."),
+            ("mnist", "does not hold MNIST: looked for train-images-idx3-ubyte, .*; or for MNIST_v2.pt"),
+        ],
+    )
+    def test_what_cannot_be_imported(self, tmp_path, name, message):
+        with pytest.raises(ValueError, match=message):
+            import_benchmark(name, tmp_path, tmp_path)
+        with pytest.raises(ValueError, match="There is no file or folder"):
+            import_benchmark("zinc", tmp_path / "missing", tmp_path)
+
+    def test_without_a_network(self, tmp_path, monkeypatch):
+        def offline(*_: object, **__: object) -> None:
+            raise OSError("Name or service not known")
+
+        monkeypatch.setattr("urllib.request.urlopen", offline)
+        with pytest.raises(ValueError, match=r"ZINC is not in \S+ and could not be downloaded .*crawl datasets import"):
+            load_benchmark("zinc", tmp_path)
+        with pytest.raises(ValueError, match="cannot be downloaded; get its file"):
+            load_benchmark("counting_star", tmp_path)
+
+
+def test_made_in_code():
+    dataset = load_benchmark("csl_lap", fold=2)
+    assert (dataset.num_node_features, len(dataset.split.train), dataset.name) == (20, 90, "CSL+Lap")
+    statistics = BENCHMARKS["csl"].statistics
+    assert (len(dataset), dataset.store.num_edges / 150) == (statistics.total, statistics.mean_edges)
+
+
+def test_symmetric_adds_what_lacks_and_nothing_else():
+    store = GraphStore(
+        torch.tensor([0, 2, 4]),
+        torch.tensor([0, 1, 3]),
+        torch.tensor([[1, 0, 1], [0, 1, 0]]),
+        edge_attr=torch.arange(3),
+    )
+    both = symmetric(store)
+    assert both.edge_ptr.tolist() == [0, 2, 4]
+    assert both.edge_index.tolist() == [[1, 0, 0, 1], [0, 1, 1, 0]]
+    assert both.edge_attr.tolist() == [0, 0, 1, 2]

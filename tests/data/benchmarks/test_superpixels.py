@@ -1,0 +1,163 @@
+import gzip
+import json
+import struct
+
+import numpy as np
+import pytest
+import torch
+
+from crawl.data.benchmarks import images
+from crawl.data.benchmarks.superpixels import mnist_nodes, nearest_neighbours
+
+
+def by_hand(x, pos):
+    """The weights and edges of one graph, by the formula."""
+
+    def scaled(values):
+        distance = np.linalg.norm(values[:, None] - values[None], axis=2)
+        scale = np.sort(distance, axis=1)[:, :9].sum(axis=1, keepdims=True) / 8
+        return (distance / (scale + 1e-8)) ** 2
+
+    weight = np.exp(-scaled(pos) - scaled(x))
+    weight = (weight + weight.T) / 2
+    np.fill_diagonal(weight, -1)
+    nearest = np.argsort(-weight, axis=1)[:, :8]
+    edges = {(i, int(j)) for i, row in enumerate(nearest) for j in row if i != j}
+    return weight, edges | {(j, i) for i, j in edges}
+
+
+def test_nearest_neighbours():
+    generator = torch.Generator().manual_seed(1)
+    sizes = [12, 3, 12, 20, 1]
+    x, pos = torch.rand(48, 1, generator=generator), torch.rand(48, 2, generator=generator)
+    node_ptr = torch.tensor([0, *np.cumsum(sizes)])
+    num_edges, edge_index, weights = nearest_neighbours(node_ptr, x, pos)
+    start = 0
+    for graph, number in enumerate(num_edges.tolist()):
+        nodes = slice(int(node_ptr[graph]), int(node_ptr[graph + 1]))
+        weight, expected = by_hand(x[nodes].double().numpy(), pos[nodes].double().numpy())
+        edges = edge_index[:, start : start + number]
+        assert set(map(tuple, edges.t().tolist())) == expected
+        found = weights[start : start + number, 0].double().numpy()
+        assert np.allclose(found, weight[edges[0], edges[1]], atol=1e-6)
+        start += number
+    assert num_edges.tolist()[1] == 6
+    assert num_edges.tolist()[4] == 0
+
+
+def squares(num_images: int, rng: np.random.Generator) -> np.ndarray:
+    """Images of 28 × 28 with a bright square somewhere."""
+    batch = np.zeros((num_images, 28, 28), np.uint8)
+    for image in batch:
+        row, column = rng.integers(2, 16, 2)
+        image[row : row + 9, column : column + 9] = rng.integers(100, 255)
+    return batch
+
+
+def test_superpixels_of_an_image():
+    pytest.importorskip("skimage")
+    image = squares(1, np.random.default_rng(0))[0]
+    mean, place = mnist_nodes(image)
+    assert 20 < len(mean) <= 75
+    assert mean.shape == (len(mean), 1)
+    assert place.shape == (len(mean), 2)
+    assert mean.max() == pytest.approx(image.max() / 255, abs=0.05)
+    assert 0 <= place.min() <= place.max() < 1
+
+
+def write_idx(path, array, compress=False):
+    data = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}i", *array.shape) + array.tobytes()
+    if compress:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(data))
+    else:
+        path.write_bytes(data)
+
+
+def test_files_of_digits(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for (i, name), number in zip(enumerate(images.MNIST_FILES), (5, 5, 2, 2), strict=True):
+        is_image = i % 2 == 0
+        array = squares(number, rng) if is_image else np.arange(number, dtype=np.uint8)
+        write_idx(tmp_path / name, array, compress=i == 2)
+    monkeypatch.setattr(images, "mnist_nodes", corners)
+    monkeypatch.setattr(images, "NUM_VAL", 2)
+    monkeypatch.setattr(images.rebuild, "__defaults__", (2,))
+    packed = images.mnist(tmp_path)
+    assert packed.origin == "rebuilt"
+    assert [len(part) for part in (packed.split.train, packed.split.val, packed.split.test)] == [3, 2, 2]
+    assert packed.store.y.tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert packed.store.num_nodes == 28
+    assert packed.store.num_edges == 7 * 12
+
+
+def corners(image):
+    """Four nodes in place of superpixels."""
+    place = np.array([[0, 0], [0, 0.5], [0.5, 0], [0.5, 0.5]], np.float32)
+    return np.full((4, 1), image.mean() / 255, np.float32), place
+
+
+def test_damaged_files_of_digits_are_refused_by_name(tmp_path):
+    name = images.MNIST_FILES[0]
+    (tmp_path / name).write_bytes(b"\x00\x00\x08\x01\x00\x00\x00\x09abc")
+    with pytest.raises(ValueError, match="train-images-idx3-ubyte is truncated"):
+        images.mnist(tmp_path)
+    (tmp_path / name).write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="train-images-idx3-ubyte is truncated or no file of MNIST"):
+        images.mnist(tmp_path)
+
+
+def test_files_of_colour_images(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for name in images.CIFAR10_FILES:
+        rows = rng.integers(0, 256, (2, 3073)).astype(np.uint8)
+        rows[:, 0] = (1, 9)
+        rows[0, 1 : 1 + 1024] = 77  # all red
+        rows.tofile(tmp_path / name)
+    seen = []
+
+    def first_pixel(image):
+        seen.append(image)
+        return np.zeros((2, 3), np.float32), np.array([[0, 0], [0.5, 0]], np.float32)
+
+    monkeypatch.setattr(images, "cifar10_nodes", first_pixel)
+    monkeypatch.setattr(images, "all_nodes", lambda batch, nodes, _: _nodes(batch, nodes))
+    monkeypatch.setattr(images.rebuild, "__defaults__", (2,))
+    packed = images.cifar10(tmp_path)
+    assert seen[0].shape == (32, 32, 3)
+    assert (seen[0][:, :, 0] == 77).all()
+    assert packed.store.y.tolist() == [1, 9] * 6
+    (tmp_path / "test_batch.bin").write_bytes(b"abc")
+    with pytest.raises(ValueError, match=r"test_batch\.bin is truncated"):
+        images.cifar10(tmp_path)
+
+
+def test_pictures_of_colour_images(tmp_path, monkeypatch):
+    pictures = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    for name in images.CIFAR10_PICTURES[:6]:
+        rows = rng.integers(0, 256, (2, 1024, 3)).astype(np.uint8)
+        rows[:, :, 2] = 5  # hardly any blue
+        pictures.fromarray(rows).save(tmp_path / name)
+    (tmp_path / "train_lables.json").write_text(json.dumps([3] * 10))
+    (tmp_path / "test_lables.json").write_text("[1, 2]")
+    seen = []
+
+    def no_nodes(image):
+        seen.append(image)
+        return np.zeros((2, 3), np.float32), np.array([[0, 0], [0.5, 0]], np.float32)
+
+    monkeypatch.setattr(images, "cifar10_nodes", no_nodes)
+    monkeypatch.setattr(images, "all_nodes", lambda batch, nodes, _: _nodes(batch, nodes))
+    monkeypatch.setattr(images.rebuild, "__defaults__", (2,))
+    packed = images.cifar10_pictures(tmp_path)
+    assert packed.store.y.tolist() == [3] * 10 + [1, 2]
+    assert (seen[11][:, :, 2] == 5).all()
+    (tmp_path / "test_batch.png").write_bytes(b"abc")
+    with pytest.raises(ValueError, match=r"test_batch\.png is truncated"):
+        images.cifar10_pictures(tmp_path)
+
+
+def _nodes(batch, nodes):
+    from crawl.data.benchmarks.superpixels import all_nodes
+
+    return all_nodes(batch, nodes, 1)

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from crawl.data import Dataset, GraphStore, Split, Task
+from crawl.experiments import Experiment, TrainedModel
+from crawl.experiments import reproduce as module
+from crawl.experiments.few_walks import FewWalks
+from crawl.experiments.records import collect_all, read_collected, read_run
+from crawl.experiments.report import find_runs, write_report
+from crawl.experiments.reproduce import find_tables, reproduce
+from crawl.experiments.tables import TABLES
+from crawl.models import CRaWl
+
+
+def small(experiment: Experiment) -> Experiment:
+    """The same experiment, done in a fraction of a second."""
+    return replace(
+        experiment,
+        walk=replace(experiment.walk, num_steps=5, num_eval_steps=5, window_size=4),
+        model=replace(experiment.model, hidden_channels=8, num_layers=1, kernel_size=None),
+        training=replace(experiment.training, max_epochs=2, batch_size=100),
+        evaluation=replace(experiment.evaluation, num_val_repeats=1, num_test_repeats=2),
+    )
+
+
+def cycles(num_graphs: int = 24) -> Dataset:
+    """Cycles of three to five nodes with their length as the target."""
+    sizes = 3 + torch.arange(num_graphs) % 3
+    node_ptr = torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)])
+    nodes = [torch.arange(size) for size in sizes.tolist()]
+    edges = [torch.stack([node, (node + 1) % len(node)]) for node in nodes]
+    store = GraphStore(
+        node_ptr=node_ptr,
+        edge_ptr=torch.cat([node_ptr[:1], (2 * sizes).cumsum(0)]),
+        edge_index=torch.cat([torch.cat([edge, edge.flip(0)], dim=1) for edge in edges], dim=1),
+        y=sizes.float().unsqueeze(1),
+    )
+    split = Split(*torch.split(torch.arange(num_graphs), [num_graphs - 8, 4, 4]))
+    return Dataset("ZINC", store, Task(kind="regression", num_outputs=1), split)
+
+
+@pytest.fixture
+def cycles_for_zinc(monkeypatch):
+    monkeypatch.setattr(module, "load_dataset", lambda _: cycles())
+
+
+@pytest.fixture(scope="module")
+def csl_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first seed of CSL and of its baseline; only to be read."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    reproduce("csl", folder, num_seeds=1, rows=("crawl", "gin"), device="cpu", change=small)
+    return folder
+
+
+class Clock:
+    """A clock that shows the given times, one after the other, and then the last."""
+
+    def __init__(self, *times: float) -> None:
+        self.times = list(times)
+
+    def time(self) -> float:
+        return self.times.pop(0) if len(self.times) > 1 else self.times[0]
+
+
+def test_runs_all_folds_and_sums_them_up(csl_runs):
+    (done,) = reproduce("csl", csl_runs, minutes=0)  # reads only
+    crawl, laplacian, gin, _ = done.lines
+    assert (crawl.num_finished, crawl.num_planned) == (5, 25)
+    assert crawl.mean is not None
+    assert "unfinished: 5 of 25 runs" in crawl.notes
+    assert "5 runs have other settings than planned" in crawl.notes
+    assert (laplacian.mean, laplacian.notes) == (None, ("not run",))
+    assert (gin.mean, gin.num_finished) == (pytest.approx(0.1), 5)
+    assert "| CSL, GIN | ≤ 10.00 % | 10.00 % | +0.00 % |" in str(done)
+    record = read_run(csl_runs / "csl/crawl/seed-0-fold-3", "here")
+    assert record.record["config"]["data"]["fold"] == 3
+    assert len(record.curve) == record.epochs == 2
+
+
+def test_finished_runs_are_read_and_stopped_ones_go_on(tmp_path, csl_runs, capsys, monkeypatch):
+    arguments = {"num_seeds": 1, "rows": ("crawl",), "device": "cpu", "change": small}
+    reproduce("csl", tmp_path, minutes=0, **arguments)
+    assert not (tmp_path / "csl").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "time", Clock(0.0, 0.0, 3600.0))  # time is up after the first epoch
+        (stopped,) = reproduce("csl", tmp_path, minutes=1, **arguments)
+    assert stopped.lines[0].notes == ("unfinished: 0 of 25 runs, 1 begun (epoch 1)",)
+    (done,) = reproduce("csl", tmp_path, tidy=True, **arguments)
+    assert done.lines[0].num_finished == 5
+    for fold in range(5):
+        name = f"csl/crawl/seed-0-fold-{fold}/result.json"
+        ours, theirs = (json.loads((folder / name).read_text())["scores"] for folder in (tmp_path, csl_runs))
+        assert ours == theirs
+    kept = {path.name for path in (tmp_path / "csl/crawl/seed-0-fold-0").iterdir()} - {".lock"}
+    assert kept == {"config.json", "split.json", "metrics.jsonl", "result.json"}
+    capsys.readouterr()
+    reproduce("csl", tmp_path, **arguments)
+    assert capsys.readouterr().err == ""  # there is nothing to do
+
+
+@pytest.mark.slow
+def test_several_processes_do_the_same(tmp_path, csl_runs):
+    (done,) = reproduce("csl", tmp_path, jobs=2, num_seeds=1, rows=("crawl",), device="cpu", change=small)
+    assert done.lines[0].num_finished == 5
+    for fold in range(5):
+        name = f"csl/crawl/seed-0-fold-{fold}/result.json"
+        ours, theirs = (json.loads((folder / name).read_text())["scores"] for folder in (tmp_path, csl_runs))
+        assert ours == theirs
+
+
+def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CRAWL_DATA", str(tmp_path / "nowhere"))
+
+    def load(data):
+        if data.name == "counting_star":
+            raise ValueError("Counting, star is not there.")
+        return cycles()
+
+    monkeypatch.setattr(module, "load_dataset", load)
+    (done,) = reproduce("counting", tmp_path, num_seeds=1, device="cpu", change=small)
+    assert [line.num_finished for line in done.lines] == [1, 1, 0, 1]
+    assert done.lines[2].notes == ("not run", "Counting, star is not there.")
+    assert "counting/star/seed-0: Counting, star is not there." in capsys.readouterr().err
+
+
+def test_a_run_with_other_settings_is_not_resumed(tmp_path, cycles_for_zinc):
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    (tmp_path / "zinc/crawl/seed-0/result.json").unlink()
+    (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=lambda experiment: experiment)
+    assert "other settings: choose another folder" in done.lines[0].notes[-1]
+
+
+@pytest.mark.parametrize("name", ["social", "social_nine"])
+def test_social_graphs_with_and_without_validation(tmp_path, monkeypatch, name):
+    def load(data):
+        dataset = cycles(30)
+        ids = torch.arange(30)
+        is_test, is_val = ids % 10 == data.fold, (ids % 10 == (data.fold + 1) % 10) & data.has_validation
+        split = Split(*(mask.nonzero().flatten() for mask in (~is_test & ~is_val, is_val, is_test)))
+        task = Task(kind="multiclass", num_outputs=3, metric="accuracy")
+        return replace(dataset, store=replace(dataset.store, y=ids % 3), task=task, split=split)
+
+    monkeypatch.setattr(module, "load_dataset", load)
+    (done,) = reproduce(name, tmp_path, rows=("imdb_multi",), device="cpu", change=small)
+    by_test, own = done.lines[:2]
+    assert by_test.num_finished == own.num_finished == 10
+    assert by_test.mean >= own.mean - 0.2  # one evaluation against the mean of two
+    assert own.selection == ("epoch chosen by validation" if name == "social" else "last epoch")
+    assert "chosen with the test data" in str(done)
+    assert done.lines[2].label == "REDDIT-BINARY"
+
+
+def test_fewer_walks_with_the_trained_models(tmp_path, cycles_for_zinc):
+    zinc, walks = reproduce("walks", tmp_path, num_seeds=2, device="cpu", tidy=True, change=small)
+    assert (tmp_path / "zinc/crawl/seed-0/best.safetensors").is_file()
+    assert (zinc.table.name, zinc.lines[0].num_finished) == ("zinc", 2)
+    assert [line.num_finished for line in walks.lines] == [2] * 5
+    assert [line.x for line in walks.lines] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert len({line.mean for line in walks.lines}) == 5
+    record = json.loads((tmp_path / "walks/0.2/seed-1/result.json").read_text())
+    assert (record["eval_start_share"], record["seed"]) == (0.2, 1)
+    written = write_report([tmp_path], tmp_path / "report")
+    if len(written) > 2:  # matplotlib is installed
+        assert (tmp_path / "report/walks.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "report/curves-zinc.png").is_file()
+
+
+def test_all_walks_are_those_of_the_model(tmp_path, cycles_for_zinc):
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    model = TrainedModel.load(tmp_path / "zinc/crawl/seed-0").model
+    assert isinstance(model, CRaWl)
+    batch = cycles().store.batch([0, 1, 2])
+    with torch.no_grad():
+        assert torch.equal(FewWalks(model, 1.0)(batch, seed=3), model(batch, seed=3))
+        assert not torch.equal(FewWalks(model, 0.3)(batch, seed=3), model(batch, seed=3))
+
+
+def test_small_files_give_the_same_report(tmp_path, csl_runs):
+    collected = collect_all(csl_runs, tmp_path / "results")
+    assert [path.name for path in collected] == ["csl.json"]  # not those of tables that only share rows with it
+    assert collected[0].stat().st_size < 50_000
+    name, runs = read_collected(tmp_path / "results/csl.json")
+    assert (name, len(runs)) == ("csl", 10)
+    place = "csl/crawl/seed-0-fold-1"
+    assert runs[place].curve[-1]["loss"] == pytest.approx(read_run(csl_runs / place, place).curve[-1]["loss"], rel=1e-4)
+    write_report([csl_runs], tmp_path / "a")
+    write_report(collected, tmp_path / "b")
+    for file in ("tables.md", "tables.csv"):
+        assert (tmp_path / "a" / file).read_text() == (tmp_path / "b" / file).read_text()
+    text = (tmp_path / "a/tables.md").read_text()
+    assert "## CSL: test accuracy, 5 folds" in text
+    assert "10 finished runs" in text
+
+
+def test_other_runs_have_a_table_of_their_own(tmp_path, csl_runs, finished):
+    ((table, runs),) = find_runs([finished.folder])
+    assert (table.name, len(runs)) == ("runs", 1)
+    write_report([finished.folder, csl_runs], tmp_path)
+    assert "tiny, crawl, run" in (tmp_path / "tables.md").read_text()
+    with pytest.raises(ValueError, match="There are no runs in"):
+        find_runs([tmp_path / "missing"])
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"other\.json does not hold the results of a table"):
+        find_runs([tmp_path / "other.json"])
+
+
+def test_tables_are_found():
+    assert [table.name for table in find_tables(("walks", "ablation"))] == [
+        *("zinc", "walks", "ablation_csl", "ablation_zinc")
+    ]
+    with pytest.raises(ValueError, match="Did you mean 'zinc'"):
+        find_tables("zink")
+    with pytest.raises(ValueError, match="The row of zinc must be one of crawl, not 'gin'"):
+        reproduce("zinc", rows=("gin",))
+    assert set(TABLES) >= {"zinc", "csl", "social", "counting", "window", "walks", "runtime", "peptides", "mnist"}
+
+
+def test_needs_none_of_the_packages_for_data_and_commands():
+    blocked = ("tyro", "rdkit", "ogb", "skimage", "matplotlib", "tensorboard")
+    code = f"import sys; sys.modules.update(dict.fromkeys({blocked}))\n"
+    code += "from crawl.experiments.reproduce import reproduce; from crawl.experiments.report import write_report\n"
+    code += "reproduce('csl', minutes=0)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

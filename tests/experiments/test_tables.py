@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from crawl.experiments.build import Features, count_parameters
+from crawl.experiments.experiment import Experiment
+from crawl.experiments.recipes import RECIPES
+from crawl.experiments.records import RunRecord
+from crawl.experiments.summary import BY_TEST, BY_VALIDATION, LAST_EPOCH, summarise, to_csv, to_markdown
+from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Published, Row, Table
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_plans(name):
+    table = TABLES[name]()
+    assert table.name == name
+    assert TABLES[name].__doc__
+    runs = [run for row in table.rows for run in row.runs()]
+    assert len({run.place for run in runs}) == len(runs)
+    for run in runs:
+        assert Experiment.from_json(run.experiment.to_json()) == run.experiment
+    assert set(table.needs) <= set(TABLES)
+
+
+def test_runs_with_one_place_are_one_experiment():
+    found: dict[str, Experiment] = {}
+    for make in TABLES.values():
+        for row in make().rows:
+            for run in row.runs():
+                if not run.trained:
+                    assert found.setdefault(run.place, run.experiment) == run.experiment
+
+
+def test_numbers_of_models():
+    counts = {name: [row.num_seeds * row.num_folds for row in make().rows] for name, make in TABLES.items()}
+    assert counts["zinc"] == counts["mnist"] == counts["cifar10"] == [5]
+    assert counts["csl"] == [25, 25, 5, 5]
+    assert counts["molpcba"] == [10]
+    assert counts["peptides"] == counts["peptides_struct"] == counts["pascalvoc"] == [4]
+    assert counts["social"] == [10, 10, 10]
+    assert counts["counting"] == [4, 4, 4, 4]
+    assert counts["ablation_csl"] == [25] * 8
+    assert counts["window"] == [3] * 6
+    assert {member for members in GROUPS.values() for member in members} <= set(TABLES)
+
+
+def test_tables_follow_the_paper_to_the_end():
+    for name in ("csl", "ablation_csl", "zinc", "baselines"):
+        assert all(row.experiment.training.early_stop is None for row in TABLES[name]().rows)
+    assert all(row.experiment.data.has_validation for row in TABLES["social"]().rows)
+    assert not any(row.experiment.data.has_validation for row in TABLES["social_nine"]().rows)
+
+
+def test_baselines_have_the_budget_of_crawl():
+    features = Features.of_benchmark("zinc")
+    for row in TABLES["baselines"]().rows[:7]:
+        size = count_parameters(row.experiment, features)
+        assert 0.93 * 497_743 < size <= 497_743, row.label
+        assert row.experiment.training == RECIPES["zinc"]().training
+
+
+# ---- what is made of the records
+
+
+def finished(planned: PlannedRun, *evaluations: float, metric: str = "mae", test: tuple[float, ...] = ()) -> RunRecord:
+    mean = sum(evaluations) / len(evaluations)
+    spread = (sum((value - mean) ** 2 for value in evaluations) / len(evaluations)) ** 0.5
+    record = {
+        "config": json.loads(planned.experiment.to_json()),
+        "metric": metric,
+        "data": "ZINC",
+        "scores": {"test": {"mean": mean, "internal_deviation": spread}},
+    }
+    return RunRecord(planned.place, record, 3, 1.5, test_by_epoch=list(test))
+
+
+def make_table(num_seeds: int, num_folds: int = 1, recipe: str = "zinc", measure: str = "score") -> Table:
+    row = Row("model", "zinc/crawl", RECIPES[recipe](), num_seeds, num_folds, Published(0.085, 0.004))
+    return Table("zinc", "ZINC: test mae", (row,), measure)
+
+
+def test_both_spreads_over_seeds():
+    table = make_table(2)
+    planned = list(table.rows[0].runs())
+    assert [run.place for run in planned] == ["zinc/crawl/seed-0", "zinc/crawl/seed-1"]
+    runs = {run.place: finished(run, *values) for run, values in zip(planned, ((0.08, 0.1), (0.1, 0.1)), strict=True)}
+    (line,) = summarise(table, runs)
+    assert line.mean == pytest.approx(0.095)
+    assert line.cross_deviation == pytest.approx(0.005)
+    assert line.internal_deviation == pytest.approx(0.005)
+    assert line.difference == pytest.approx(0.01)
+    assert (line.num_finished, line.num_planned, line.notes) == (2, 2, ())
+
+
+def test_models_are_seeds_if_there_are_several_and_else_folds():
+    for num_seeds, scores, deviation in ((2, (0.9, 0.7, 0.5, 0.5), 0.15), (1, (0.9, 0.7), 0.1)):
+        table = make_table(num_seeds, 2, "csl")
+        runs = {run.place: finished(run, value) for run, value in zip(table.rows[0].runs(), scores, strict=True)}
+        (line,) = summarise(table, runs)
+        assert line.cross_deviation == pytest.approx(deviation)
+
+
+def test_unfinished_rows_say_so():
+    table = make_table(3)
+    first, second, _ = table.rows[0].runs()
+    (line,) = summarise(table, {})
+    assert (line.mean, line.difference, line.notes) == (None, None, ("not run",))
+    text = to_markdown(table, [line])
+    assert "| model | 0.0850 ± 0.0040 | – | – | – | – | 0 of 3 | not run |" in text
+    begun = RunRecord(second.place, None, 17)
+    (line,) = summarise(table, {first.place: finished(first, 0.09), second.place: begun})
+    assert line.mean == pytest.approx(0.09)
+    assert line.cross_deviation is None
+    assert line.notes == ("unfinished: 1 of 3 runs, 1 begun (epoch 17)",)
+    (line,) = summarise(table, {}, {first.place: "There are no data.", second.place: "There are no data."})
+    assert line.notes == ("not run", "There are no data.")
+
+
+def test_other_settings_and_rebuilt_data_are_told():
+    table = make_table(1)
+    (run,) = table.rows[0].runs()
+    other = replace(run, experiment=replace(run.experiment, walk=replace(run.experiment.walk, num_steps=5)))
+    record = finished(other, 0.1)
+    record.record["data"] = "MNIST (rebuilt)"
+    (line,) = summarise(table, {run.place: record})
+    assert line.notes == ("1 runs have other settings than planned", "data: MNIST (rebuilt)")
+    elsewhere = replace(run.experiment, data=replace(run.experiment.data, root="/somewhere"))
+    (line,) = summarise(table, {run.place: finished(replace(run, experiment=elsewhere), 0.1)})
+    assert line.notes == ()
+
+
+def test_both_ways_to_choose_the_epoch():
+    row = Row("IMDB", "social/imdb_multi", RECIPES["imdb_multi"](), 1, 2, Published(0.4777, 0.0387))
+    table = Table("social", "Social: test accuracy", (row,), note="Chosen with the test data.")
+    curves = ((0.5, 0.7, 0.6), (0.4, 0.5, 0.7))
+    runs = {
+        run.place: finished(run, 0.55, metric="accuracy", test=curve)
+        for run, curve in zip(row.runs(), curves, strict=True)
+    }
+    by_test, by_validation = summarise(table, runs)
+    assert (by_test.selection, by_validation.selection) == (BY_TEST, BY_VALIDATION)
+    assert by_test.mean == pytest.approx(0.65)  # epoch 3
+    assert by_test.cross_deviation == pytest.approx(0.05)
+    assert by_test.notes == ("epoch 3, one evaluation",)
+    assert by_test.difference == pytest.approx(0.65 - 0.4777)
+    assert (by_validation.mean, by_validation.published) == (pytest.approx(0.55), None)
+    text = to_markdown(table, [by_test, by_validation])
+    assert "47.77 % ± 3.87 %" in text
+    assert "+17.23 %" in text
+    assert "Chosen with the test data." in text
+    nine = replace(row, experiment=replace(row.experiment, data=replace(row.experiment.data, has_validation=False)))
+    assert summarise(replace(table, rows=(nine,)), {})[1].selection == LAST_EPOCH
+
+
+def test_seconds():
+    table = make_table(1, measure="seconds")
+    (run,) = table.rows[0].runs()
+    (line,) = summarise(table, {run.place: finished(run, 0.1)})
+    assert (line.mean, line.metric, line.internal_deviation) == (1.5, "seconds", None)
+    assert "1.5 s" in to_markdown(table, [line])
+
+
+def test_csv_has_all_digits():
+    table = make_table(1)
+    (run,) = table.rows[0].runs()
+    header, row = to_csv({"zinc": summarise(table, {run.place: finished(run, 0.123456)})}).splitlines()
+    cells = dict(zip(header.split(","), row.split(","), strict=True))
+    assert (cells["ours"], cells["paper"], cells["difference"]) == ("0.123456", "0.085", "0.038456")
+    assert (cells["num_finished"], cells["cross_deviation"]) == ("1", "")
