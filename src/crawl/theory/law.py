@@ -1,0 +1,115 @@
+"""The law of the walk feature matrix X(G, W) (paper, section 3): exact, or from samples."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fractions import Fraction
+from hashlib import blake2b
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from crawl.theory.chain import TooLarge, WalkStrategy, count_walks, merged_moves, window_chain
+from crawl.theory.reconstruction import first_visits
+from crawl.theory.simple import AnyGraph, simple_graph
+from crawl.walks import sample_walks
+from crawl.walks.walks import MAX_WINDOW_SIZE
+
+MAX_ENTRIES = 2_000_000
+
+Matrix = tuple[int, ...]  # a feature matrix, one code for each row, as in `Walks.code`
+
+
+def feature_law(
+    graph: AnyGraph,
+    *,
+    num_steps: int,
+    window_size: int,
+    strategy: WalkStrategy = "non_backtracking",
+    max_entries: int = MAX_ENTRIES,
+) -> dict[Matrix, Fraction]:
+    """The probability of every feature matrix that a random walk from a random node can have.
+
+    A matrix is written as the codes of its rows, as in `Walks.code`. Walks are merged as soon as they agree in the rows so
+    far and in the future law of rows, so the work grows with the number of matrices rather than of walks.
+
+    Args:
+        graph: The graph; nodes without an edge start no walk.
+        num_steps: The number of steps of a walk (ℓ).
+        window_size: How far back the bits look (s); any number.
+        strategy: `uniform` or `non_backtracking`.
+        max_entries: The largest number of entries (rows so far, class of states) to hold.
+
+    Raises:
+        TooLarge: If it would not fit; the message has the number of walks.
+    """
+    number = count_walks(graph, num_steps, strategy)
+    chain = window_chain([graph], window_size, strategy, num_steps)
+    rounds = chain.classes(num_steps)
+    classes = rounds[min(num_steps, len(rounds) - 1)]
+    start: dict[int, int] = {}
+    for state, shares in chain.starts[0].items():
+        start[classes[state]] = start.get(classes[state], 0) + shares
+    law: dict[Matrix, dict[int, int]] = {(0,): start}
+    for step in range(num_steps):
+        left = num_steps - step
+        here, after = rounds[min(left, len(rounds) - 1)], rounds[min(left - 1, len(rounds) - 1)]
+        moves: dict[int, dict[tuple[Hashable, int], int]] = {}
+        for state, class_ in enumerate(here):
+            if class_ not in moves:
+                moves[class_] = merged_moves(chain.moves[state], after)
+        longer: dict[Matrix, dict[int, int]] = {}
+        num_entries = 0
+        for rows, weights in law.items():
+            for class_, weight in weights.items():
+                for (code, next_class), shares in moves[class_].items():
+                    assert isinstance(code, int)
+                    part = longer.setdefault((*rows, code), {})
+                    num_entries += next_class not in part
+                    part[next_class] = part.get(next_class, 0) + weight * shares
+            if num_entries > max_entries:
+                raise TooLarge(
+                    f"After {step + 1} of {num_steps} steps there are more than {max_entries:,} entries to hold; all "
+                    f"{number:,} walks would need up to as many. Take fewer steps or a smaller window, or sample."
+                )
+        law = longer
+    total = chain.start_unit * chain.unit**num_steps
+    return {rows: Fraction(sum(weights.values()), total) for rows, weights in law.items()}
+
+
+def sample_features(
+    graph: AnyGraph,
+    num_walks: int,
+    *,
+    num_steps: int,
+    window_size: int | None = None,
+    strategy: WalkStrategy = "non_backtracking",
+    seed: int = 0,
+) -> list[bytes]:
+    """A key for the feature matrix of each of `num_walks` independent walks from random nodes.
+
+    Walks have the same key if and only if they have the same feature matrix; for a window longer than 32, as long as the
+    walk with None, up to a collision of 128-bit hashes of their first visits.
+
+    Raises:
+        ValueError: If the window is longer than 32 but shorter than the walk.
+    """
+    graph = simple_graph(graph)
+    whole = window_size is None or window_size >= num_steps
+    if not whole and window_size is not None and window_size > MAX_WINDOW_SIZE:
+        raise ValueError(f"Samples have windows up to {MAX_WINDOW_SIZE}, or as long as the walk, not {window_size}.")
+    walkable = (graph.degree > 0).nonzero().squeeze(1)
+    if not walkable.numel():
+        raise ValueError("The graph has no edge, so there are no walks on it.")
+    start = walkable[torch.from_numpy(np.random.default_rng(seed).integers(len(walkable), size=num_walks))]
+    window = 0 if whole or window_size is None else window_size
+    walks = sample_walks(graph, num_steps, strategy, start, window_size=window, seed=seed)
+    if not whole:
+        return [row.tobytes() for row in walks.code.numpy()]
+    return [_key(graph, nodes) for nodes in walks.nodes.numpy().astype(np.int64)]
+
+
+def _key(graph: AnyGraph, nodes: NDArray[np.int64]) -> bytes:
+    visits = first_visits(graph, nodes)
+    return blake2b(visits.position.tobytes() + np.packbits(visits.adjacency).tobytes(), digest_size=16).digest()
