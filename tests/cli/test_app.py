@@ -14,12 +14,12 @@ from crawl.cli.describe import Datasets
 def test_without_arguments_there_is_help(crawl):
     done = crawl()
     assert done.code == 0
-    for command in ("train", "evaluate", "predict", "info", "datasets", "walk"):
+    for command in ("train", "evaluate", "predict", "info", "datasets", "walk", "distinguish"):
         assert f"• {command}" in done.out
     assert crawl("--help") == done
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "info", "datasets", "walk"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "info", "datasets", "walk", "distinguish"])
 def test_every_command_has_help(crawl, command):
     done = crawl(command, "--help")
     assert done.code == 0

@@ -133,6 +133,7 @@ class Chain:
                 raise TooLarge(f"{len(states):,} states after {len(self.reached)} steps; at most {max_states:,} fit.")
             self.reached.append(len(states))
         self.is_closed = len(self.moves) == len(states)
+        self._rounds: list[list[int]] = []
 
     def classes(self, num_steps: int | None = None) -> list[list[int]]:
         """For r = 0, 1, …, a number for each state: states with equal numbers have the same law of r observations.
@@ -140,18 +141,42 @@ class Chain:
         Only for states from which r steps are left, that is, reached within num_steps - r. When a round changes nothing,
         the list ends: all further ones would be like its last. With None, for all lengths; the chain must be closed.
         """
-        if num_steps is None:
-            assert self.is_closed
+        if self.is_closed:
+            num_steps = None
+        assert self.is_closed or num_steps is not None
+        if self._rounds and num_steps is None:
+            return self._rounds
         rounds = [[0] * self.reached[-1]]
+        num_classes = 1
         while num_steps is None or len(rounds) <= num_steps:
-            last = rounds[-1]
+            count = len(self.moves) if num_steps is None else self.reached[num_steps - len(rounds)]
             number_of: dict[Hashable, int] = {}
-            count = len(self.moves) if num_steps is None or self.is_closed else self.reached[num_steps - len(rounds)]
-            new = [number_of.setdefault(_signature(self.moves[state], last), len(number_of)) for state in range(count)]
-            if self.is_closed and len(number_of) == len(set(last)):
-                break
-            rounds.append(new)
+            signatures = (_signature(self.moves[state], rounds[-1]) for state in range(count))
+            rounds.append([number_of.setdefault(signature, len(number_of)) for signature in signatures])
+            if num_steps is None and len(number_of) == num_classes:
+                self._rounds = rounds[:-1]
+                return self._rounds
+            num_classes = len(number_of)
         return rounds
+
+    def class_moves(self, here: list[int], after: list[int]) -> dict[int, list[tuple[Hashable, int, int]]]:
+        """For each class of states, what may come next: (observation, class, shares). `here` has a step more to go."""
+        moves: dict[int, list[tuple[Hashable, int, int]]] = {}
+        for state, class_ in enumerate(here):
+            if class_ not in moves:
+                merged = merged_moves(self.moves[state], after)
+                moves[class_] = [(observation, next_, shares) for (observation, next_), shares in merged.items()]
+        return moves
+
+    def start_classes(self, classes: list[int]) -> list[dict[int, int]]:
+        """For each graph, the shares of the classes a walk starts in."""
+        out: list[dict[int, int]] = []
+        for starts in self.starts:
+            shares_of: dict[int, int] = {}
+            for state, shares in starts.items():
+                shares_of[classes[state]] = shares_of.get(classes[state], 0) + shares
+            out.append(shares_of)
+        return out
 
 
 def merged_moves(moves: list[tuple[Hashable, int, int]], classes: list[int]) -> dict[tuple[Hashable, int], int]:
@@ -242,7 +267,10 @@ def pattern_chain(
             if v in nodes:
                 observation, seen = nodes.index(v), list(nodes)
             else:
-                observation, seen = -1 - sum(1 << i for i, u in enumerate(nodes) if u in adjacent[graph][v]), [*nodes, v]
+                observation, seen = (
+                    -1 - sum(1 << i for i, u in enumerate(nodes) if u in adjacent[graph][v]),
+                    [*nodes, v],
+                )
             following = ordered(graph, seen, v, here if steps[graph].avoids_previous else None)
             out.append((observation, unit // len(choices), following))
         return out

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
-from crawl.theory.chain import MAX_STATES, Chain, TooLarge, WalkStrategy, count_walks, merged_moves, pattern_chain, window_chain
+from crawl.theory.chain import MAX_STATES, Chain, TooLarge, WalkStrategy, count_walks, pattern_chain, window_chain
 from crawl.theory.simple import AnyGraph
 
 MAX_TERMS = 3_000_000
@@ -22,6 +22,7 @@ def total_variation(
     num_steps: int,
     window_size: int | None = None,
     strategy: WalkStrategy = "non_backtracking",
+    max_states: int = MAX_STATES,
     max_terms: int = MAX_TERMS,
 ) -> Fraction:
     """The total variation distance of the laws of X(G, W) and X(G', W), W a random walk from a random node.
@@ -36,6 +37,7 @@ def total_variation(
         num_steps: The number of steps of a walk (ℓ).
         window_size: How far back the bits look (s); as far as the walk when None.
         strategy: `uniform` or `non_backtracking`.
+        max_states: The largest number of states to hold.
         max_terms: The largest number of terms to follow.
 
     Raises:
@@ -43,49 +45,55 @@ def total_variation(
     """
     try:
         if window_size is None or window_size >= num_steps:
-            chain = pattern_chain([graph, other], strategy, num_steps)
+            chain = pattern_chain([graph, other], strategy, num_steps, max_states)
         else:
-            chain = window_chain([graph, other], window_size, strategy, num_steps)
-        return _total_variation(chain, num_steps, max_terms)
+            chain = window_chain([graph, other], window_size, strategy, num_steps, max_states)
+        return chain_distance(chain, num_steps, max_terms)
     except TooLarge as error:
         number = sum(count_walks(each, num_steps, strategy) for each in (graph, other))
         raise TooLarge(f"{error} There are {number:,} walks of {num_steps} steps on the two graphs.") from None
 
 
-def _total_variation(chain: Chain, num_steps: int, max_terms: int) -> Fraction:
+def chain_distance(chain: Chain, num_steps: int, max_terms: int = MAX_TERMS) -> Fraction:
+    """The total variation distance of the observations of the two graphs of a chain.
+
+    Raises:
+        TooLarge: If there are more terms to follow than fit.
+    """
     rounds = chain.classes(num_steps)
-    start = _difference(chain, rounds[min(num_steps, len(rounds) - 1)])
     level: dict[_Difference, int] = {}
-    _add(level, start, 1)
+    _add(level, _difference(chain, rounds[min(num_steps, len(rounds) - 1)]), 1)
     for left in reversed(range(num_steps)):  # steps left after this one
-        here, after = rounds[min(left + 1, len(rounds) - 1)], rounds[min(left, len(rounds) - 1)]
-        moves: dict[int, list[tuple[Hashable, int, int]]] = {}
-        for state, class_ in enumerate(here):
-            if class_ not in moves:
-                moves[class_] = [(o, c, shares) for (o, c), shares in merged_moves(chain.moves[state], after).items()]
+        moves = chain.class_moves(rounds[min(left + 1, len(rounds) - 1)], rounds[min(left, len(rounds) - 1)])
         following: dict[_Difference, int] = {}
         num_terms = 0
         for difference, times in level.items():
-            by_observation: dict[Hashable, dict[int, int]] = {}
-            for class_, weight in difference:
-                for observation, next_class, shares in moves[class_]:
-                    part = by_observation.setdefault(observation, {})
-                    part[next_class] = part.get(next_class, 0) + weight * shares
-            for part in by_observation.values():
+            for part in _after_each_observation(difference, moves):
                 num_terms += _add(following, part, times)
             if num_terms > max_terms:
-                raise TooLarge(f"After {num_steps - left} of {num_steps} steps there are more than {max_terms:,} terms.")
+                raise TooLarge(
+                    f"After {num_steps - left} of {num_steps} steps there are more than {max_terms:,} terms."
+                )
         level = following
     return Fraction(sum(level.values()), 2 * chain.start_unit * chain.unit**num_steps)
 
 
 def _difference(chain: Chain, classes: list[int]) -> dict[int, int]:
-    """How much more often a walk of the first graph starts in each class than one of the second."""
-    difference: dict[int, int] = {}
-    for sign, starts in zip((1, -1), chain.starts, strict=True):
-        for state, shares in starts.items():
-            difference[classes[state]] = difference.get(classes[state], 0) + sign * shares
-    return difference
+    """How many shares more a walk of the first graph has to start in each class than one of the second."""
+    mine, others = chain.start_classes(classes)
+    return {class_: mine.get(class_, 0) - others.get(class_, 0) for class_ in mine | others}
+
+
+def _after_each_observation(
+    difference: Iterable[tuple[int, int]], moves: dict[int, list[tuple[Hashable, int, int]]]
+) -> Iterable[dict[int, int]]:
+    """The differences one step later, one for each observation."""
+    parts: dict[Hashable, dict[int, int]] = {}
+    for class_, weight in difference:
+        for observation, next_class, shares in moves[class_]:
+            part = parts.setdefault(observation, {})
+            part[next_class] = part.get(next_class, 0) + weight * shares
+    return parts.values()
 
 
 def _add(level: dict[_Difference, int], difference: dict[int, int], times: int) -> int:
@@ -119,30 +127,22 @@ def first_difference(
     Raises:
         TooLarge: If the window has more states than fit; the message says how many.
     """
-    chain = window_chain([graph, other], window_size, strategy, None, max_states)
+    return chain_first_difference(window_chain([graph, other], window_size, strategy, None, max_states))
+
+
+def chain_first_difference(chain: Chain) -> int | None:
+    """The least number of observations whose laws differ for the two graphs of a closed chain; None for no number."""
     classes = chain.classes()[-1]
-    moves: dict[int, dict[tuple[Hashable, int], int]] = {}
-    for state, class_ in enumerate(classes):
-        if class_ not in moves:
-            moves[class_] = merged_moves(chain.moves[state], classes)
+    moves = chain.class_moves(classes, classes)
     basis: dict[int, dict[int, int]] = {}
     level = [_reduced(_difference(chain, classes), basis)]
     num_steps = 0
     while level := [difference for difference in level if difference]:
-        following = []
-        for difference in level:
-            by_observation: dict[Hashable, dict[int, int]] = {}
-            for class_, weight in difference.items():
-                for (observation, next_class), shares in moves[class_].items():
-                    part = by_observation.setdefault(observation, {})
-                    part[next_class] = part.get(next_class, 0) + weight * shares
-            for part in by_observation.values():
-                if sum(part.values()):
-                    return num_steps + 1
-                if reduced := _reduced(part, basis):
-                    following.append(reduced)
-        level = following
         num_steps += 1
+        parts = [part for difference in level for part in _after_each_observation(difference.items(), moves)]
+        if any(sum(part.values()) for part in parts):
+            return num_steps
+        level = [_reduced(part, basis) for part in parts]
     return None
 
 

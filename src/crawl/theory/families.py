@@ -74,7 +74,9 @@ def cfi(base: nx.Graph, *, twisted: bool = False, compact: bool = False) -> nx.G
         raise ValueError("The base graph must be connected and have an edge.")
     edges = list(base.edges)
     at = {v: [e for e in edges if v in e] for v in base}
-    inner = [(v, frozenset(some)) for v in base for size in range(0, len(at[v]) + 1, 2) for some in combinations(at[v], size)]
+    inner = [
+        (v, frozenset(some)) for v in base for size in range(0, len(at[v]) + 1, 2) for some in combinations(at[v], size)
+    ]
     graph = nx.Graph()
     graph.add_nodes_from(inner)
     if not compact:
@@ -84,9 +86,7 @@ def cfi(base: nx.Graph, *, twisted: bool = False, compact: bool = False) -> nx.G
         crossed = twisted and e == edges[0]
         if compact:
             at_u, at_v = ([node for node in inner if node[0] == end] for end in (u, v))
-            graph.add_edges_from(
-                (a, b) for a, b in product(at_u, at_v) if ((e in a[1]) != (e in b[1])) == crossed
-            )
+            graph.add_edges_from((a, b) for a, b in product(at_u, at_v) if ((e in a[1]) != (e in b[1])) == crossed)
         else:
             graph.add_edges_from(((u, e, bit), (v, e, bit != crossed)) for bit in (False, True))
     return nx.convert_node_labels_to_integers(graph)
@@ -137,7 +137,12 @@ def named_graph(name: str) -> nx.Graph:
                 return rook()
             case "shrikhande", []:
                 return shrikhande()
-            case "cfi", [base, *flags] if base in _BASES and flags in ([], ["compact"], ["twisted"], ["compact", "twisted"]):
+            case "cfi", [base, *flags] if base in _BASES and flags in (
+                [],
+                ["compact"],
+                ["twisted"],
+                ["compact", "twisted"],
+            ):
                 return cfi(_BASES[base](), twisted="twisted" in flags, compact="compact" in flags)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None

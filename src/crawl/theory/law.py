@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from fractions import Fraction
-from hashlib import blake2b
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from crawl.theory.chain import TooLarge, WalkStrategy, count_walks, merged_moves, window_chain
+from crawl.graph import Graph
+from crawl.theory.chain import TooLarge, WalkStrategy, count_walks, window_chain
 from crawl.theory.reconstruction import first_visits
 from crawl.theory.simple import AnyGraph, simple_graph
-from crawl.walks import sample_walks
+from crawl.walks import Walks, sample_walks
 from crawl.walks.walks import MAX_WINDOW_SIZE
 
 MAX_ENTRIES = 2_000_000
@@ -47,31 +45,23 @@ def feature_law(
     number = count_walks(graph, num_steps, strategy)
     chain = window_chain([graph], window_size, strategy, num_steps)
     rounds = chain.classes(num_steps)
-    classes = rounds[min(num_steps, len(rounds) - 1)]
-    start: dict[int, int] = {}
-    for state, shares in chain.starts[0].items():
-        start[classes[state]] = start.get(classes[state], 0) + shares
+    start = chain.start_classes(rounds[min(num_steps, len(rounds) - 1)])[0]
     law: dict[Matrix, dict[int, int]] = {(0,): start}
-    for step in range(num_steps):
-        left = num_steps - step
-        here, after = rounds[min(left, len(rounds) - 1)], rounds[min(left - 1, len(rounds) - 1)]
-        moves: dict[int, dict[tuple[Hashable, int], int]] = {}
-        for state, class_ in enumerate(here):
-            if class_ not in moves:
-                moves[class_] = merged_moves(chain.moves[state], after)
+    for left in reversed(range(num_steps)):  # steps left after this one
+        moves = chain.class_moves(rounds[min(left + 1, len(rounds) - 1)], rounds[min(left, len(rounds) - 1)])
         longer: dict[Matrix, dict[int, int]] = {}
         num_entries = 0
         for rows, weights in law.items():
             for class_, weight in weights.items():
-                for (code, next_class), shares in moves[class_].items():
+                for code, next_class, shares in moves[class_]:
                     assert isinstance(code, int)
                     part = longer.setdefault((*rows, code), {})
                     num_entries += next_class not in part
                     part[next_class] = part.get(next_class, 0) + weight * shares
             if num_entries > max_entries:
                 raise TooLarge(
-                    f"After {step + 1} of {num_steps} steps there are more than {max_entries:,} entries to hold; all "
-                    f"{number:,} walks would need up to as many. Take fewer steps or a smaller window, or sample."
+                    f"After {num_steps - left} of {num_steps} steps there are more than {max_entries:,} entries to hold; "
+                    f"the {number:,} walks would need up to as many. Take fewer steps or a smaller window, or sample."
                 )
         law = longer
     total = chain.start_unit * chain.unit**num_steps
@@ -86,30 +76,27 @@ def sample_features(
     window_size: int | None = None,
     strategy: WalkStrategy = "non_backtracking",
     seed: int = 0,
-) -> list[bytes]:
-    """A key for the feature matrix of each of `num_walks` independent walks from random nodes.
+) -> list[Matrix]:
+    """The feature matrices of `num_walks` independent walks from random nodes, as `sample_walks` draws them.
 
-    Walks have the same key if and only if they have the same feature matrix; for a window longer than 32, as long as the
-    walk with None, up to a collision of 128-bit hashes of their first visits.
+    Written as in `feature_law`; for a window as long as the walk, which None stands for, as `Seen.rows`.
 
     Raises:
         ValueError: If the window is longer than 32 but shorter than the walk.
     """
     graph = simple_graph(graph)
-    whole = window_size is None or window_size >= num_steps
-    if not whole and window_size is not None and window_size > MAX_WINDOW_SIZE:
+    if window_size is None or window_size >= num_steps:
+        walks = _sample(graph, num_walks, num_steps, 0, strategy, seed)
+        return [first_visits(graph, nodes).rows for nodes in walks.nodes.numpy()]
+    if window_size > MAX_WINDOW_SIZE:
         raise ValueError(f"Samples have windows up to {MAX_WINDOW_SIZE}, or as long as the walk, not {window_size}.")
+    walks = _sample(graph, num_walks, num_steps, window_size, strategy, seed)
+    return [tuple(code) for code in walks.code.tolist()]
+
+
+def _sample(graph: Graph, num_walks: int, num_steps: int, window_size: int, strategy: WalkStrategy, seed: int) -> Walks:
     walkable = (graph.degree > 0).nonzero().squeeze(1)
     if not walkable.numel():
         raise ValueError("The graph has no edge, so there are no walks on it.")
     start = walkable[torch.from_numpy(np.random.default_rng(seed).integers(len(walkable), size=num_walks))]
-    window = 0 if whole or window_size is None else window_size
-    walks = sample_walks(graph, num_steps, strategy, start, window_size=window, seed=seed)
-    if not whole:
-        return [row.tobytes() for row in walks.code.numpy()]
-    return [_key(graph, nodes) for nodes in walks.nodes.numpy().astype(np.int64)]
-
-
-def _key(graph: AnyGraph, nodes: NDArray[np.int64]) -> bytes:
-    visits = first_visits(graph, nodes)
-    return blake2b(visits.position.tobytes() + np.packbits(visits.adjacency).tobytes(), digest_size=16).digest()
+    return sample_walks(graph, num_steps, strategy, start, window_size=window_size, seed=seed)

@@ -32,6 +32,21 @@ class Seen:
         """The subgraph, with the numbers as nodes."""
         return nx.from_numpy_array(self.adjacency.astype(np.int64))
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """What each position adds: the number of a node seen before or, at a first visit, -1 - m, where bit i of m says
+        whether the node is adjacent to node i. As good as the feature matrix with a window as long as the walk.
+        """
+        out, num_seen = [], 0
+        for number in self.position.tolist():
+            if number < num_seen:
+                out.append(number)
+            else:
+                near = np.flatnonzero(self.adjacency[number, :number]).tolist()
+                out.append(-1 - sum(1 << i for i in near))
+                num_seen += 1
+        return tuple(out)
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Seen)

@@ -64,7 +64,9 @@ class _Partition:
         degrees = [np.diff(graph.rowptr.cpu().numpy().astype(np.int64)) for graph in simple]
         self.rowptr = np.cumsum(np.concatenate([[0], *degrees]))
         self.col = np.concatenate([arcs(graph)[1] + first for graph, first in zip(simple, first_node, strict=False)])
-        given = [np.zeros(size, dtype=np.int64) for size in self.sizes] if colors is None else list(map(np.asarray, colors))
+        given = (
+            [np.zeros(size, dtype=np.int64) for size in self.sizes] if colors is None else list(map(np.asarray, colors))
+        )
         if [len(each) for each in given] != self.sizes:
             raise ValueError(f"colors must have one entry for each node: {self.sizes} of them.")
         names, self.color, sizes = np.unique(np.concatenate(given), return_inverse=True, return_counts=True)
@@ -93,7 +95,10 @@ class _Partition:
         part_old, part_start, part_size = old[first], place[first], np.diff(np.append(first, len(node)))
         # What a colour has besides these parts, the nodes without a renamed neighbour, is one more part.
         color, of_part = np.unique(part_old, return_inverse=True)
-        rest_start, rest_size = self.start[color], self.size[color] - np.bincount(of_part, weights=part_size).astype(int)
+        rest_start, rest_size = (
+            self.start[color],
+            self.size[color] - np.bincount(of_part, weights=part_size).astype(int),
+        )
         has_rest = rest_size > 0
         part_old = np.concatenate([part_old, color[has_rest]])
         part_start = np.concatenate([part_start, rest_start[has_rest]])

@@ -17,6 +17,8 @@ from crawl.theory.chain import WalkStrategy
 from crawl.theory.simple import AnyGraph, arcs, simple_graph
 
 Network = Literal["crawl", "gin"]
+_ENOUGH = 400
+_SETTLING = 50
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Trained:
         accuracy: The share of right answers on fresh copies, as many of each graph.
         chance: The accuracy of guessing.
         num_tests: The number of copies it was tested on.
-        num_updates: The steps of training it took, until a hundred answers in a row were right or time was up.
+        num_updates: The steps of training it took, until 400 answers in a row were right or time was up.
         num_parameters: The size of the network.
         time_s: The seconds it took.
     """
@@ -98,7 +100,7 @@ def train_to_tell_apart(
         )
         optimizer = torch.optim.Adam(model.parameters(), lr=lr)
         right_in_a_row = num_updates = 0
-        while num_updates < max_updates and right_in_a_row < 100:
+        while num_updates < max_updates and right_in_a_row < _ENOUGH:
             batch, target = _copies(edges, sizes, copies)
             logits = model(batch)
             loss = nn.functional.cross_entropy(logits, target)
@@ -109,8 +111,10 @@ def train_to_tell_apart(
             right = bool((logits.argmax(1) == target).all())
             right_in_a_row = right_in_a_row + len(target) if right else 0
         correct, num_shown = 0, 0
-        model.eval()
         with torch.no_grad():
+            for _ in range(_SETTLING):  # few updates leave the running means of the batch norms behind the weights
+                model(_copies(edges, sizes, copies)[0])
+            model.eval()
             while num_shown < num_tests:
                 batch, target = _copies(edges, sizes, copies)
                 correct += int((model(batch).argmax(1) == target).sum())

@@ -13,8 +13,9 @@ from itertools import combinations
 
 import numpy as np
 
+from crawl.theory.chain import TooLarge
 from crawl.theory.refinement import color_refinement
-from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix
+from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, simple_graph
 
 MAX_ENTRIES = 200_000_000  # colours read in a round
 
@@ -45,15 +46,16 @@ def k_wl(*graphs: AnyGraph, k: int) -> TupleRefinement:
     2^k times fewer tuples. To colour the union itself, give it as the only graph.
 
     Raises:
-        ValueError: If k is less than 2, or where a round would read more colours than fit.
+        ValueError: If k is less than 2.
+        TooLarge: If a round would read more colours than fit; the message says how many.
     """
     if k < 2:
         raise ValueError(f"k must be at least 2, not {k}: for 1-WL, use color_refinement.")
-    matrices = [adjacency_matrix(graph).astype(np.int64) for graph in graphs]
-    needed = max(len(matrix) ** (k + 1) * k for matrix in matrices)
+    simple = [simple_graph(graph) for graph in graphs]
+    needed = max(graph.num_nodes ** (k + 1) * k for graph in simple)
     if needed > MAX_ENTRIES:
-        raise ValueError(f"A round of {k}-WL would read {needed:,} colours here; at most {MAX_ENTRIES:,} are feasible.")
-    colors = _renumbered([_atomic_types(matrix, k) for matrix in matrices])
+        raise TooLarge(f"A round of {k}-WL would read {needed:,} colours here; at most {MAX_ENTRIES:,} are feasible.")
+    colors = _renumbered([_atomic_types(adjacency_matrix(graph).astype(np.int64), k) for graph in simple])
     num_colors, num_rounds = _count(colors), 0
     separated_in = 0 if _differ(colors) else None
     while True:
