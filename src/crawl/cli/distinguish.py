@@ -30,9 +30,9 @@ class Distinguish:
     cycles:6,6, paths:5, paths:5:uneven, csl:41,2, rook, shrikhande, cfi:K4, cfi:K4:twisted, cfi:K4:compact. Attributes,
     weights and directions of edge lists do not count.
 
-    Walks are judged by the law of what they see through a window: from how many steps on the two laws differ, their total
-    variation distance at --num-steps (a number is exact, an interval is from samples), and how many walks it takes to
-    tell the graphs apart, between a number that is too small and one that is enough.
+    Walks are judged by the law of what they see through a window: from how many steps on the two laws differ, their
+    total variation distance at --num-steps (a number is exact, an interval is from samples), and how many walks
+    it takes to tell the graphs apart: at least the first number, and the second is enough.
 
     Attributes:
         graph: One graph: a file or a name.
@@ -74,13 +74,15 @@ class Distinguish:
         from crawl.theory.report import draw, walked
         from crawl.theory.simple import simple_graph
 
-        graphs = [simple_graph(read_any_graph(text, header=self.header)) for text in (self.graph, self.other)]
-        for text, graph in zip((self.graph, self.other), graphs, strict=True):
+        names = (self.graph, self.other)
+        first, second = graphs = [simple_graph(read_any_graph(name, header=self.header)) for name in names]
+        for name, graph in zip(names, graphs, strict=True):
             if graph.num_edges == 0:
-                raise ValueError(f"{text}: there is no edge in it.")
+                raise ValueError(f"{name}: there is no edge in it.")
         walks = list(
             walked(
-                *graphs,
+                first,
+                second,
                 self.windows,
                 num_steps=self.num_steps,
                 num_walks=self.num_walks,
@@ -89,15 +91,15 @@ class Distinguish:
             )
         )
         sizes = " and ".join(
-            f"{text} ({graph.num_nodes} nodes, {graph.num_arcs // 2} edges)"
-            for text, graph in zip((self.graph, self.other), graphs, strict=True)
+            f"{name} ({graph.num_nodes} nodes, {graph.num_arcs // 2} edges)"
+            for name, graph in zip(names, graphs, strict=True)
         )
         table = Table("model", "apart", "how", box=box.SIMPLE_HEAD, title=sizes, title_justify="left")
         for row in (*self._refined(graphs), *map(self._walked, walks), *self._trained(graphs)):
             table.add_row(*row)
         print_table(table)
         if self.picture is not None:
-            figure = draw(*graphs, (self.graph, self.other), walks)
+            figure = draw(first, second, names, walks)
             with open_output(self.picture, binary=True) as file:
                 figure.savefig(file, format=self.picture.suffix[1:], dpi=150)
             say(f"Picture: {self.picture}")
@@ -128,11 +130,13 @@ class Distinguish:
     def _trained(self, graphs: list[Graph]) -> Iterator[tuple[str, str, str]]:
         if not self.train:
             return
-        from crawl.theory.trained import train_to_tell_apart
+        from crawl.theory.trained import Network, train_to_tell_apart
 
         window_size = min(max(self.windows) + max(self.windows) % 2, 32)  # the kernel, one wider, is odd
-        for name, network in (("GIN", "gin"), (f"CRaWl, window {window_size}", "crawl")):
-            result = train_to_tell_apart(graphs, network, window_size=window_size, seed=self.seed)  # type: ignore[arg-type]
+        networks: tuple[Network, ...] = ("gin", "crawl")
+        for network in networks:
+            result = train_to_tell_apart(graphs, network, window_size=window_size, seed=self.seed)
+            name = "GIN" if network == "gin" else f"CRaWl, window {window_size}"
             # By chance alone, a share this far above one half has a probability below 1 in 1000.
             is_better = result.accuracy - result.chance > (7 / 2 / result.num_tests) ** 0.5
             right = f"{result.accuracy:.1%} of {result.num_tests} fresh copies named rightly"

@@ -1,5 +1,6 @@
-"""Walks as Markov chains that are watched: a state is what the future of a walk depends on, an observation is one row of
-the walk feature matrix X(G, W) (paper, sections 2.1 and 3).
+"""Walks as Markov chains that are watched (paper, sections 2.1 and 3).
+
+A state is what the future of a walk depends on; an observation is one row of the walk feature matrix X(G, W).
 
 Masses are integers: a step of every graph is divided into `unit` equal shares, a start into `start_unit`.
 """
@@ -92,7 +93,7 @@ def _walk_counts(steps: Steps, num_steps: int) -> list[int]:
 
 
 class Chain:
-    """The watched chain of several graphs, its states numbered in the order of the steps in which they are first reached.
+    """The watched chain of several graphs, its states numbered in the order in which walks first reach them.
 
     Attributes:
         starts: For each graph, the shares of the states a walk starts in; together `start_unit`.
@@ -138,8 +139,9 @@ class Chain:
     def classes(self, num_steps: int | None = None) -> list[list[int]]:
         """For r = 0, 1, …, a number for each state: states with equal numbers have the same law of r observations.
 
-        Only for states from which r steps are left, that is, reached within num_steps - r. When a round changes nothing,
-        the list ends: all further ones would be like its last. With None, for all lengths; the chain must be closed.
+        Only for states from which r steps are left, that is, reached within num_steps - r. When a round changes
+        nothing, the list ends: all further ones would be like its last. With None, for all lengths; the chain must be
+        closed.
         """
         if self.is_closed:
             num_steps = None
@@ -218,9 +220,11 @@ def window_chain(
     adjacent = [[frozenset(others) for others in each.neighbours] for each in steps]
 
     def move(state: _State, unit: int) -> _Moves:
-        graph, *nodes = state  # type: ignore[misc]
+        assert isinstance(state, tuple)
+        graph, *nodes = state
         choices = steps[graph].choices(nodes[-1], nodes[-2] if len(nodes) > 1 else None)
-        recent, out = tuple(nodes[1:] if len(nodes) == memory else nodes), []
+        recent = tuple(nodes[1:] if len(nodes) == memory else nodes)
+        out: _Moves = []
         for v in choices:
             code, edges = 0, adjacent[graph][v]
             for j, u in enumerate(reversed(nodes[-window_size:] if window_size else []), start=1):
@@ -239,10 +243,10 @@ def pattern_chain(
 ) -> Chain:
     """The chain for a window as long as the walk, by first visits.
 
-    All that such a window ever tells is which of the nodes seen before is visited, or, at a first visit, which of them are
-    adjacent. A state is the seen nodes, in an order that depends on the graph they induce but not on the walk, with
-    the current one and, if the strategy asks for it, the previous one marked. Observations are a bijection of the rows
-    of X(G, W), given the rows before.
+    All that such a window ever tells is which of the nodes seen before is visited, or, at a first visit, which of them
+    are adjacent. A state is the seen nodes, in an order that depends on the graph they induce rather than on the walk,
+    with the current one and, if the strategy asks for it, the previous one marked. Given the rows before, observations
+    and rows of X(G, W) determine each other.
 
     Raises:
         TooLarge: If there are more states than fit.
@@ -261,8 +265,10 @@ def pattern_chain(
         return (graph, tuple(nodes[i] for i in order), here, previous)
 
     def move(state: _State, unit: int) -> _Moves:
-        graph, nodes, here, previous = state  # type: ignore[misc]
-        choices, out = steps[graph].choices(here, previous), []
+        assert isinstance(state, tuple)
+        graph, nodes, here, previous = state
+        choices = steps[graph].choices(here, previous)
+        out: _Moves = []
         for v in choices:
             if v in nodes:
                 observation, seen = nodes.index(v), list(nodes)

@@ -11,7 +11,7 @@ from crawl.theory.simple import AnyGraph
 
 MAX_TERMS = 3_000_000
 
-# A difference of two measures on classes of states, in lowest terms: (class, shares), ascending; the first share is > 0.
+# A difference of two measures on classes of states, in lowest terms: (class, shares), ascending; the first is > 0.
 _Difference = tuple[tuple[int, int], ...]
 
 

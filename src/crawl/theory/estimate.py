@@ -55,8 +55,8 @@ def estimate_total_variation(
 ) -> Estimate:
     """The total variation distance of the laws of X(G, W) and X(G', W), from samples.
 
-    Where the states of the window fit, by `estimate_by_likelihood`, which is sharp; else by `estimate_by_frequency`, whose
-    upper end says little where matrices hardly repeat.
+    Where the states of the window fit, by `estimate_by_likelihood`, which is sharp; else by `estimate_by_frequency`,
+    whose interval says little where matrices hardly repeat.
 
     Args:
         graph: One graph.
@@ -89,8 +89,8 @@ def estimate_total_variation(
 def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix], confidence: float) -> Estimate:
     """From samples whose probabilities on both graphs, P and Q, can be computed.
 
-    The distance is the mean of max(0, 1 - Q/P) over samples of P, and that of max(0, 1 - P/Q) over samples of Q: means of
-    numbers between 0 and 1, for which Hoeffding's inequality gives the margin.
+    The distance is the mean of max(0, 1 - Q/P) over samples of P, and that of max(0, 1 - P/Q) over samples of Q: means
+    of numbers between 0 and 1, for which Hoeffding's inequality gives the margin.
 
     Args:
         chain: The closed chain of the two graphs.
@@ -104,7 +104,8 @@ def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix
         for observation, next_class, shares in out:
             moves.setdefault((class_, observation), []).append((next_class, shares / chain.unit))
     start = tuple({c: shares / chain.start_unit for c, shares in each.items()} for each in chain.start_classes(classes))
-    beliefs = {(): start}  # for rows seen so far, the measures on classes; rows in common are computed once
+    # For the rows seen so far, the measures on classes. What rows have in common is computed once.
+    beliefs: dict[Matrix, tuple[dict[int, float], ...]] = {(): start}
 
     def belief(rows: Matrix) -> tuple[dict[int, float], ...]:
         known = len(rows)
@@ -202,8 +203,8 @@ def walks_needed(distance: float | Fraction, confidence: float = 0.95) -> tuple[
     Returns `(low, high)`: with fewer than `low` walks no test is that good whichever the graph; with `high` walks the
     likelihood ratio test is. None where the distance is 0: no number suffices.
 
-    With d the distance, m walks have a distance of at most 1 - (1 - d)^m, and of at least 1 - (1 - d²)^(m / 2) (by way of
-    the Hellinger distance); the best test for two equally likely graphs errs with probability (1 - distance) / 2.
+    With d the distance, m walks have a distance of at most 1 - (1 - d)^m, and of at least 1 - (1 - d²)^(m / 2) (by way
+    of the Hellinger distance); the best test for two equally likely graphs errs with probability (1 - distance) / 2.
     """
     if not 0.5 < confidence < 1:
         raise ValueError(f"confidence must lie between 0.5, which guessing has, and 1, not {confidence}.")

@@ -1,7 +1,7 @@
 """Graphs that are hard to tell apart (paper, section 3), as networkx graphs with nodes 0, 1, 2, …
 
-Pairs of the paper: a cycle and two half-cycles; three paths of equal and of unequal length; the graphs of Cai, Fürer and
-Immerman. Besides: cyclic skip links, and the two strongly regular graphs with parameters (16, 6, 2, 2).
+Pairs of the paper: a cycle and two half-cycles; three paths of equal and of unequal length; the graphs of Cai, Fürer
+and Immerman. Besides: cyclic skip links, and the two strongly regular graphs with parameters (16, 6, 2, 2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def cycles(*lengths: int) -> nx.Graph:
 def three_paths(n: int, *, uneven: bool = False) -> nx.Graph:
     """G_n, or G'_n with `uneven`: nodes 0 and 1 joined by three paths of n edges each, or of n - 1, n and n + 1.
 
-    Both have 3n - 1 nodes and 3n edges (paper, theorem 4). For n = 1 neither is a simple graph, so n is at least 2.
+    Both have 3n - 1 nodes and 3n edges (paper, theorem 5). For n = 1 neither is a simple graph, so n is at least 2.
     """
     if n < 2:
         raise ValueError(f"n must be at least 2, not {n}: with 1 the paths would be parallel edges.")
@@ -56,13 +56,13 @@ def cfi(base: nx.Graph, *, twisted: bool = False, compact: bool = False) -> nx.G
     """The graph of Cai, Fürer and Immerman over a connected base graph, or its twin, in which one edge is twisted.
 
     A node v of the base becomes one *inner* node for every even set S of edges at v; an edge e at v becomes two *outer*
-    nodes at v, of which the inner node of S is joined to one if e is in S and to the other if it is not. The outer nodes
-    at both ends of e are joined crosswise if e is twisted, else straight. Over a 3-regular base the graph is 3-regular
-    and has 10 nodes for each node of the base. Twisting two edges is the same as twisting none, up to isomorphism, and
-    k-WL does not see the difference if k is less than the treewidth of the base.
+    nodes at v, of which the inner node of S is joined to one if e is in S and to the other if it is not. The outer
+    nodes at both ends of e are joined crosswise if e is twisted, else straight. Over a 3-regular base the graph is
+    3-regular and has 10 nodes for each node of the base. Twisting two edges is the same as twisting none, up to
+    isomorphism, and k-WL does not see the difference if k is less than the treewidth of the base.
 
     (Cai, Fürer, Immerman: An optimal lower bound on the number of variables for graph identification, Combinatorica
-    1992. For the treewidth: Neuen, Homomorphism-distinguishing closedness for graphs of bounded tree-width, STACS 2024.)
+    1992. For the treewidth: Neuen, Homomorphism-distinguishing closedness for graphs of bounded tree-width, 2024.)
 
     Args:
         base: A connected graph with an edge.
@@ -131,8 +131,8 @@ def named_graph(name: str) -> nx.Graph:
             case "paths", [n, "uneven"]:
                 return three_paths(int(n), uneven=True)
             case "csl", [numbers]:
-                n, skip = map(int, numbers.split(","))
-                return cyclic_skip_links(n, skip)
+                num_nodes, skip = map(int, numbers.split(","))
+                return cyclic_skip_links(num_nodes, skip)
             case "rook", []:
                 return rook()
             case "shrikhande", []:

@@ -1,4 +1,4 @@
-"""Isomorphisms, by colour refinement with single nodes marked: for the small graphs of section 3, hard ones included."""
+"""Isomorphisms, by colour refinement with single nodes marked: for small graphs, hard ones included."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _search(graph: Graph, other: Graph, mine: Ints, others: Ints) -> Ints | None
     for node in np.flatnonzero(others == color):
         candidate = others.copy()
         candidate[node] = len(sizes)
-        image = _search(graph, other, marked, candidate)
-        if image is not None:
-            return image
+        found = _search(graph, other, marked, candidate)
+        if found is not None:
+            return found
     return None
 
 

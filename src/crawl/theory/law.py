@@ -29,8 +29,8 @@ def feature_law(
 ) -> dict[Matrix, Fraction]:
     """The probability of every feature matrix that a random walk from a random node can have.
 
-    A matrix is written as the codes of its rows, as in `Walks.code`. Walks are merged as soon as they agree in the rows so
-    far and in the future law of rows, so the work grows with the number of matrices rather than of walks.
+    A matrix is written as the codes of its rows, as in `Walks.code`. Walks are merged as soon as they agree in the rows
+    so far and in the law of the rows to come: the work grows with the number of matrices rather than of walks.
 
     Args:
         graph: The graph; nodes without an edge start no walk.
@@ -60,8 +60,8 @@ def feature_law(
                     part[next_class] = part.get(next_class, 0) + weight * shares
             if num_entries > max_entries:
                 raise TooLarge(
-                    f"After {num_steps - left} of {num_steps} steps there are more than {max_entries:,} entries to hold; "
-                    f"the {number:,} walks would need up to as many. Take fewer steps or a smaller window, or sample."
+                    f"After {num_steps - left} of {num_steps} steps there are more than {max_entries:,} entries; the "
+                    f"{number:,} walks may need as many. Take fewer steps or a smaller window, or sample."
                 )
         law = longer
     total = chain.start_unit * chain.unit**num_steps

@@ -1,7 +1,8 @@
-"""From features back to graphs (paper, observation 1 and theorem 2), and how long a walk takes to see the whole graph."""
+"""From features back to graphs (paper, observation 1 and theorem 3), and how long a walk takes to see it all."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crawl.theory.chain import Steps, TooLarge, WalkStrategy
-from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, simple_graph
+from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, arcs, simple_graph
 
 MAX_SUBSETS = 2_000_000
 
@@ -30,7 +31,9 @@ class Seen:
     @property
     def graph(self) -> nx.Graph:
         """The subgraph, with the numbers as nodes."""
-        return nx.from_numpy_array(self.adjacency.astype(np.int64))
+        graph = nx.empty_graph(len(self.adjacency))
+        graph.add_edges_from(np.argwhere(self.adjacency).tolist())
+        return graph
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -58,8 +61,8 @@ class Seen:
 def reconstruct(bits: ArrayLike, first: int = 0, last: int | None = None) -> Seen:
     """The induced subgraph of the positions `first` to `last` of a walk, from its feature matrix.
 
-    With a window of s, any s + 1 positions in a row can be reconstructed, and the whole of a walk of s steps. Only the rows
-    after `first` are read: s of them for s + 1 positions, as in the paper's observation 1.
+    With a window of s, any s + 1 positions in a row can be reconstructed, and the whole of a walk of s steps. Only the
+    rows after `first` are read: s of them for s + 1 positions, as in the paper's observation 1.
 
     Args:
         bits: `[T, 2s - 1]` the bits of a walk, as in `Walks.bits()`: s identity bits, then s - 1 adjacency bits.
@@ -111,7 +114,7 @@ def _adjacency_among(graph: AnyGraph, nodes: Ints) -> NDArray[np.bool_]:
 
 
 def cover_time_bound(graph: AnyGraph) -> int:
-    """4nm, with n nodes and m edges: no less than the expected number of steps in which a uniform walk visits every node.
+    """4nm, with n nodes and m edges: a uniform walk visits all nodes within so many steps, or fewer, on average.
 
     So with 8nm steps a walk visits all nodes with probability at least 1/2; that is 12n² for a 3-regular graph.
     (Aleliunas et al., Random walks, universal traversal sequences, and the complexity of maze problems, 1979.)
@@ -120,26 +123,39 @@ def cover_time_bound(graph: AnyGraph) -> int:
         ValueError: If the graph is not connected: a walk never visits all of it.
     """
     graph = simple_graph(graph)
-    matrix = adjacency_matrix(graph)
-    if not nx.is_connected(nx.from_numpy_array(matrix.astype(np.int64))):
+    as_networkx = nx.empty_graph(graph.num_nodes)
+    as_networkx.add_edges_from(zip(*arcs(graph), strict=True))
+    if not nx.is_connected(as_networkx):
         raise ValueError("The graph is not connected, so no walk visits all its nodes.")
-    return 4 * graph.num_nodes * graph.num_edges
+    return 2 * graph.num_nodes * graph.num_arcs
 
 
 def visit_probability(
-    graph: AnyGraph, num_steps: int, nodes: list[int] | None = None, strategy: WalkStrategy = "uniform"
+    graph: AnyGraph,
+    num_steps: int,
+    nodes: Sequence[int | Collection[int]] | None = None,
+    strategy: WalkStrategy = "uniform",
 ) -> Fraction:
     """The exact probability that a walk from a random node visits all of the given nodes, or all there are with None.
+
+    Args:
+        graph: The graph.
+        num_steps: The number of steps of the walk.
+        nodes: Nodes, or groups of nodes, of which the walk must visit one.
+        strategy: `uniform` or `non_backtracking`.
 
     Raises:
         TooLarge: If there are too many subsets of these nodes; the message has their number.
     """
     steps = Steps.of(graph, strategy)
-    wanted = list(range(len(steps.neighbours))) if nodes is None else nodes
+    wanted = range(len(steps.neighbours)) if nodes is None else nodes
     needed = 2 ** len(wanted) * sum(map(len, steps.neighbours))
     if needed > MAX_SUBSETS:
         raise TooLarge(f"{needed:,} states (visited nodes, last step) would be needed; at most {MAX_SUBSETS:,} fit.")
-    bit = {node: 1 << i for i, node in enumerate(wanted)}
+    bit: dict[int, int] = {}
+    for i, one_of in enumerate(wanted):
+        for node in [one_of] if isinstance(one_of, int) else one_of:
+            bit[node] = bit.get(node, 0) | 1 << i
     weights: dict[tuple[int, int, int | None], int] = {(bit.get(v, 0), v, None): 1 for v in steps.starts}
     unit = steps.unit
     for _ in range(num_steps):

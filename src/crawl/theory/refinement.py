@@ -1,9 +1,10 @@
 """Colour refinement (1-WL; paper, section 3.2), in time near-linear in the number of edges.
 
 The rounds are those of the paper: in each, all nodes are compared by the colours of the round before. But when a colour
-splits, its largest part keeps the name, and the next round only looks at neighbours of nodes with new names. Nodes of one
-colour had equally many neighbours in the old colour, so counts in the largest part follow from the others. A node gets
-a new name at most log2(N) times (Hopcroft's trick; Cardon and Crochemore, Partitioning a graph in O(|A| log2 |V|), 1982).
+splits, its largest part keeps the name, and the next round only looks at neighbours of nodes with new names. Nodes of
+one colour had equally many neighbours in the old colour, so counts in the largest part follow from the others. A node
+gets a new name at most log2(N) times (Hopcroft's trick; Cardon and Crochemore, Partitioning a graph in O(|A| log2 |V|),
+1982).
 """
 
 from __future__ import annotations
@@ -159,4 +160,5 @@ class _Partition:
 def _ranges(start: Ints, length: Ints) -> Ints:
     """start[0], start[0] + 1, … (length[0] numbers), start[1], …"""
     ends = np.cumsum(length)
-    return np.arange(ends[-1] if ends.size else 0) + np.repeat(start - (ends - length), length)
+    numbers: Ints = np.arange(ends[-1] if ends.size else 0) + np.repeat(start - (ends - length), length)
+    return numbers

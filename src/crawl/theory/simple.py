@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import TypeAlias
+
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from crawl.graph import Graph
 
-AnyGraph = Graph | nx.Graph
+AnyGraph: TypeAlias = Graph | nx.Graph
 Ints = NDArray[np.int64]
 
 
@@ -46,7 +49,7 @@ def neighbours(graph: AnyGraph) -> list[tuple[int, ...]]:
     """The neighbours of each node, ascending."""
     graph = simple_graph(graph)
     rowptr, col = graph.rowptr.tolist(), graph.col.tolist()
-    return [tuple(col[first:last]) for first, last in zip(rowptr, rowptr[1:], strict=False)]
+    return [tuple(col[first:last]) for first, last in pairwise(rowptr)]
 
 
 def adjacency_matrix(graph: AnyGraph) -> NDArray[np.bool_]:

@@ -59,8 +59,8 @@ def train_to_tell_apart(
 ) -> Trained:
     """Train a small network to say which of the graphs it is shown, and test it on fresh copies with fresh walks.
 
-    The same seed gives the same result on the same machine. Every update sees `copies` copies of each graph, their nodes
-    renumbered, so there is nothing to learn but their structure.
+    The same seed gives the same result on the same machine. Every update sees `copies` copies of each graph, their
+    nodes renumbered, so there is nothing to learn but their structure.
 
     Args:
         graphs: The graphs, one for each class; without features.
@@ -105,7 +105,7 @@ def train_to_tell_apart(
             logits = model(batch)
             loss = nn.functional.cross_entropy(logits, target)
             optimizer.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
             num_updates += 1
             right = bool((logits.argmax(1) == target).all())

@@ -1,8 +1,8 @@
 """The folklore k-dimensional Weisfeiler-Leman algorithm (k-WL; paper, section 3), exact, for small graphs and k ≤ 3.
 
 A colour of a k-tuple of nodes is refined by the multiset, over all nodes w, of the k colours that the tuple gets when w
-replaces its first, second, …, k-th entry. It begins with the tuple's atomic type: which entries are equal, which adjacent.
-For k ≥ 2; 1-WL is `color_refinement`.
+replaces its first, second, …, k-th entry. It begins with the tuple's atomic type: which entries are equal, which are
+adjacent. For k ≥ 2; 1-WL is `color_refinement`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from crawl.theory.refinement import color_refinement
 from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, simple_graph
 
 MAX_ENTRIES = 200_000_000  # colours read in a round
+_BLOCK = 100_000  # rows compared at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +86,14 @@ def _atomic_types(matrix: Ints, k: int) -> Ints:
 def _refined(colors: list[Ints], k: int) -> list[Ints]:
     """The next colouring: old colours, split by what replacing each entry gives."""
     num_colors = _count(colors)
-    rows = [_replaced(color, k, num_colors).reshape(color.size, -1) for color in colors]
-    for row in rows:
-        row.sort(axis=1)
-    current = [color.reshape(-1) for color in colors]
-    for position in range(max(row.shape[1] for row in rows)):  # equal rows agree at each position
-        column = _renumbered([_column(row, position) for row in rows])
-        base = _count(column) + 1
-        current = _renumbered([color * base + next_ for color, next_ in zip(current, column, strict=True)])
-    return [color.reshape(old.shape) for color, old in zip(current, colors, strict=True)]
+    bounds = np.cumsum([0, *(color.size for color in colors)])
+    rows = np.full((bounds[-1], max(len(color) for color in colors) + 1), -1, dtype=np.int64)
+    for color, first, last in zip(colors, bounds, bounds[1:], strict=False):
+        rows[first:last, 1 : len(color) + 1] = _replaced(color, k, num_colors).reshape(color.size, -1)
+        rows[first:last, 1:].sort(axis=1)
+        rows[first:last, 0] = color.reshape(-1)
+    parts = np.split(_numbered_rows(rows), bounds[1:-1])
+    return [part.reshape(color.shape) for part, color in zip(parts, colors, strict=True)]
 
 
 def _replaced(color: Ints, k: int, num_colors: int) -> Ints:
@@ -108,8 +108,15 @@ def _replaced(color: Ints, k: int, num_colors: int) -> Ints:
     return out
 
 
-def _column(rows: Ints, position: int) -> Ints:
-    return rows[:, position] if position < rows.shape[1] else np.full(len(rows), -1, dtype=np.int64)
+def _numbered_rows(rows: Ints) -> Ints:
+    """A number from 0 for each row, equal where rows are equal: grouped by a hash, then compared entry by entry."""
+    generator = np.random.default_rng(0)
+    while True:
+        factors = generator.integers(-(2**63), 2**63, rows.shape[1], dtype=np.int64)
+        _, first, number = np.unique(rows @ factors, return_index=True, return_inverse=True)
+        blocks = range(0, len(rows), _BLOCK)
+        if all(np.array_equal(rows[i : i + _BLOCK], rows[first[number[i : i + _BLOCK]]]) for i in blocks):
+            return number
 
 
 def _renumbered(arrays: list[Ints]) -> list[Ints]:
