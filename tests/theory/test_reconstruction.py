@@ -53,7 +53,7 @@ def test_a_whole_walk_gives_back_the_subgraph_it_induces(example):
     assert nx.utils.graphs_equal(nx.relabel_nodes(seen.graph, node_of), nx.Graph(graph.subgraph(walk)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(graphs_and_walks(), st.integers(1, 8))
 def test_every_window_gives_back_the_subgraph_it_induces(example, window_size):
     graph, walk = example

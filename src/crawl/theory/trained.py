@@ -67,7 +67,7 @@ def train_to_tell_apart(
         network: `crawl` or `gin`.
         window_size: CRaWl's window (s), even; its kernel is one wider.
         strategy: CRaWl's walks.
-        num_steps: Steps of a walk; one starts at every node.
+        num_steps: Steps of a walk in training, a third of those in the test; one starts at every node.
         hidden_channels: The width of the layers.
         num_layers: The number of layers; GIN gets two more.
         copies: Copies of each graph in an update.
@@ -93,7 +93,7 @@ def train_to_tell_apart(
                 window_size=window_size,
                 strategy=strategy,
                 num_steps=num_steps,
-                num_eval_steps=num_steps,
+                num_eval_steps=3 * num_steps,
             )
             if network == "crawl"
             else GIN(1, len(graphs), hidden_channels=hidden_channels, num_layers=num_layers + 2)
