@@ -6,6 +6,7 @@ from which the table of trained networks is made. Everything else takes two minu
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import platform
@@ -36,8 +37,8 @@ from crawl.theory import (
     total_variation,
     visit_probability,
 )
+from crawl.theory.networks import train_to_tell_apart
 from crawl.theory.report import Walked, draw, walked
-from crawl.theory.trained import train_to_tell_apart
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "expressiveness.md"
@@ -226,14 +227,20 @@ def train() -> None:
     twins = {name: [name, f"{name}:twisted"] for name in ("cfi:C3:compact", "cfi:wagner:compact", "cfi:K4")}
     plan = [
         ("the ten CSL classes", csl, {"copies": 2, "max_updates": 600} | small, range(3)),
-        ("rook, shrikhande", ["rook", "shrikhande"], small, range(3)),
+        ("rook, shrikhande (cfi:K4:compact)", ["rook", "shrikhande"], small, range(3)),
         ("cfi:C3:compact and twin", twins["cfi:C3:compact"], small, range(3)),
         ("cfi:wagner:compact and twin", twins["cfi:wagner:compact"], large | small, range(1)),
         ("cfi:K4 and twin", twins["cfi:K4"], large | small, range(1)),
         ("cfi:K4 and twin", twins["cfi:K4"], large | {"window_size": 16}, range(1)),
     ]
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(train_to_tell_apart).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name != "seed"
+    }
     runs = []
-    for name, graphs, settings, seeds in plan:
+    for name, graphs, changed, seeds in plan:
+        settings = defaults | changed
         for network in ("crawl", "gin"):
             if network == "gin" and settings["window_size"] != 8:
                 continue
@@ -243,7 +250,7 @@ def train() -> None:
                 for seed in seeds
             ]
             runs.append({"name": name, "graphs": graphs, "network": network, "settings": settings, "results": results})
-            print(name, network, settings, [result["accuracy"] for result in results], flush=True)
+            print(name, network, changed, [result["accuracy"] for result in results], flush=True)
     packages = ("torch", "torch_geometric", "numba", "numpy", "networkx")
     versions = {"python": platform.python_version(), "crawl": crawl.__version__} | {p: version(p) for p in packages}
     record = {"device": "cpu (1 thread)", "versions": versions, "runs": runs}

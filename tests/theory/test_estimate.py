@@ -8,7 +8,9 @@ import pytest
 from scipy import stats
 
 from crawl.theory import (
+    estimate_law,
     estimate_total_variation,
+    feature_law,
     is_indistinguishable,
     named_graph,
     rook,
@@ -40,6 +42,18 @@ def test_intervals_hold_the_exact_distance(names, strategy, max_states):
         )
         assert exact in estimate
         assert estimate.high - estimate.low < (0.08 if max_states else 0.45)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "non_backtracking"])
+def test_intervals_hold_the_exact_probabilities(strategy):
+    graph = named_graph("paths:3:uneven")
+    law = feature_law(graph, num_steps=5, window_size=3, strategy=strategy)
+    estimates = estimate_law(graph, num_steps=5, window_size=3, strategy=strategy, num_walks=2000, confidence=0.99)
+    assert estimates.keys() <= law.keys()
+    assert all(law[rows] in estimate for rows, estimate in estimates.items())
+    assert max(estimate.high - estimate.low for estimate in estimates.values()) < 0.073  # twice the margin, or clipped
+    with pytest.raises(ValueError, match="a confidence in"):
+        estimate_law(graph, num_steps=5, confidence=1.0)
 
 
 def test_more_walks_make_a_narrower_interval():

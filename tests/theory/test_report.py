@@ -16,6 +16,9 @@ def test_refined():
     *_, last = refined(large, large)
     assert last.separated_in is None
     assert "A round of 3-WL would read" in last.too_large
+    assert last.implied_by is None
+    *_, last = refined(large, nx.path_graph(100))
+    assert last.implied_by == 1
 
 
 def test_walked_is_exact_where_it_fits():

@@ -108,7 +108,9 @@ class Distinguish:
         from crawl.theory.report import refined
 
         for result in refined(graphs[0], graphs[1], self.max_k):
-            if result.too_large is not None:
+            if result.implied_by is not None:
+                yield f"{result.k}-WL", "yes", f"because {result.implied_by}-WL does"
+            elif result.too_large is not None:
                 yield f"{result.k}-WL", "?", result.too_large
             elif result.separated_in is None:
                 yield f"{result.k}-WL", "no", "the stable colourings agree"
@@ -130,7 +132,7 @@ class Distinguish:
     def _trained(self, graphs: list[Graph]) -> Iterator[tuple[str, str, str]]:
         if not self.train:
             return
-        from crawl.theory.trained import Network, train_to_tell_apart
+        from crawl.theory.networks import Network, train_to_tell_apart
 
         window_size = min(max(self.windows) + max(self.windows) % 2, 32)  # the kernel, one wider, is odd
         networks: tuple[Network, ...] = ("gin", "crawl")

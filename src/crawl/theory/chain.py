@@ -210,6 +210,8 @@ def window_chain(
     """
     steps = [Steps.of(graph, strategy) for graph in graphs]
     memory = max(window_size, 2 if strategy == "non_backtracking" else 1)
+    if (fewest := sum(len(each.starts) for each in steps)) > max_states:
+        raise TooLarge(f"A window has at least {fewest:,} states on these graphs; at most {max_states:,} fit.")
     longest = memory - 1 if num_steps is None else min(memory - 1, num_steps)
     needed = sum(sum(_walk_counts(each, longest)) for each in steps)
     if needed > max_states:

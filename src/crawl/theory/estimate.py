@@ -20,12 +20,12 @@ _Gain = Callable[[list[Matrix], list[Matrix]], float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """An interval that holds the total variation distance with the given confidence.
+    """An interval that holds a probability, or a total variation distance, with the given confidence.
 
     Attributes:
         low: The lower end.
         high: The upper end.
-        confidence: The probability that the interval holds the distance.
+        confidence: The probability, at least, that the interval holds it.
         num_walks: The number of walks sampled on each of the graphs.
     """
 
@@ -39,6 +39,44 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.low:.3f} – {self.high:.3f}"
+
+
+def estimate_law(
+    graph: AnyGraph,
+    *,
+    num_steps: int,
+    window_size: int | None = None,
+    strategy: WalkStrategy = "non_backtracking",
+    num_walks: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[Matrix, Estimate]:
+    """The probabilities of the feature matrices that occur in a sample, each with an interval (Hoeffding).
+
+    The matrices are written as `sample_features` says. Each interval holds its probability with the given confidence by
+    itself; one that did not occur has a probability below the common margin, with this confidence.
+
+    Args:
+        graph: The graph.
+        num_steps: The number of steps of a walk (ℓ).
+        window_size: How far back the bits look (s), up to 32; as far as the walk when None.
+        strategy: `uniform` or `non_backtracking`.
+        num_walks: Walks to sample.
+        confidence: Between 0 and 1.
+        seed: Fixes the walks.
+    """
+    if num_walks < 1 or not 0 < confidence < 1:
+        raise ValueError(f"An estimate needs a walk and a confidence in (0, 1), not {num_walks} and {confidence}.")
+    samples = sample_features(
+        graph, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=seed
+    )
+    margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_walks))
+    return {
+        rows: Estimate(
+            max(0.0, count / num_walks - margin), min(1.0, count / num_walks + margin), confidence, num_walks
+        )
+        for rows, count in Counter(samples).most_common()
+    }
 
 
 def estimate_total_variation(

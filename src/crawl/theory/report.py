@@ -32,11 +32,13 @@ class Refined:
         k: The dimension.
         separated_in: The round in which it separates the graphs; None if it does not, or where it would not fit.
         too_large: Why it was not tried, or None.
+        implied_by: Where it was not tried, a smaller dimension that separates the graphs, so that this one does, too.
     """
 
     k: int
     separated_in: int | None
     too_large: str | None = None
+    implied_by: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,15 @@ class Walked:
 
 def refined(graph: AnyGraph, other: AnyGraph, max_k: int = 3) -> Iterator[Refined]:
     """What 1-WL, …, max_k-WL say about two graphs."""
+    separating = None
     for k in range(1, max_k + 1):
         try:
-            yield Refined(k, separating_round(graph, other, k))
+            row = Refined(k, separating_round(graph, other, k))
         except TooLarge as error:
-            yield Refined(k, None, str(error))
+            row = Refined(k, None, str(error), separating)
+        if separating is None and row.separated_in is not None:
+            separating = k
+        yield row
 
 
 def walked(

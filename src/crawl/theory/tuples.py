@@ -116,7 +116,7 @@ def _numbered_rows(rows: Ints) -> Ints:
         _, first, number = np.unique(rows @ factors, return_index=True, return_inverse=True)
         blocks = range(0, len(rows), _BLOCK)
         if all(np.array_equal(rows[i : i + _BLOCK], rows[first[number[i : i + _BLOCK]]]) for i in blocks):
-            return number
+            return np.asarray(number, dtype=np.int64)
 
 
 def _renumbered(arrays: list[Ints]) -> list[Ints]:

@@ -7,7 +7,7 @@ import torch
 
 from crawl.data.csl import SKIPS
 from crawl.theory import cyclic_skip_links, named_graph, rook, shrikhande
-from crawl.theory.trained import train_to_tell_apart
+from crawl.theory.networks import train_to_tell_apart
 
 
 def test_crawl_tells_rook_from_shrikhande():
