@@ -21,6 +21,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import crawl
 from crawl.data.csl import SKIPS
@@ -45,6 +46,7 @@ PAGE = DOCS / "expressiveness.md"
 IMAGES = DOCS / "images"
 RECORD = DOCS.parent / "results" / "expressiveness.json"
 
+DEEP = ["cycle:12", "cycles:6,6"]  # with a window of 4, which shows nothing of them
 PAIRS = (
     ("cycle:12", "cycles:6,6"),
     ("paths:5", "paths:5:uneven"),
@@ -140,11 +142,12 @@ def path_distances(largest: int = 12) -> str:
         for c in (1, 2)
     }
     bound = {c: [visit_probability(three_paths(n), c * n, [0, 1]) for n in far] for c in (1, 2)}
-    draw_path_distances(sizes, exact, far, bound)
+    tail = slice(len(sizes) // 2, None)
+    fits = {c: np.polyfit(sizes[tail], [math.log(d) for d in exact[c][tail]], 1) for c in (1, 2)}
+    draw_path_distances(sizes, exact, fits, far, bound)
     rows = []
     for c in (1, 2):
-        tail = slice(len(sizes) // 2, None)
-        slope = np.polyfit(sizes[tail], [math.log(d) for d in exact[c][tail]], 1)[0]
+        slope = fits[c][0]
         far_slope = np.polyfit(far[-10:], [math.log(p) for p in bound[c][-10:]], 1)[0]
         shown = (f"{float(exact[c][sizes.index(n)]):.2e}" for n in (3, 6, 9, 12) if n in sizes)
         rows.append((f"{c}n" if c > 1 else "n", *shown, f"{math.exp(slope):.2f}ⁿ", f"{math.exp(far_slope):.2f}ⁿ"))
@@ -154,7 +157,11 @@ def path_distances(largest: int = 12) -> str:
 
 
 def draw_path_distances(
-    sizes: list[int], exact: dict[int, list[Fraction]], far: list[int], bound: dict[int, list[Fraction]]
+    sizes: list[int],
+    exact: dict[int, list[Fraction]],
+    fits: dict[int, NDArray[np.float64]],
+    far: list[int],
+    bound: dict[int, list[Fraction]],
 ) -> None:
     """The plot of `path_distances`."""
     from matplotlib.figure import Figure
@@ -165,6 +172,10 @@ def draw_path_distances(
         steps = f"{c}n steps" if c > 1 else "n steps"
         axes.plot(
             sizes, list(map(float, exact[c])), "o-", color=color, markersize=4, label=f"distance, {steps} (exact)"
+        )
+        ahead = np.array([sizes[len(sizes) // 2], 30])
+        axes.plot(
+            ahead, np.exp(np.polyval(fits[c], ahead)), "--", color=color, linewidth=0.8, label=f"its fit, {steps}"
         )
         axes.plot(far, list(map(float, bound[c])), ":", color=color, label=f"chance to visit both ends, {steps}")
     axes.set(yscale="log", xlabel="n", ylabel="probability", ylim=(1e-12, 1.5))
@@ -206,11 +217,24 @@ def example_picture() -> str:
 
 def trained() -> str:
     """The table of trained networks, from the record."""
+    return table_of_runs(lambda run: run["graphs"] != DEEP)
+
+
+def deep() -> str:
+    """The table of networks whose single walks show nothing, from the record."""
+    return table_of_runs(lambda run: run["graphs"] == DEEP)
+
+
+def table_of_runs(belongs: Callable[[dict[str, Any]], bool]) -> str:
+    """The runs of the record that belong to a table."""
     rows = []
-    for run in json.loads(RECORD.read_text())["runs"]:
+    for run in filter(belongs, json.loads(RECORD.read_text())["runs"]):
         scores = [result["accuracy"] for result in run["results"]]
         spread = f" ({min(scores):.1%} – {max(scores):.1%})" if len(scores) > 1 else ""
-        network = "GIN" if run["network"] == "gin" else f"CRaWl, s = {run['settings']['window_size']}"
+        settings = run["settings"]
+        layers = f", {settings['num_layers']} layers, {settings['strategy'].replace('_', '-')}"
+        network = f"CRaWl, s = {settings['window_size']}{layers if run['graphs'] == DEEP else ''}"
+        network = "GIN" if run["network"] == "gin" else network
         updates = ", ".join(str(result["num_updates"]) for result in run["results"])
         result = run["results"][0]
         cells = (run["name"], network, f"{np.mean(scores):.1%}{spread}", f"{result['chance']:.0%}", updates)
@@ -233,6 +257,9 @@ def train() -> None:
         ("cfi:K4 and twin", twins["cfi:K4"], large | small, range(1)),
         ("cfi:K4 and twin", twins["cfi:K4"], large | {"window_size": 16}, range(1)),
     ]
+    many: dict[str, Any] = {"window_size": 4, "num_steps": 30, "copies": 16, "max_updates": 1000}
+    for num_layers, strategy in ((1, "uniform"), (2, "uniform"), (4, "uniform"), (4, "non_backtracking")):
+        plan.append((" and ".join(DEEP), DEEP, many | {"num_layers": num_layers, "strategy": strategy}, range(3)))
     defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(train_to_tell_apart).parameters.items()
@@ -242,7 +269,7 @@ def train() -> None:
     for name, graphs, changed, seeds in plan:
         settings = defaults | changed
         for network in ("crawl", "gin"):
-            if network == "gin" and settings["window_size"] != 8:
+            if network == "gin" and settings["window_size"] != 8:  # it has no window: once is enough
                 continue
             results = [
                 {"seed": seed}
@@ -275,6 +302,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "distances": path_distances,
     "cover": covering_walks,
     "trained": trained,
+    "deep": deep,
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from crawl.data.csl import SKIPS
-from crawl.theory import cyclic_skip_links, named_graph, rook, shrikhande
+from crawl.theory import cycles, cyclic_skip_links, first_difference, named_graph, rook, shrikhande
 from crawl.theory.networks import train_to_tell_apart
 
 
@@ -36,6 +36,18 @@ def test_the_same_seed_gives_the_same_result_and_leaves_the_generator_alone():
     results = [train_to_tell_apart([rook(), shrikhande()], max_updates=5, num_tests=8) for _ in range(2)]
     assert results[0].accuracy == results[1].accuracy
     assert torch.equal(torch.rand(1), expected)
+
+
+def test_several_layers_see_more_than_the_law_of_single_walks():
+    """With a window of 2, uniform walks have the same law on a cycle of 8 nodes and on two of 4, at every length. But
+    after a layer, embeddings are means over several walks, which differ by chance, and the next layers read them.
+    """
+    graphs = [cycles(8), cycles(4, 4)]
+    assert first_difference(*graphs, window_size=2, strategy="uniform") is None
+    settings = {"window_size": 2, "num_steps": 30, "copies": 16, "max_updates": 400}
+    assert train_to_tell_apart(graphs, strategy="uniform", num_layers=3, **settings).accuracy > 0.75
+    without = train_to_tell_apart(graphs, strategy="non_backtracking", num_layers=3, **(settings | {"max_updates": 50}))
+    assert without.accuracy == pytest.approx(0.5, abs=0.15)
 
 
 def test_one_graph_is_not_enough():

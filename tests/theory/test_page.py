@@ -20,7 +20,7 @@ def maker() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("part", ["cycles", "paths", "trained"])
+@pytest.mark.parametrize("part", ["cycles", "paths", "trained", "deep"])
 def test_quick_parts_are_up_to_date(maker, part):
     page = maker.PAGE.read_text()
     assert maker.fill(page, {part: maker.PARTS[part]}) == page
@@ -61,3 +61,9 @@ def test_the_record_shows_what_networks_tell_apart(maker):
             assert max(abs(accuracy - chance) for accuracy in accuracies) < 0.1
         elif run["name"] in ("the ten CSL classes", "rook, shrikhande (cfi:K4:compact)", "cfi:C3:compact and twin"):
             assert min(accuracies) > 0.95
+        elif run["graphs"] == maker.DEEP:
+            num_layers, strategy = run["settings"]["num_layers"], run["settings"]["strategy"]
+            if strategy == "uniform" and num_layers == 4:
+                assert min(accuracies) > 0.8
+            elif strategy == "non_backtracking" or num_layers == 1:
+                assert max(accuracies) < 0.65
