@@ -232,7 +232,7 @@ def table_of_runs(belongs: Callable[[dict[str, Any]], bool]) -> str:
         scores = [result["accuracy"] for result in run["results"]]
         spread = f" ({min(scores):.1%} – {max(scores):.1%})" if len(scores) > 1 else ""
         settings = run["settings"]
-        layers = f", {settings['num_layers']} layers, {settings['strategy'].replace('_', '-')}"
+        layers = f", layers: {settings['num_layers']}, {settings['strategy'].replace('_', '-')}"
         network = f"CRaWl, s = {settings['window_size']}{layers if run['graphs'] == DEEP else ''}"
         network = "GIN" if run["network"] == "gin" else network
         updates = ", ".join(str(result["num_updates"]) for result in run["results"])

@@ -130,10 +130,10 @@ def train_to_tell_apart(
 
 
 def _copies(edges: list[Tensor], sizes: list[int], copies: int) -> tuple[Batch, Tensor]:
-    """Some copies of each graph under new numbers of their nodes, and which graph each is."""
-    data, target = [], []
-    for label, (edge_index, size) in enumerate(zip(edges, sizes, strict=True)):
-        for _ in range(copies):
-            data.append(Data(x=torch.ones(size, 1), edge_index=torch.randperm(size)[edge_index], num_nodes=size))
-            target.append(label)
-    return Batch.from_data_list(data), torch.tensor(target)
+    """Some copies of each graph under new numbers of their nodes, in random order, and which graph each is."""
+    target = torch.arange(len(edges)).repeat(copies)[torch.randperm(len(edges) * copies)]
+    data = []
+    for label in target.tolist():
+        size = sizes[label]
+        data.append(Data(x=torch.ones(size, 1), edge_index=torch.randperm(size)[edges[label]], num_nodes=size))
+    return Batch.from_data_list(data), target
