@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/peers
 
-.PHONY: train test format bench clean
+.PHONY: train test format bench docs clean
 .DELETE_ON_ERROR:
 
 train: $(READY)
@@ -19,6 +19,9 @@ test: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)
+	$(BIN)/python docs/make_expressiveness.py
 
 bench: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/core.py

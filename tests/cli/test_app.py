@@ -11,15 +11,18 @@ from crawl.cli import app
 from crawl.cli.describe import Datasets
 
 
+COMMANDS = ["train", "evaluate", "predict", "info", "datasets", "reproduce", "report", "walk", "distinguish"]
+
+
 def test_without_arguments_there_is_help(crawl):
     done = crawl()
     assert done.code == 0
-    for command in ("train", "evaluate", "predict", "info", "datasets", "reproduce", "report", "walk"):
+    for command in COMMANDS:
         assert f"• {command}" in done.out
     assert crawl("--help") == done
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "info", "datasets", "reproduce", "report", "walk"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(crawl, command):
     done = crawl(command, "--help")
     assert done.code == 0

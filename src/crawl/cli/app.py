@@ -12,6 +12,7 @@ from typing import Annotated, Any, Protocol, Union, get_origin
 import tyro
 
 from crawl.cli.describe import Datasets, Info
+from crawl.cli.distinguish import Distinguish
 from crawl.cli.evaluate import Evaluate
 from crawl.cli.output import say
 from crawl.cli.predict import Predict
@@ -72,6 +73,7 @@ def parse(arguments: Sequence[str]) -> Command:
         "reproduce": Reproduce,
         "report": Report,
         "walk": WalkEdges,
+        "distinguish": Distinguish,
     }
     chosen = next((word for word in arguments if word in types), None)
     commands = [Annotated[type_, _subcommand(name, type_, name == chosen)] for name, type_ in types.items()]

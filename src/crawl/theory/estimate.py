@@ -1,0 +1,258 @@
+"""Distances from samples, with confidence intervals, and how many walks it takes to tell two graphs apart.
+
+The bounds hold for every pair of laws and every number of samples; nothing is asymptotic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from crawl.theory.chain import MAX_STATES, Chain, TooLarge, WalkStrategy, window_chain
+from crawl.theory.law import Matrix, sample_features
+from crawl.theory.simple import AnyGraph
+
+_Gain = Callable[[list[Matrix], list[Matrix]], float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An interval that holds a probability, or a total variation distance, with the given confidence.
+
+    Attributes:
+        low: The lower end.
+        high: The upper end.
+        confidence: The probability, at least, that the interval holds it.
+        num_walks: The number of walks sampled on each of the graphs.
+    """
+
+    low: float
+    high: float
+    confidence: float
+    num_walks: int
+
+    def __contains__(self, distance: float | Fraction) -> bool:
+        return self.low <= distance <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.low:.3f} – {self.high:.3f}"
+
+
+def estimate_law(
+    graph: AnyGraph,
+    *,
+    num_steps: int,
+    window_size: int | None = None,
+    strategy: WalkStrategy = "non_backtracking",
+    num_walks: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[Matrix, Estimate]:
+    """The probabilities of the feature matrices that occur in a sample, each with an interval (Hoeffding).
+
+    The matrices are written as `sample_features` says. Each interval holds its probability with the given confidence by
+    itself; one that did not occur has a probability below the common margin, with this confidence.
+
+    Args:
+        graph: The graph.
+        num_steps: The number of steps of a walk (ℓ).
+        window_size: How far back the bits look (s), up to 32; as far as the walk when None.
+        strategy: `uniform` or `non_backtracking`.
+        num_walks: Walks to sample.
+        confidence: Between 0 and 1.
+        seed: Fixes the walks.
+    """
+    if num_walks < 1 or not 0 < confidence < 1:
+        raise ValueError(f"An estimate needs a walk and a confidence in (0, 1), not {num_walks} and {confidence}.")
+    samples = sample_features(
+        graph, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=seed
+    )
+    margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_walks))
+    return {
+        rows: Estimate(
+            max(0.0, count / num_walks - margin), min(1.0, count / num_walks + margin), confidence, num_walks
+        )
+        for rows, count in Counter(samples).most_common()
+    }
+
+
+def estimate_total_variation(
+    graph: AnyGraph,
+    other: AnyGraph,
+    *,
+    num_steps: int,
+    window_size: int | None = None,
+    strategy: WalkStrategy = "non_backtracking",
+    num_walks: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    max_states: int = MAX_STATES,
+) -> Estimate:
+    """The total variation distance of the laws of X(G, W) and X(G', W), from samples.
+
+    Where the states of the window fit, by `estimate_by_likelihood`, which is sharp; else by `estimate_by_frequency`,
+    whose interval says little where matrices hardly repeat.
+
+    Args:
+        graph: One graph.
+        other: The other.
+        num_steps: The number of steps of a walk (ℓ).
+        window_size: How far back the bits look (s), up to 32; as far as the walk when None.
+        strategy: `uniform` or `non_backtracking`.
+        num_walks: Walks to sample on each graph; at least 2.
+        confidence: Between 0 and 1.
+        seed: Fixes the walks.
+        max_states: The largest number of states to hold.
+    """
+    if num_walks < 2 or not 0 < confidence < 1:
+        raise ValueError(f"An estimate needs 2 walks and a confidence in (0, 1), not {num_walks} and {confidence}.")
+    samples = [
+        sample_features(
+            each, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=2 * seed + i
+        )
+        for i, each in enumerate((graph, other))
+    ]
+    if window_size is not None and window_size < num_steps:
+        try:
+            chain = window_chain([graph, other], window_size, strategy, None, max_states)
+        except TooLarge:
+            return estimate_by_frequency(samples[0], samples[1], confidence)
+        return estimate_by_likelihood(chain, samples[0], samples[1], confidence)
+    return estimate_by_frequency(samples[0], samples[1], confidence)
+
+
+def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix], confidence: float) -> Estimate:
+    """From samples whose probabilities on both graphs, P and Q, can be computed.
+
+    The distance is the mean of max(0, 1 - Q/P) over samples of P, and that of max(0, 1 - P/Q) over samples of Q: means
+    of numbers between 0 and 1, for which Hoeffding's inequality gives the margin.
+
+    Args:
+        chain: The closed chain of the two graphs.
+        mine: Feature matrices of walks on the first graph.
+        others: As many of walks on the second.
+        confidence: Between 0 and 1.
+    """
+    classes = chain.classes()[-1]
+    moves: dict[tuple[int, Hashable], list[tuple[int, float]]] = {}
+    for class_, out in chain.class_moves(classes, classes).items():
+        for observation, next_class, shares in out:
+            moves.setdefault((class_, observation), []).append((next_class, shares / chain.unit))
+    start = tuple({c: shares / chain.start_unit for c, shares in each.items()} for each in chain.start_classes(classes))
+    # For the rows seen so far, the measures on classes. What rows have in common is computed once.
+    beliefs: dict[Matrix, tuple[dict[int, float], ...]] = {(): start}
+
+    def belief(rows: Matrix) -> tuple[dict[int, float], ...]:
+        known = len(rows)
+        while rows[:known] not in beliefs:
+            known -= 1
+        for i in range(known, len(rows)):
+            after = tuple(_filtered(each, rows[i], moves) for each in beliefs[rows[:i]])
+            total = max(sum(each.values()) for each in after)  # both are divided by it, or they would vanish
+            beliefs[rows[: i + 1]] = tuple({c: w / total for c, w in each.items()} for each in after)
+        return beliefs[rows]
+
+    total = 0.0
+    for samples, (own, foreign) in ((mine, (0, 1)), (others, (1, 0))):
+        for rows in sorted(samples):
+            weights = [sum(each.values()) for each in belief(rows[1:])]  # the first row is the same for all
+            total += max(0.0, 1 - weights[foreign] / weights[own])
+            beliefs = {rows[1 : 1 + i]: beliefs[rows[1 : 1 + i]] for i in range(len(rows))}  # the next begins alike
+    num_samples = len(mine) + len(others)
+    margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_samples))
+    mean = total / num_samples
+    return Estimate(max(0.0, mean - margin), min(1.0, mean + margin), confidence, len(mine))
+
+
+def _filtered(
+    belief: dict[int, float], row: Hashable, moves: dict[tuple[int, Hashable], list[tuple[int, float]]]
+) -> dict[int, float]:
+    after: dict[int, float] = {}
+    for class_, weight in belief.items():
+        for next_class, chance in moves.get((class_, row), ()):
+            after[next_class] = after.get(next_class, 0.0) + weight * chance
+    return after
+
+
+def estimate_by_frequency(mine: list[Matrix], others: list[Matrix], confidence: float) -> Estimate:
+    """From how often the feature matrices occur.
+
+    *From below*: on one half of the walks, choose a set of matrices that are more frequent in the first graph; on the
+    other half, see how much more frequent it is. No set shows more than the distance, so this, less Hoeffding's margin,
+    is a lower bound. The set is chosen by whole matrices or, if that shows more, by their rows, as though these were
+    independent. *From above*: the distance of the observed frequencies is too large on average, and
+    moves by at most 1 / num_walks with each walk; with McDiarmid's margin added, it is an upper bound. Each of the two
+    fails with probability (1 - confidence) / 2 at most.
+
+    Args:
+        mine: Feature matrices of walks on the first graph.
+        others: As many of walks on the second.
+        confidence: Between 0 and 1.
+    """
+    num_walks = len(mine)
+    half = num_walks // 2
+    log_error = math.log(2 / (1 - confidence))
+    first, second = slice(0, half, 2), slice(1, half, 2)  # one part to learn what is frequent, one to choose a set
+    gains = [_gain_by_sample(mine[first], others[first]), _gain_by_row(mine[first], others[first])]
+    chosen = max(gains, key=lambda gain: gain(mine[second], others[second]))
+    gain = chosen(mine[half:], others[half:])
+    mine_all, others_all = Counter(mine), Counter(others)
+    plug_in = sum(abs(mine_all[key] - others_all[key]) for key in mine_all | others_all) / (2 * num_walks)
+    low = max(0.0, gain - math.sqrt(log_error / (num_walks - half)))
+    high = min(1.0, plug_in + math.sqrt(log_error / num_walks))
+    return Estimate(low, high, confidence, num_walks)
+
+
+def _gain_by_sample(mine: list[Matrix], others: list[Matrix]) -> _Gain:
+    """How much more often a matrix of one list than of the other is one that was more frequent in `mine`."""
+    count = Counter(mine)
+    count.subtract(Counter(others))
+    return lambda one, two: _share(one, lambda rows: count[rows] > 0) - _share(two, lambda rows: count[rows] > 0)
+
+
+def _gain_by_row(mine: list[Matrix], others: list[Matrix]) -> _Gain:
+    """The same for matrices whose rows are, all in all, more likely in `mine`."""
+    mine_rows, others_rows = (Counter(row for rows in each for row in rows) for each in (mine, others))
+    weight = {row: math.log((mine_rows[row] + 0.5) / (others_rows[row] + 0.5)) for row in mine_rows | others_rows}
+
+    def is_mine(rows: Matrix) -> bool:
+        return sum(weight.get(row, 0.0) for row in rows) > 0
+
+    return lambda one, two: _share(one, is_mine) - _share(two, is_mine)
+
+
+def _share(samples: list[Matrix], belongs: Callable[[Matrix], bool]) -> float:
+    return sum(map(belongs, samples)) / max(len(samples), 1)
+
+
+def is_indistinguishable(distance: Fraction, num_walks: int, epsilon: float | Fraction) -> bool:
+    """The paper's ε-indistinguishability with m walks: whether the total variation distance is less than ε / m."""
+    if num_walks < 1 or not epsilon > 0:
+        raise ValueError(f"num_walks must be at least 1 and epsilon positive, not {num_walks} and {epsilon}.")
+    return distance * num_walks < Fraction(epsilon)
+
+
+def walks_needed(distance: float | Fraction, confidence: float = 0.95) -> tuple[int, int] | None:
+    """How many independent walks it takes to say, with the given chance to be right, which of two graphs they are from.
+
+    Returns `(low, high)`: with fewer than `low` walks no test is that good whichever the graph; with `high` walks the
+    likelihood ratio test is. None where the distance is 0: no number suffices.
+
+    With d the distance, m walks have a distance of at most 1 - (1 - d)^m, and of at least 1 - (1 - d²)^(m / 2) (by way
+    of the Hellinger distance); the best test for two equally likely graphs errs with probability (1 - distance) / 2.
+    """
+    if not 0.5 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0.5, which guessing has, and 1, not {confidence}.")
+    if not 0 <= distance <= 1:
+        raise ValueError(f"A total variation distance lies between 0 and 1, not {distance}.")
+    if distance == 0:
+        return None
+    if distance == 1:
+        return 1, 1
+    log_error = math.log(2 * (1 - confidence))
+    d = float(distance)
+    low, high = log_error / math.log1p(-d), 2 * log_error / math.log1p(-d * d)
+    return max(1, math.ceil(low)), max(1, math.ceil(high))

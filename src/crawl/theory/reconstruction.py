@@ -1,0 +1,171 @@
+"""From features back to graphs (paper, observation 1 and theorem 3), and how long a walk takes to see it all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crawl.theory.chain import Steps, TooLarge, WalkStrategy
+from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, arcs, simple_graph
+
+MAX_SUBSETS = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a walk has seen: the subgraph induced by its nodes, which are numbered in the order of their first visits.
+
+    Attributes:
+        position: `[T]` the number of the node at each position of the walk.
+        adjacency: `[n, n]` which of them are adjacent.
+    """
+
+    position: Ints
+    adjacency: NDArray[np.bool_]
+
+    @property
+    def graph(self) -> nx.Graph:
+        """The subgraph, with the numbers as nodes."""
+        graph = nx.empty_graph(len(self.adjacency))
+        graph.add_edges_from(np.argwhere(self.adjacency).tolist())
+        return graph
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """What each position adds: the number of a node seen before or, at a first visit, -1 - m, where bit i of m says
+        whether the node is adjacent to node i. As good as the feature matrix with a window as long as the walk.
+        """
+        out, num_seen = [], 0
+        for number in self.position.tolist():
+            if number < num_seen:
+                out.append(number)
+            else:
+                near = np.flatnonzero(self.adjacency[number, :number]).tolist()
+                out.append(-1 - sum(1 << i for i in near))
+                num_seen += 1
+        return tuple(out)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Seen)
+            and np.array_equal(self.position, other.position)
+            and np.array_equal(self.adjacency, other.adjacency)
+        )
+
+
+def reconstruct(bits: ArrayLike, first: int = 0, last: int | None = None) -> Seen:
+    """The induced subgraph of the positions `first` to `last` of a walk, from its feature matrix.
+
+    With a window of s, any s + 1 positions in a row can be reconstructed, and the whole of a walk of s steps. Only the
+    rows after `first` are read: s of them for s + 1 positions, as in the paper's observation 1.
+
+    Args:
+        bits: `[T, 2s - 1]` the bits of a walk, as in `Walks.bits()`: s identity bits, then s - 1 adjacency bits.
+        first: The first position.
+        last: The last position; that of the walk when None.
+
+    Raises:
+        ValueError: If a window does not hold the positions asked for, or if no walk has these bits.
+    """
+    matrix = np.asarray(bits).astype(np.bool_)
+    if matrix.ndim != 2 or matrix.shape[1] % 2 == 0:
+        raise ValueError(f"bits must have the shape [num_steps + 1, 2s - 1], not {list(matrix.shape)}.")
+    window_size = (matrix.shape[1] + 1) // 2
+    last = len(matrix) - 1 if last is None else last
+    if not 0 <= first <= last < len(matrix) or last - first > window_size:
+        raise ValueError(f"A window of {window_size} holds up to {window_size + 1} positions, not {first} to {last}.")
+    position, edges = [0], set()
+    for i in range(first + 1, last + 1):
+        back = range(1, i - first + 1)
+        same = {position[-j] for j in back if matrix[i, j - 1]}
+        near = {position[-1], *(position[-j] for j in back if j > 1 and matrix[i, window_size + j - 2])}
+        if len(same) > 1 or same & near:
+            raise ValueError(f"No walk in a simple graph has these bits: row {i} contradicts the rows before.")
+        here = same.pop() if same else max(position) + 1
+        edges |= {(here, other) for other in near}
+        position.append(here)
+    adjacency = np.zeros((max(position) + 1,) * 2, dtype=np.bool_)
+    for u, v in edges:
+        adjacency[u, v] = adjacency[v, u] = True
+    return Seen(np.array(position), adjacency)
+
+
+def first_visits(graph: AnyGraph, nodes: ArrayLike) -> Seen:
+    """What a walk through these nodes has seen: the same as `reconstruct` finds with a window as long as the walk.
+
+    It needs T numbers and one bit for each pair of nodes, where the feature matrix has T × (2T - 3) bits.
+    """
+    walk = np.asarray(nodes, dtype=np.int64)
+    visited, first, inverse = np.unique(walk, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    seen = visited[order]
+    return Seen(rank[inverse], _adjacency_among(simple_graph(graph), seen))
+
+
+def _adjacency_among(graph: AnyGraph, nodes: Ints) -> NDArray[np.bool_]:
+    return adjacency_matrix(graph)[np.ix_(nodes, nodes)]
+
+
+def cover_time_bound(graph: AnyGraph) -> int:
+    """4nm, with n nodes and m edges: a uniform walk visits all nodes within so many steps, or fewer, on average.
+
+    So with 8nm steps a walk visits all nodes with probability at least 1/2; that is 12n² for a 3-regular graph.
+    (Aleliunas et al., Random walks, universal traversal sequences, and the complexity of maze problems, 1979.)
+
+    Raises:
+        ValueError: If the graph is not connected: a walk never visits all of it.
+    """
+    graph = simple_graph(graph)
+    as_networkx = nx.empty_graph(graph.num_nodes)
+    as_networkx.add_edges_from(zip(*arcs(graph), strict=True))
+    if not nx.is_connected(as_networkx):
+        raise ValueError("The graph is not connected, so no walk visits all its nodes.")
+    return 2 * graph.num_nodes * graph.num_arcs
+
+
+def visit_probability(
+    graph: AnyGraph,
+    num_steps: int,
+    nodes: Sequence[int | Collection[int]] | None = None,
+    strategy: WalkStrategy = "uniform",
+) -> Fraction:
+    """The exact probability that a walk from a random node visits all of the given nodes, or all there are with None.
+
+    Args:
+        graph: The graph.
+        num_steps: The number of steps of the walk.
+        nodes: Nodes, or groups of nodes, of which the walk must visit one.
+        strategy: `uniform` or `non_backtracking`.
+
+    Raises:
+        TooLarge: If there are too many subsets of these nodes; the message has their number.
+    """
+    steps = Steps.of(graph, strategy)
+    wanted = range(len(steps.neighbours)) if nodes is None else nodes
+    needed = 2 ** len(wanted) * sum(map(len, steps.neighbours))
+    if needed > MAX_SUBSETS:
+        raise TooLarge(f"{needed:,} states (visited nodes, last step) would be needed; at most {MAX_SUBSETS:,} fit.")
+    bit: dict[int, int] = {}
+    for i, one_of in enumerate(wanted):
+        for node in [one_of] if isinstance(one_of, int) else one_of:
+            bit[node] = bit.get(node, 0) | 1 << i
+    weights: dict[tuple[int, int, int | None], int] = {(bit.get(v, 0), v, None): 1 for v in steps.starts}
+    unit = steps.unit
+    for _ in range(num_steps):
+        following: dict[tuple[int, int, int | None], int] = {}
+        for (seen, v, previous), weight in weights.items():
+            choices = steps.choices(v, previous)
+            for w in choices:
+                key = (seen | bit.get(w, 0), w, v if steps.avoids_previous else None)
+                following[key] = following.get(key, 0) + weight * (unit // len(choices))
+        weights = following
+    full = (1 << len(wanted)) - 1
+    hit = sum(weight for (seen, _, _), weight in weights.items() if seen == full)
+    return Fraction(hit, len(steps.starts) * unit**num_steps)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import pytest
+
+from crawl.cli.distinguish import read_any_graph
+from crawl.theory import cycles, total_variation, walks_needed
+
+
+def _verdicts(text: str) -> dict[str, str]:
+    rows = [line.split("  ") for line in text.splitlines() if "WL" in line or "walks," in line or "trained" in line]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    return {name: verdict for name, verdict, *_ in cells}
+
+
+def test_names(crawl):
+    done = crawl("distinguish", "cycle:8", "cycles:4,4", "--windows", "2", "3", "--num-steps", "6")
+    assert (done.code, done.err) == (0, "")
+    assert "cycle:8 (8 nodes, 8 edges) and cycles:4,4 (8 nodes, 8 edges)" in done.out
+    assert _verdicts(done.out) == {
+        "1-WL": "no",
+        "2-WL": "yes",
+        "3-WL": "yes",
+        "walks, uniform, window 2": "no",
+        "walks, uniform, window 3": "yes",
+        "walks, non-backtracking, window 2": "no",
+        "walks, non-backtracking, window 3": "yes",
+    }
+    distance = total_variation(cycles(8), cycles(4, 4), num_steps=6, window_size=3, strategy="uniform")
+    low, high = walks_needed(distance)
+    expected = f"from 3 steps on; distance at 6 steps: {float(distance):.4g} = {distance}; {low} to {high} walks"
+    assert expected in done.out
+    assert "the laws agree at every length" in done.out
+
+
+def test_files_of_every_kind_are_the_same_graph(crawl, tmp_path):
+    graph = nx.petersen_graph()
+    nx.write_graphml(graph, tmp_path / "a.graphml")
+    (tmp_path / "a.json").write_text(json.dumps(nx.node_link_data(graph, edges="edges")))
+    (tmp_path / "a.txt").write_text("".join(f"n{u} n{v}\n" for u, v in graph.edges))
+    (tmp_path / "a.csv").write_text("from,to,weight\n" + "".join(f"{u},{v},2.5\n{v},{u},1\n" for u, v in graph.edges))
+    for name in ("a.graphml", "a.json", "a.txt", "a.csv"):
+        read = read_any_graph(str(tmp_path / name), header=name == "a.csv")
+        assert nx.is_isomorphic(read, graph), name
+    done = crawl("distinguish", "a.graphml", "a.txt", "--windows", "3", "--num-steps", "4")
+    assert set(_verdicts(done.out).values()) == {"no"}
+
+
+def test_a_file_wins_over_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rook").write_text("a b\n")
+    assert len(read_any_graph("rook")) == 2
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_picture(crawl, tmp_path, suffix):
+    pytest.importorskip("matplotlib")
+    done = crawl("distinguish", "cycle:6", "cycles:3,3", "--picture", f"pair.{suffix}")
+    assert done.code == 0
+    assert done.err == f"Picture: pair.{suffix}\n"
+    assert (tmp_path / f"pair.{suffix}").stat().st_size > 5000
+
+
+def test_train(crawl):
+    done = crawl("distinguish", "cycle:6", "cycles:3,3", "--windows", "3", "--train", "--num-steps", "4")
+    verdicts = _verdicts(done.out)
+    assert verdicts["trained GIN"] == "no"
+    assert verdicts["trained CRaWl, window 4"] == "yes"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("cfi:K9 rook", "'cfi:K9' is not the name of a graph. Names: cycle:N"),
+        ("missing.txt rook", "missing.txt: No such file or directory"),
+        ("missing.json rook", "'missing.json' cannot be read"),
+        ("directed.json rook", "directed.json is directed"),
+        ("loop.txt rook", "self-loop"),
+        ("empty.json rook", "empty.json: there is no edge in it"),
+        ("rook rook --picture pair.txt", "a picture is a .png, .svg, .pdf file"),
+        ("rook rook --windows 0", "must be at least 1"),
+        ("rook rook --num-steps 0", "must be at least 1"),
+        ("rook rook --confidence 1", "between 0.5 and 1"),
+    ],
+)
+def test_mistakes(crawl, tmp_path, words, message):
+    (tmp_path / "directed.json").write_text(json.dumps(nx.node_link_data(nx.DiGraph([(0, 1), (1, 0)]), edges="edges")))
+    (tmp_path / "empty.json").write_text(json.dumps(nx.node_link_data(nx.empty_graph(3), edges="edges")))
+    (tmp_path / "loop.txt").write_text("a a\na b\n")
+    assert message in crawl.error("distinguish", *words.split())
