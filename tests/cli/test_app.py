@@ -10,7 +10,6 @@ import crawl as package
 from crawl.cli import app
 from crawl.cli.describe import Datasets
 
-
 COMMANDS = ["train", "evaluate", "predict", "info", "datasets", "reproduce", "report", "walk", "distinguish"]
 
 

@@ -108,6 +108,7 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
             pool=pool,
             head=settings.head,
             dropout=settings.dropout,
+            precision=settings.precision,
             strategy=walk.strategy,
             num_steps=walk.num_steps,
             num_eval_steps=walk.num_eval_steps,

@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from crawl.nn.linear import Precision
 from crawl.nn.readout import Head, Pool
 from crawl.training.settings import Evaluation, Training
 from crawl.walks.sampling import Strategy
@@ -108,6 +109,7 @@ class Model:
     pool: Pool = "mean"
     head: Head = "mlp"
     dropout: float = 0.0
+    precision: Precision = "tf32"
 
 
 @dataclass(frozen=True)
