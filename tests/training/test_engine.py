@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from crawl import CRaWl, Graph, OneHot, sample_walks
+from crawl import CRaWl, Embedding, Graph, OneHot, sample_walks
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.data.identity import graph_keys
 from crawl.training.engine import Engine, can_use_engine
-from crawl.training.evaluation import predict
+from crawl.training.evaluation import predict, predict_by_engine
 from crawl.training.padded import DeviceGraphs
 from crawl.training.settings import Evaluation, Training
 from crawl.training.trainer import Trainer
@@ -91,8 +91,8 @@ def test_predictions_are_those_of_plain_torch(make_dataset, make_model, monkeypa
         patch.setattr("crawl.nn.norm._DEVICES", set())
         expected = predict(model, dataset.task, dataset.store.to(DEVICE), ids, **arguments)
     monkeypatch.setattr("crawl.nn.norm._DEVICES", {"cuda", "cpu"})
-    engine = Engine(model, dataset.store, graph_keys(dataset.store), DEVICE)
-    found = predict(model, dataset.task, dataset.store, ids, **arguments, engine=engine)
+    engine = Engine(model, dataset.store, graph_keys(dataset.store), DEVICE, largest_batch=2)
+    found = predict_by_engine(engine, dataset.task, ids, **arguments)
     assert found.repeats == pytest.approx(expected.repeats, abs=2e-5)
     assert (found.repeats[0] != found.repeats[1]).any()
 
@@ -101,15 +101,32 @@ def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_mod
     dataset = make_dataset("regression")
     model = exact(make_model, dataset).to(DEVICE).eval()
     keys = graph_keys(dataset.store)
-    whole = Engine(model, dataset.store, keys, DEVICE)
-    parts = Engine(model, dataset.store, keys, DEVICE, most_bytes=4000)
+    whole = Engine(model, dataset.store, keys, DEVICE, largest_batch=3)
+    parts = Engine(model, dataset.store, keys, DEVICE, largest_batch=3, most_bytes=6000)
     assert whole.is_resident
     assert not parts.is_resident
-    assert 2 <= parts.part_size < 10
+    assert 3 <= parts.part_size < 8
     ids = torch.tensor([9, 4, 1, 7, 0, 2, 15, 11])
-    for _ in range(2):
-        found = parts.predict(ids, 2, 8, seed=1)
-        assert torch.allclose(found, whole.predict(ids, 2, 8, seed=1), atol=1e-6)
+    expected = whole.predict(ids, 2, 8, seed=1)
+    for batch_size in (2, 3):  # as in training and evaluation
+        assert torch.allclose(parts.predict(ids, batch_size, 8, seed=1), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="larger than largest_batch"):
+        parts.predict(ids, 8, 8, seed=1)
+
+
+def test_rooms_depend_on_the_data_set_alone(make_dataset, make_model) -> None:
+    """Not on the seed that comes first, nor on the part of the data that does: a resumed run has the same ones."""
+    dataset = make_dataset("regression")
+    keys, ids = graph_keys(dataset.store), torch.arange(6)
+    first = DeviceGraphs(make_model(dataset), dataset.store, keys, DEVICE)
+    some = dataset.store.subset(ids)
+    second = DeviceGraphs(
+        make_model(dataset), some, keys[ids], DEVICE, most=(16, 200, 400), all_sizes=dataset.store.sizes
+    )
+    for graphs in (first, second):
+        graphs.draw_starts(0.4, 3 if graphs is first else 4)
+        graphs.draw_starts(0.4, 5)
+    assert first.room_for(ids, 8) == second.room_for(ids, 8)
 
 
 @pytest.mark.parametrize("settings", [{}, {"start_share": 0.5}, {"edge_dim": 1}])
@@ -143,12 +160,49 @@ def test_every_kind_of_target(make_dataset, make_model, triton_everywhere, kind:
     assert record["loss"] > 0
 
 
+def test_learned_encoders_isolated_nodes_and_graphs_without_edges(monkeypatch) -> None:
+    pair = torch.tensor([[0, 1], [1, 0]])
+    graphs = [
+        Data(x=torch.tensor([[0], [2], [1]]), edge_index=pair, edge_attr=torch.tensor([[1], [0]]), y=torch.ones(1, 1)),
+        Data(x=torch.tensor([[1]]), edge_index=pair[:, :0], edge_attr=torch.empty(0, 1).long(), y=torch.zeros(1, 1)),
+        Data(x=torch.tensor([[2], [2]]), edge_index=pair, edge_attr=torch.tensor([[0], [0]]), y=-torch.ones(1, 1)),
+    ]
+    every = torch.arange(3)
+    task = Task(kind="regression", num_outputs=1, metric="mae")
+    split = Split(every, every[:0], every[:0])
+    dataset = Dataset(name="odd", store=GraphStore.from_graphs(graphs), task=task, split=split)
+    weights = []
+    for devices in (set(), {"cuda", "cpu"}):
+        monkeypatch.setattr("crawl.nn.norm._DEVICES", devices)
+        torch.manual_seed(0)
+        encoders = Embedding(3, 4), Embedding(2, 3)
+        model = CRaWl(
+            encoders[0], 1, edge_dim=encoders[1], hidden_channels=8, num_layers=1, num_steps=5, precision="float32",
+            window_size=4,
+        )  # fmt: skip
+        trainer = Trainer(model, dataset, Training(batch_size=3, max_epochs=2, device=DEVICE.type), ONCE)
+        assert (trainer.engine is not None) == bool(devices)
+        list(trainer.epochs())
+        weights.append(trainer.model.state_dict())
+    for name, value in weights[0].items():
+        assert torch.allclose(value.double(), weights[1][name].double(), atol=1e-4), name
+
+
 def test_what_it_cannot_do(make_dataset, make_model, triton_everywhere) -> None:
     dataset = make_dataset("regression")
     assert can_use_engine(make_model(dataset), dataset.store, DEVICE)
     assert not can_use_engine(make_model(dataset, implementation="reference"), dataset.store, DEVICE)
     assert not can_use_engine(make_model(dataset).double(), dataset.store, DEVICE)
     assert not can_use_engine(torch.nn.Linear(1, 1), dataset.store, DEVICE)
+    hooked = make_model(dataset)
+    hooked.readout.register_forward_hook(lambda *_: None)
+    assert not can_use_engine(hooked, dataset.store, DEVICE)
+
+    class Louder(CRaWl):
+        def forward(self, *arguments: object, **more: object) -> torch.Tensor:
+            return 2 * super().forward(*arguments, **more)
+
+    assert not can_use_engine(Louder(3, 1), dataset.store, DEVICE)
     without_edges = GraphStore.from_graphs([dataset.store.graph(0).clone()])
     without_edges = replace(
         without_edges,

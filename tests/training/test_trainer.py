@@ -120,10 +120,11 @@ class TestTheLoss:
         expected = F.cross_entropy(self.output, classes)
         assert self.loss("multiclass", targets=classes) == pytest.approx(float(expected))
 
-    def test_without_any_target_is_0_and_has_a_gradient_of_0(self):
-        task = Task(kind="multilabel", num_outputs=2)
+    @pytest.mark.parametrize(("kind", "shape"), [("multilabel", (2, 2)), ("multiclass", (2,))])
+    def test_without_any_target_is_0_and_has_a_gradient_of_0(self, kind, shape):
+        task = Task(kind=kind, num_outputs=2)
         output = self.output.clone().requires_grad_()
-        loss = task_loss(task, "auto", output, torch.full((2, 2), torch.nan), Scaling())
+        loss = task_loss(task, "auto", output, torch.full(shape, torch.nan), Scaling())
         loss.backward()
         assert float(loss.detach()) == 0
         assert torch.equal(output.grad, torch.zeros(2, 2))
@@ -319,6 +320,12 @@ class TestOddData:
         dataset = make_dataset("regression", metric="rmse", unit=1e30)
         with pytest.raises(ValueError, match=r"The loss became inf in epoch 1.*clip_norm"):
             train(make_model(dataset), dataset)
+
+    def test_graphs_without_targets(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        without = replace(dataset, store=replace(dataset.store, y=None))
+        with pytest.raises(ValueError, match="The graphs of tiny have no targets `y` to train on"):
+            Trainer(make_model(dataset), without, FAST, ONCE)
 
     def test_nothing_to_train_on(self, make_dataset, make_model):
         dataset = make_dataset("regression")

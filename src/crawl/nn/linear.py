@@ -53,5 +53,7 @@ class _Product(torch.autograd.Function):
 
         x, weight = ctx.saved_tensors
         grad_x = product(grad, weight, ctx.precision) if ctx.needs_input_grad[0] else None
-        grad_weight = later(grad.device, lambda: product(grad.t(), x, ctx.precision), grad, x)
+        grad_weight = None
+        if ctx.needs_input_grad[1]:
+            grad_weight = later(grad.device, lambda: product(grad.t(), x, ctx.precision), grad, x)
         return grad_x, grad_weight, grad if ctx.needs_input_grad[2] else None, None

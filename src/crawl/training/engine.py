@@ -6,15 +6,17 @@ size of batch and replayed, they follow each other without the host, which never
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from crawl.data.store import GraphStore
 from crawl.models import CRaWl
+from crawl.nn.encoders import Dense, Embedding, OneHot
 from crawl.nn.norm import can_use_triton
 from crawl.training.padded import DeviceGraphs, PaddedBatch, Room, learns
 
@@ -24,12 +26,18 @@ _ALIGNMENT = 256
 Function = Callable[[PaddedBatch], Tensor]
 
 
-def can_use_engine(model: nn.Module, store: GraphStore, device: torch.device) -> bool:
-    """Whether the engine can take the steps of this model on this device; plain torch always can."""
-    if not isinstance(model, CRaWl) or store.num_edges == 0:
+def can_use_engine(model: nn.Module, store: GraphStore, device: torch.device) -> TypeGuard[CRaWl]:
+    """Whether the engine can take the steps of this model on this device; plain torch always can.
+
+    A model that does more than `CRaWl`, in a subclass, a hook or an encoder of its own, cannot be recorded.
+    """
+    if not isinstance(model, CRaWl) or store.num_edges == 0 or not can_use_triton(device):
         return False
+    is_ours = type(model).forward is CRaWl.forward and type(model).network is CRaWl.network
+    is_ours &= {type(model.node_encoder), type(model.edge_encoder)} <= {Dense, OneHot, Embedding}
+    has_hooks = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
     is_fast = all(conv.implementation == "fast" for conv in model.convs)
-    return is_fast and model.readout.norm.weight.dtype == torch.float32 and can_use_triton(device)
+    return is_ours and not has_hooks and is_fast and model.readout.norm.weight.dtype == torch.float32
 
 
 class Engine:
@@ -42,25 +50,32 @@ class Engine:
         store: The graphs, wherever they are.
         keys: `[G]` the key of each graph; see `Graph.node_keys`.
         device: The GPU.
+        largest_batch: The most graphs that any batch will have.
         most_bytes: What the data set may take of the GPU's memory; a share of what is free when None.
     """
 
     def __init__(
-        self, model: CRaWl, store: GraphStore, keys: Tensor, device: torch.device, most_bytes: int | None = None
+        self,
+        model: CRaWl,
+        store: GraphStore,
+        keys: Tensor,
+        device: torch.device,
+        *,
+        largest_batch: int,
+        most_bytes: int | None = None,
     ) -> None:
         self.model, self.device = model, device
         if most_bytes is None:
-            is_gpu = device.type == "cuda"
-            most_bytes = int(_SHARE_OF_MEMORY * torch.cuda.mem_get_info(device)[0]) if is_gpu else 2**62
+            most_bytes = _free_bytes(device)
         cost = _bytes_on_device(store)
         self.is_resident = float(cost.sum()) <= most_bytes
         # Whichever graphs they are, so many fit.
-        self.part_size = int((cost.sort(descending=True).values.cumsum(0) <= most_bytes).sum())
+        self.part_size = max(int((cost.sort(descending=True).values.cumsum(0) <= most_bytes).sum()), largest_batch)
         self.store, self.keys = store, keys
         if not self.is_resident:
             self.store, self.keys = store.to("cpu"), keys.cpu()
         self.graphs = DeviceGraphs(model, store, keys, device) if self.is_resident else None
-        self._recorders: dict[tuple[Function, int], _Recorder] = {}
+        self._recorders: dict[tuple[Function, int], tuple[tuple[Any, ...], _Recorder]] = {}
 
     def run(
         self,
@@ -77,7 +92,7 @@ class Engine:
         """The function's result for each batch, in a tensor that the next one may overwrite.
 
         Args:
-            function: Recorded at its first call for each room: what it reads and writes must stay where it is.
+            function: Recorded at its first call for each room, and again if the model or what it changes is replaced.
             batches: The ids of the graphs of each batch, on the CPU.
             batch_size: The most graphs of a batch.
             num_steps: Steps of the walks.
@@ -86,10 +101,13 @@ class Engine:
             is_training: Whether there is a backward pass.
             protected: What the function changes; trials before it is recorded leave it as it was.
         """
-        recorder = self._recorders.get((function, num_steps))
-        if recorder is None:
-            recorder = _Recorder(self.model, self.device, function, num_steps, is_training, protected)
-            self._recorders[function, num_steps] = recorder
+        model = self.model
+        state = [*model.parameters(), *model.buffers(), *protected()]
+        signature = (model.training, model.precision, model.strategy, model.p, model.q, *(t.data_ptr() for t in state))
+        known, recorder = self._recorders.get((function, num_steps), ((), None))
+        if recorder is None or known != signature:
+            recorder = _Recorder(model, self.device, function, num_steps, is_training, protected)
+            self._recorders[function, num_steps] = signature, recorder
         for graphs, part in self._parts(batches, batch_size):
             graphs.draw_starts(start_share, seed)
             yield from recorder.run(graphs, part, batch_size, seed)
@@ -124,27 +142,39 @@ class Engine:
         if self.is_resident and self.graphs is not None:
             yield self.graphs, batches
             return
-        num_batches = max(self.part_size // batch_size, 1)
+        if batch_size > self.part_size:
+            raise ValueError(f"A batch of {batch_size} graphs is larger than largest_batch of this engine.")
+        num_batches = self.part_size // batch_size
         for first in range(0, len(batches), num_batches):
             part = batches[first : first + num_batches]
             ids = torch.cat(part)
             store, keys = self.store.subset(ids), self.keys[ids]
             if self.graphs is None:
                 # Whichever graphs come later, they will not be larger than the largest.
-                largest = self.store.sizes.sort(dim=1, descending=True).values[:, : num_batches * batch_size].sum(1)
-                most = (num_batches * batch_size, int(largest[0]), int(largest[1]))
-                self.graphs = DeviceGraphs(self.model, store, keys, self.device, most)
+                largest = self.store.sizes.sort(dim=1, descending=True).values[:, : self.part_size].sum(1)
+                most = (self.part_size, int(largest[0]), int(largest[1]))
+                self.graphs = DeviceGraphs(self.model, store, keys, self.device, most, self.store.sizes)
             else:
                 self.graphs.load(store, keys)
             ends = torch.tensor([len(batch) for batch in part]).cumsum(0).tolist()
             yield self.graphs, [torch.arange(end - len(batch), end) for batch, end in zip(part, ends, strict=True)]
 
 
+def _free_bytes(device: torch.device) -> int:
+    """A share of the memory of a GPU that nobody uses."""
+    if device.type != "cuda":
+        return 2**62
+    gc.collect()  # recordings and what they work on refer to each other: without this, old ones would still be there
+    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(_SHARE_OF_MEMORY * (torch.cuda.mem_get_info(device)[0] + idle))
+
+
 def _bytes_on_device(store: GraphStore) -> Tensor:
-    """`[G]` about what each graph takes in `DeviceGraphs`, the store's own tensors included."""
+    """`[G]` about what each graph takes in `DeviceGraphs`, the store's own tensors and the sort of edges included."""
     num_nodes, num_edges = store.sizes.double()
     widths = [0.0 if rows is None else 16.0 * rows[:1].numel() for rows in (store.x, store.edge_attr, store.y)]
-    cost: Tensor = num_nodes * (24 + widths[0]) + num_edges * (24 + widths[1]) + 48 + widths[2]
+    num_targets = num_nodes if store.y_per_node else 1
+    cost: Tensor = num_nodes * (32 + widths[0]) + num_edges * (100 + widths[1]) + 48 + num_targets * widths[2]
     return cost
 
 
@@ -179,6 +209,7 @@ class _Recorder:
         self.recordings: dict[Room, _Recording] = {}
         if device.type == "cuda":
             self.side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self.own = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self.pools = (torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle())
 
     def run(self, graphs: DeviceGraphs, batches: list[Tensor], batch_size: int, seed: int) -> Iterator[Tensor]:
@@ -190,11 +221,14 @@ class _Recorder:
             for row, room in zip(ids, rooms, strict=True):
                 yield self.function(self._prepare(graphs, row, room))
             return
-        for i, room in enumerate(rooms):
-            if room not in self.recordings:
-                self.recordings[room] = self._record(graphs, ids[i], room)
         with torch.cuda.device(self.device):
-            yield from self._replay([self.recordings[room] for room in rooms], ids)
+            for i, room in enumerate(rooms):
+                if room not in self.recordings:
+                    self.recordings[room] = self._record(graphs, ids[i], room)
+            try:
+                yield from self._replay([self.recordings[room] for room in rooms], ids)
+            finally:  # a consumer that stops early leaves a preparation on its way
+                torch.cuda.current_stream().wait_stream(self.side)
 
     def _replay(self, recordings: list[_Recording], ids: Tensor) -> Iterator[Tensor]:
         here = torch.cuda.current_stream()
@@ -231,11 +265,11 @@ class _Recorder:
         live, live_batch = _flat_copy(batch)
         self._try(live_batch)
         prepare, step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(prepare, pool=self.pools[0]):
+        with torch.cuda.graph(prepare, pool=self.pools[0], stream=self.own):
             batch = self._prepare(graphs, ids, room)
             for name, place in made_batch.tensors().items():
                 place.copy_(batch.tensors()[name])
-        with torch.cuda.graph(step, pool=self.pools[1]), products(self.precision):
+        with torch.cuda.graph(step, pool=self.pools[1], stream=self.own), products(self.precision):
             result = self.function(live_batch)
         return _Recording(ids, made, live, prepare, step, result)
 
@@ -243,20 +277,21 @@ class _Recorder:
         """Call the function on a stream of its own, as recording demands, and undo what it did."""
         from crawl.nn.gpu.products import products
 
-        here = torch.cuda.current_stream(self.device)
-        side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        here = torch.cuda.current_stream()
         before = [tensor.clone() for tensor in self.protected()]
         random_state = torch.cuda.get_rng_state(self.device)
-        side.wait_stream(here)
-        with torch.cuda.stream(side), products(self.precision):
-            for _ in range(2):
-                self.function(batch)
-        here.wait_stream(side)
-        with torch.no_grad():
-            for tensor, value in zip(self.protected(), before, strict=True):
-                tensor.copy_(value)
-        torch.cuda.set_rng_state(random_state, self.device)
-        torch.cuda.synchronize(self.device)
+        self.own.wait_stream(here)
+        try:
+            with torch.cuda.stream(self.own), products(self.precision):
+                for _ in range(2):
+                    self.function(batch)
+        finally:
+            here.wait_stream(self.own)
+            with torch.no_grad():
+                for tensor, value in zip(self.protected(), before, strict=True):
+                    tensor.copy_(value)
+            torch.cuda.set_rng_state(random_state, self.device)
+            torch.cuda.synchronize(self.device)
 
 
 def _flat_copy(batch: PaddedBatch) -> tuple[Tensor, PaddedBatch]:

@@ -113,7 +113,6 @@ def predict(
     num_steps: int | None = None,
     batch_size: int = 100,
     on_batch: Callable[[], None] | None = None,
-    engine: Engine | None = None,
 ) -> Predictions:
     """The model's predictions for the graphs `ids`, in this order; rows are nodes for a node-level task.
 
@@ -122,8 +121,6 @@ def predict(
     """
     if num_repeats < 1 or batch_size < 1:
         raise ValueError(f"num_repeats={num_repeats} and batch_size={batch_size} must be at least 1.")
-    if engine is not None and len(ids):
-        return _predict_by_engine(engine, task, ids, num_repeats, seed, scaling or Scaling(), num_steps, batch_size)
     keys = graph_keys(store)
     was_training = model.training
     model.eval()
@@ -142,16 +139,19 @@ def predict(
     return Predictions(np.stack(repeats), task)
 
 
-def _predict_by_engine(
+@torch.no_grad()
+def predict_by_engine(
     engine: Engine,
     task: Task,
     ids: Tensor,
+    *,
     num_repeats: int,
     seed: int,
-    scaling: Scaling,
-    num_steps: int | None,
-    batch_size: int,
+    scaling: Scaling | None = None,
+    num_steps: int | None = None,
+    batch_size: int = 100,
 ) -> Predictions:
+    """`predict` for the model and the graphs of an engine."""
     model = engine.model
     was_training = model.training
     model.eval()
@@ -159,7 +159,7 @@ def _predict_by_engine(
     for repeat in range(num_repeats):
         walk_seed = derive_seed(seed, "evaluation", repeat)
         output = engine.predict(ids, batch_size, num_steps or model.num_eval_steps, walk_seed)
-        repeats.append(_as_prediction(task, output.double(), scaling).numpy())
+        repeats.append(_as_prediction(task, output.double(), scaling or Scaling()).numpy())
     model.train(was_training)
     return Predictions(np.stack(repeats), task)
 

@@ -1,7 +1,7 @@
 """Batches cut on the GPU from graphs that lie there, with room to spare, so that one CUDA graph serves many of them.
 
 The host knows the size of every graph, and so how much room a batch needs, but never waits for the device. What is
-behind the real nodes, edges, walks and graphs of a batch is never looked at: padding changes no result.
+behind the real nodes, edges, walks and graphs of a batch is never looked at: padding changes results by rounding only.
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ class DeviceGraphs:
         keys: `[G]` the key of each graph; see `Graph.node_keys`.
         device: Where to.
         most: Graphs, nodes and edges that must fit.
+        all_sizes: `[2, G]` nodes and edges of all graphs that will ever come; those of the store when None. Rooms
+            depend on them alone, and so not on the seed or on which graphs came first.
     """
 
     def __init__(
@@ -117,8 +119,10 @@ class DeviceGraphs:
         keys: Tensor,
         device: torch.device,
         most: tuple[int, int, int] = (0, 0, 0),
+        all_sizes: Tensor | None = None,
     ) -> None:
         self.model, self.device = model, device
+        self._all_sizes = (store.sizes if all_sizes is None else all_sizes).double()
         num_graphs, num_nodes, num_edges = map(max, (len(store), store.num_nodes, store.num_edges), most)
 
         def room(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -137,7 +141,6 @@ class DeviceGraphs:
         if store.y is not None:
             num_targets = num_nodes if store.y_per_node else num_graphs
             self.y = room(num_targets, *store.y.shape[1:], dtype=torch.float32)
-        self._usual: dict[float | None, Tensor] = {}  # sizes of a graph, by share of start nodes; never changed
         self.load(store, keys)
 
     def load(self, store: GraphStore, keys: Tensor) -> None:
@@ -182,11 +185,13 @@ class DeviceGraphs:
         self._fill(self.start_nodes, starts)
         self._fill(self.ptr[2], ptr, len(starts))
         self._sizes = torch.cat([self.store.sizes, ptr.diff().cpu().unsqueeze(0)]).double()
-        self._usual.setdefault(share, self._sizes.mean(dim=1))
+        num_nodes, num_edges = self._all_sizes
+        num_walks = torch.where(num_edges > 0, (num_nodes * (1.0 if share is None else share)).clamp_min(1.0), 0.0)
+        self._usual = torch.stack([num_nodes, num_edges, num_walks]).mean(dim=1)
 
     def room_for(self, ids: Tensor, num_graphs: int) -> Room:
         """The smallest room for a batch of these graphs among few: each is an eighth larger than the one before."""
-        usual = (self._usual[self._drawn[0]] * num_graphs).clamp_min(1.0)
+        usual = (self._usual * num_graphs).clamp_min(1.0)
         needed = float((self._sizes[:, ids].sum(dim=1) / usual).max())
         step = max(math.ceil(round(math.log(needed, _RATIO), 6)), -40) if needed > 0 else -40
         sizes = [math.ceil(size * _RATIO**step / 16) * 16 for size in usual.tolist()]

@@ -16,7 +16,7 @@ from crawl.data.task import Task
 from crawl.models import CRaWl
 from crawl.nn.gpu.streams import late_gradients
 from crawl.training.engine import Engine, can_use_engine
-from crawl.training.evaluation import Predictions, Scaling, predict, targets_of
+from crawl.training.evaluation import Predictions, Scaling, predict, predict_by_engine, targets_of
 from crawl.training.padded import PaddedBatch
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
@@ -44,13 +44,16 @@ class Trainer:
     ) -> None:
         if len(dataset.split.train) == 0:
             raise ValueError(f"{dataset.name} has no graphs in its training part.")
+        if dataset.store.y is None:
+            raise ValueError(f"The graphs of {dataset.name} have no targets `y` to train on.")
         self.device = choose_device(training.device)
         self.model = model.to(self.device)
         self.task, self.split = dataset.task, dataset.split
         self.store, self.keys = dataset.store, graph_keys(dataset.store)
         self.engine: Engine | None = None
-        if isinstance(model, CRaWl) and can_use_engine(model, self.store, self.device):
-            self.engine = Engine(model, self.store, self.keys, self.device)
+        if can_use_engine(model, self.store, self.device):
+            largest = max(training.batch_size, evaluation.batch_size)
+            self.engine = Engine(model, self.store, self.keys, self.device, largest_batch=largest)
         else:
             self.store, self.keys = self.store.to(self.device), self.keys.to(self.device)
         self.training, self.evaluation, self.seed = training, evaluation, seed
@@ -104,17 +107,15 @@ class Trainer:
 
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
         """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
-        return predict(
-            self.model,
-            self.task,
-            self.store,
-            ids,
-            num_repeats=num_repeats,
-            seed=derive_seed(self.seed, "evaluate", purpose),
-            scaling=self.scaling,
-            batch_size=self.evaluation.batch_size,
-            engine=self.engine,
-        )
+        settings: dict[str, Any] = {
+            "num_repeats": num_repeats,
+            "seed": derive_seed(self.seed, "evaluate", purpose),
+            "scaling": self.scaling,
+            "batch_size": self.evaluation.batch_size,
+        }
+        if self.engine is not None and len(ids):
+            return predict_by_engine(self.engine, self.task, ids, **settings)
+        return predict(self.model, self.task, self.store.to(self.device), ids, **settings)
 
     def use_best_weights(self) -> None:
         """Put the weights with the best validation score into the model."""
@@ -154,8 +155,6 @@ class Trainer:
             i, _, rest = name.partition(".")
             moments.setdefault(int(i), {})[rest] = tensor
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
-        if self.engine is not None:  # what was recorded works on the old tensors
-            self.engine = Engine(self.engine.model, self.engine.store, self.keys, self.device)
         self.schedule.restore(values["schedule"])
         self.best_epoch, self.history = values["best_epoch"], list(values["history"])
 
@@ -218,7 +217,8 @@ class Trainer:
 
     def _changed_by_steps(self) -> list[Tensor]:
         moments = [tensor for state in self.optimiser.state.values() for tensor in state.values()]
-        return [*self.model.state_dict().values(), *moments]
+        rates = [group["lr"] for group in self.optimiser.param_groups if isinstance(group["lr"], Tensor)]
+        return [*self.model.state_dict().values(), *moments, *rates]
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
@@ -253,7 +253,9 @@ def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: S
     if task.kind == "multiclass":
         if targets.is_floating_point():
             targets = targets.nan_to_num(nan=_NO_CLASS)
-        return F.cross_entropy(output, targets.long(), ignore_index=_NO_CLASS)
+        targets = targets.long()
+        total = F.cross_entropy(output, targets, ignore_index=_NO_CLASS, reduction="sum")
+        return total / (targets != _NO_CLASS).sum().clamp_min(1)
     targets = targets.reshape(output.shape).to(output.dtype)
     known = ~targets.isnan()
     if task.kind == "regression":
@@ -268,11 +270,13 @@ def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: S
 def choose_device(name: str) -> torch.device:
     """The device of that name; `auto` is a GPU if there is one."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {name!r}.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' needs an NVIDIA GPU, and torch sees none; use 'cpu' or 'auto'.")
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
     return device

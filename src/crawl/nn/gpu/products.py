@@ -63,6 +63,7 @@ def product(a: Tensor, b: Tensor, precision: Precision, *, add: Tensor | None = 
             *a.stride(),
             *b.stride(),
             triton.cdiv(triton.cdiv(depth, num_parts), _DEPTH) * _DEPTH,
+            IS_LARGE=max(height * max(a.stride(0), num_columns), depth * max(a.stride(1), *b.stride())) >= 2**30,
             HAS_ADDEND=add is not None,
             PRECISION=dot_precision(precision),
             HEIGHT=_HEIGHT,
@@ -90,6 +91,7 @@ def _product(
     b_row: tl.int32,
     b_column: tl.int32,
     part_depth: tl.int32,
+    IS_LARGE: tl.constexpr,
     HAS_ADDEND: tl.constexpr,
     PRECISION: tl.constexpr,
     HEIGHT: tl.constexpr,
@@ -98,11 +100,15 @@ def _product(
 ) -> None:
     row = tl.program_id(0) * HEIGHT + tl.arange(0, HEIGHT)
     column = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    if IS_LARGE:  # places in 64 bits
+        row = row.to(tl.int64)
     begin = tl.program_id(2) * part_depth
     end = tl.minimum(begin + part_depth, depth)
     total = tl.zeros([HEIGHT, WIDTH], tl.float32)
     for first in range(begin, end, DEPTH):
         k = first + tl.arange(0, DEPTH)
+        if IS_LARGE:
+            k = k.to(tl.int64)
         left = tl.load(
             a + row[:, None] * a_row + k[None, :] * a_column,
             mask=(row < height)[:, None] & (k < end)[None, :],

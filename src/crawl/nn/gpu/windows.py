@@ -98,7 +98,7 @@ class _PooledWindows(torch.autograd.Function):
         windows = x.new_empty(shape.num_windows, shape.stride, dtype=storage)
         inputs = (node_rows, edge_rows, code_rows, kernel.detach().contiguous())
         statistics = finalise(conv.norm, _convolve_all(shape, walks, inputs, windows))
-        mixed = multiply(_activate_all(shape, windows, statistics, factors), mix.t(), factors)
+        mixed = multiply(_activate_all(shape, windows, statistics, factors), mix.t(), storage)
         nodes = walks.groups_of_nodes(num_nodes)
         pooled, counts, is_active = mean_windows(mixed, nodes, shape.num_positions, shape.kernel_size)
         ctx.conv, ctx.walks, ctx.shape = conv, walks, shape
@@ -426,7 +426,7 @@ def _activate(
     row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
     is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
     place = row[:, None] * STRIDE + channel[None, :]
-    value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE)
+    value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE, hidden.dtype.element_ty == tl.float16)
     mask = (row < num_slots)[:, None] & inside[None, :]
     tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=mask)
 
@@ -447,6 +447,7 @@ def _hidden(
     channel: tl.tensor,
     inside: tl.tensor,
     STRIDE: tl.constexpr,
+    IS_HALF: tl.constexpr,
 ) -> tl.tensor:
     """Windows, normalised and clipped at zero; zeros for rows that are none."""
     mask = is_row[:, None] & inside[None, :]
@@ -454,7 +455,8 @@ def _hidden(
     scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)
     shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)
     hidden = value * scale[None, :] + shift[None, :]
-    hidden = tl.where(hidden > _LARGEST_HALF, _LARGEST_HALF, hidden)
+    if IS_HALF:
+        hidden = tl.where(hidden > _LARGEST_HALF, _LARGEST_HALF, hidden)
     return tl.where((hidden < 0) | (mask == 0), 0, hidden)  # unlike a maximum, it lets NaN through
 
 
@@ -475,7 +477,7 @@ def _mixed_backward_all(
     maxima = windows.new_empty(_NUM_MAXIMA, dtype=torch.float32)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
-            _largest[(_NUM_MAXIMA,)](grad_pooled, maxima, grad_pooled.numel(), BLOCK=1024)
+            _largest[(_NUM_MAXIMA,)](grad_pooled, counts, maxima, grad_pooled.numel(), C=shape.num_channels, BLOCK=1024)
             _mixed_backward[shape.tiles(_ROWS)](
                 windows,
                 statistics,
@@ -501,12 +503,20 @@ def _mixed_backward_all(
 
 
 @triton.jit(do_not_specialize=["size"])
-def _largest(values: tl.tensor, maxima: tl.tensor, size: tl.int64, BLOCK: tl.constexpr) -> None:
-    """The largest absolute value that each program sees."""
+def _largest(
+    grad_pooled: tl.tensor,
+    counts: tl.tensor,
+    maxima: tl.tensor,
+    size: tl.int64,
+    C: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """The largest gradient of a window that each program sees."""
     largest = tl.zeros([BLOCK], tl.float32)
     for first in range(tl.program_id(0) * BLOCK, size, tl.num_programs(0) * BLOCK):
         place = first + tl.arange(0, BLOCK)
-        largest = tl.maximum(largest, tl.abs(tl.load(values + place, mask=place < size, other=0)))
+        grad = tl.abs(tl.load(grad_pooled + place, mask=place < size, other=0))
+        largest = tl.maximum(largest, grad / tl.load(counts + place // C, mask=place < size, other=1))
     tl.store(maxima + tl.program_id(0), tl.max(largest, axis=0))
 
 
@@ -532,7 +542,8 @@ def _mixed_backward(
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
-    # The unit is the power of two at or below the largest gradient: to divide by it changes no bit of the rest.
+    # The unit is the power of two at or below the largest gradient of a window. To divide by it changes no bit, but
+    # what is 10^4 times smaller than the largest loses bits in float16, and 10^7 times smaller is lost.
     largest = tl.max(tl.load(maxima + tl.arange(0, NUM_MAXIMA)), axis=0)
     exponent = (largest.to(tl.int32, bitcast=True) >> 23) & 255
     exponent = tl.minimum(tl.maximum(exponent, 27), 227)
@@ -551,7 +562,7 @@ def _mixed_backward(
     # every window centred at a node has the same gradient, but for the ReLU
     grad = tl.load(grad_pooled + node[:, None] * C + channel[None, :], mask=mask & (channel < C)[None, :], other=0)
     grad = grad * per_unit / tl.load(counts + node, mask=is_row, other=1)[:, None]
-    value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE)
+    value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE, hidden.dtype.element_ty == tl.float16)
     stored = (row < num_slots)[:, None] & inside[None, :]
     tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=stored)
     tl.store(grad_mixed + place, tl.where(active != 0, grad, 0).to(grad_mixed.dtype.element_ty), mask=stored)
