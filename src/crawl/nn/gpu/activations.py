@@ -1,0 +1,303 @@
+"""Between the walks and the matrix products: one pass over all windows for each thing that is done to them."""
+
+# mypy: allow-untyped-decorators, disable-error-code="assignment"
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from crawl.nn.gpu.norm import MEAN, RSTD, SCALE, SHIFT
+from crawl.nn.gpu.products import dot_precision
+from crawl.nn.gpu.segments import sum_parts
+from crawl.nn.gpu.shape import CHANNELS, ROWS, Shape
+from crawl.walks import Walks
+from crawl.walks.walks import num_bits
+
+if TYPE_CHECKING:
+    from crawl.nn.linear import Precision
+
+_NUM_MAXIMA = 64
+_LARGEST_HALF = tl.constexpr(65504.0)  # of float16; no activation comes near it
+
+
+def activate(shape: Shape, windows: Tensor, statistics: Tensor, dtype: torch.dtype) -> Tensor:
+    """The windows, normalised and clipped at zero."""
+    hidden = torch.empty_like(windows, dtype=dtype)
+    if shape.num_windows:
+        with torch.cuda.device(windows.get_device()):
+            _activate[shape.tiles(ROWS)](
+                windows,
+                statistics,
+                shape.count,
+                hidden,
+                shape.windows_per_walk,
+                shape.num_windows,
+                STRIDE=shape.stride,
+                ROWS=ROWS,
+                CHANNELS=CHANNELS,
+            )
+    return hidden
+
+
+@triton.jit(do_not_specialize=["windows_per_walk", "num_slots"])
+def _activate(
+    windows: tl.tensor,
+    statistics: tl.tensor,
+    count: tl.tensor,
+    hidden: tl.tensor,
+    windows_per_walk: tl.int32,
+    num_slots: tl.int64,
+    STRIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+) -> None:
+    row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
+    is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
+    place = row[:, None] * STRIDE + channel[None, :]
+    value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE, hidden.dtype.element_ty == tl.float16)
+    mask = (row < num_slots)[:, None] & inside[None, :]
+    tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _window_tile(STRIDE: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr) -> tl.tuple:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    return row, channel, channel < STRIDE
+
+
+@triton.jit
+def _hidden(
+    windows: tl.tensor,
+    statistics: tl.tensor,
+    place: tl.tensor,
+    is_row: tl.tensor,
+    channel: tl.tensor,
+    inside: tl.tensor,
+    STRIDE: tl.constexpr,
+    IS_HALF: tl.constexpr,
+) -> tl.tensor:
+    """Windows, normalised and clipped at zero; zeros for rows that are none."""
+    mask = is_row[:, None] & inside[None, :]
+    value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
+    scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)
+    shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)
+    hidden = value * scale[None, :] + shift[None, :]
+    if IS_HALF:
+        hidden = tl.where(hidden > _LARGEST_HALF, _LARGEST_HALF, hidden)
+    return tl.where((hidden < 0) | (mask == 0), 0, hidden)  # unlike a maximum, it lets NaN through
+
+
+def mixed_backward(
+    shape: Shape,
+    walks: Walks,
+    windows: Tensor,
+    statistics: Tensor,
+    is_active: Tensor,
+    grad_pooled: Tensor,
+    counts: Tensor,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The activations again, the gradients of the CNN's outputs before their ReLU, and the unit these are in, `[1]`."""
+    hidden, grad_mixed = (torch.empty_like(windows, dtype=dtype) for _ in range(2))
+    grad_pooled = grad_pooled.contiguous()
+    unit = windows.new_ones(1, dtype=torch.float32)
+    maxima = windows.new_empty(_NUM_MAXIMA, dtype=torch.float32)
+    if shape.num_windows:
+        with torch.cuda.device(windows.get_device()):
+            _largest[(_NUM_MAXIMA,)](grad_pooled, counts, maxima, grad_pooled.numel(), C=shape.num_channels, BLOCK=1024)
+            _mixed_backward[shape.tiles(ROWS)](
+                windows,
+                statistics,
+                is_active,
+                grad_pooled,
+                maxima,
+                counts,
+                walks.nodes,
+                shape.count,
+                hidden,
+                grad_mixed,
+                unit,
+                shape.num_positions,
+                shape.num_windows,
+                C=shape.num_channels,
+                STRIDE=shape.stride,
+                KERNEL_SIZE=shape.kernel_size,
+                NUM_MAXIMA=_NUM_MAXIMA,
+                ROWS=ROWS,
+                CHANNELS=CHANNELS,
+            )
+    return hidden, grad_mixed, unit
+
+
+@triton.jit(do_not_specialize=["size"])
+def _largest(
+    grad_pooled: tl.tensor,
+    counts: tl.tensor,
+    maxima: tl.tensor,
+    size: tl.int64,
+    C: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """The largest gradient of a window that each program sees."""
+    largest = tl.zeros([BLOCK], tl.float32)
+    for first in range(tl.program_id(0) * BLOCK, size, tl.num_programs(0) * BLOCK):
+        place = first + tl.arange(0, BLOCK)
+        grad = tl.abs(tl.load(grad_pooled + place, mask=place < size, other=0))
+        largest = tl.maximum(largest, grad / tl.load(counts + place // C, mask=place < size, other=1))
+    tl.store(maxima + tl.program_id(0), tl.max(largest, axis=0))
+
+
+@triton.jit(do_not_specialize=["num_positions", "num_slots"])
+def _mixed_backward(
+    windows: tl.tensor,
+    statistics: tl.tensor,
+    is_active: tl.tensor,
+    grad_pooled: tl.tensor,
+    maxima: tl.tensor,
+    counts: tl.tensor,
+    nodes: tl.tensor,
+    count: tl.tensor,
+    hidden: tl.tensor,
+    grad_mixed: tl.tensor,
+    unit: tl.tensor,
+    num_positions: tl.int32,
+    num_slots: tl.int64,
+    C: tl.constexpr,
+    STRIDE: tl.constexpr,
+    KERNEL_SIZE: tl.constexpr,
+    NUM_MAXIMA: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+) -> None:
+    # The unit is the power of two at or below the largest gradient of a window. To divide by it changes no bit, but
+    # what is 10^4 times smaller than the largest loses bits in float16, and 10^7 times smaller is lost.
+    largest = tl.max(tl.load(maxima + tl.arange(0, NUM_MAXIMA)), axis=0)
+    exponent = (largest.to(tl.int32, bitcast=True) >> 23) & 255
+    exponent = tl.minimum(tl.maximum(exponent, 27), 227)
+    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
+        tl.store(unit, (exponent << 23).to(tl.float32, bitcast=True))
+    per_unit = ((254 - exponent) << 23).to(tl.float32, bitcast=True)
+
+    windows_per_walk = num_positions - KERNEL_SIZE + 1
+    row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
+    is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
+    centre = row // windows_per_walk * num_positions + row % windows_per_walk + KERNEL_SIZE // 2
+    node = tl.load(nodes + centre, mask=is_row, other=0).to(tl.int64)
+    place = row[:, None] * STRIDE + channel[None, :]
+    mask = is_row[:, None] & inside[None, :]
+    active = tl.load(is_active + place, mask=mask, other=0)
+    # every window centred at a node has the same gradient, but for the ReLU
+    grad = tl.load(grad_pooled + node[:, None] * C + channel[None, :], mask=mask & (channel < C)[None, :], other=0)
+    grad = grad * per_unit / tl.load(counts + node, mask=is_row, other=1)[:, None]
+    value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE, hidden.dtype.element_ty == tl.float16)
+    stored = (row < num_slots)[:, None] & inside[None, :]
+    tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=stored)
+    tl.store(grad_mixed + place, tl.where(active != 0, grad, 0).to(grad_mixed.dtype.element_ty), mask=stored)
+
+
+def norm_sums(shape: Shape, windows: Tensor, statistics: Tensor, grad_hidden: Tensor, unit: Tensor) -> Tensor:
+    """`[2, stride]` the gradients of the batch norm's bias and weight."""
+    num_tiles, num_chunks = shape.tiles(ROWS)
+    parts = windows.new_empty(num_tiles, 2, shape.stride, dtype=torch.float32)
+    if shape.num_windows:
+        with torch.cuda.device(windows.get_device()):
+            _sum_grads[(num_tiles, num_chunks)](
+                windows,
+                statistics,
+                grad_hidden,
+                unit,
+                shape.count,
+                parts,
+                shape.windows_per_walk,
+                STRIDE=shape.stride,
+                ROWS=ROWS,
+                CHANNELS=CHANNELS,
+            )
+    return sum_parts(parts)
+
+
+@triton.jit(do_not_specialize=["windows_per_walk"])
+def _sum_grads(
+    windows: tl.tensor,
+    statistics: tl.tensor,
+    grad_hidden: tl.tensor,
+    unit: tl.tensor,
+    count: tl.tensor,
+    parts: tl.tensor,
+    windows_per_walk: tl.int32,
+    STRIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+) -> None:
+    row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
+    is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
+    scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)[None, :]
+    shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)[None, :]
+    mean = tl.load(statistics + MEAN * STRIDE + channel, mask=inside, other=0)[None, :]
+    rstd = tl.load(statistics + RSTD * STRIDE + channel, mask=inside, other=0)[None, :]
+    place = row[:, None] * STRIDE + channel[None, :]
+    mask = is_row[:, None] & inside[None, :]
+    value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
+    grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32) * tl.load(unit)
+    grad = tl.where(value * scale + shift > 0, grad, 0)
+    parts += tl.program_id(0).to(tl.int64) * (2 * STRIDE) + channel
+    tl.store(parts, tl.sum(grad, axis=0), mask=inside)
+    tl.store(parts + STRIDE, tl.sum(grad * ((value - mean) * rstd), axis=0), mask=inside)
+
+
+def bit_weight_backward(shape: Shape, walks: Walks, grad_rows: Tensor, precision: Precision) -> Tensor:
+    """The gradients of the weights of all bits of the code, `[bits, stride]`."""
+    num_code_bits = max(triton.next_power_of_2(num_bits(walks.window_size)), 16)
+    num_tiles = triton.cdiv(grad_rows.shape[0], ROWS)
+    num_parts = max(1, min(triton.cdiv(num_tiles, 8), 256))
+    parts = grad_rows.new_empty(num_parts, num_code_bits, shape.stride, dtype=torch.float32)
+    with torch.cuda.device(grad_rows.get_device()):
+        _bit_weight[(num_parts, triton.cdiv(shape.stride, 64))](
+            grad_rows,
+            walks.code,
+            shape.count,
+            parts,
+            shape.num_positions,
+            STRIDE=shape.stride,
+            BITS=num_code_bits,
+            PRECISION=dot_precision(precision),
+            ROWS=ROWS,
+            CHANNELS=64,
+            num_warps=4,
+        )
+    return sum_parts(parts)
+
+
+@triton.jit(do_not_specialize=["num_positions"])
+def _bit_weight(
+    grad_rows: tl.tensor,
+    code: tl.tensor,
+    count: tl.tensor,
+    parts: tl.tensor,
+    num_positions: tl.int32,
+    STRIDE: tl.constexpr,
+    BITS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+) -> None:
+    num_rows = tl.load(count).to(tl.int64) * num_positions
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    bit = tl.arange(0, BITS)
+    total = tl.zeros([BITS, CHANNELS], tl.float32)
+    num_tiles = tl.cdiv(num_rows, ROWS)
+    for tile in range(tl.program_id(0), num_tiles, tl.num_programs(0)):
+        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)
+        codes = tl.load(code + row, mask=row < num_rows, other=0).to(tl.int64)
+        bits = ((codes[None, :] >> bit[:, None].to(tl.int64)) & 1).to(grad_rows.dtype.element_ty)
+        mask = (row < num_rows)[:, None] & (channel < STRIDE)[None, :]
+        grad = tl.load(grad_rows + row[:, None] * STRIDE + channel[None, :], mask=mask, other=0)
+        total = tl.dot(bits, grad, total, input_precision=PRECISION)
+    parts += tl.program_id(0).to(tl.int64) * (BITS * STRIDE)
+    tl.store(parts + bit[:, None] * STRIDE + channel[None, :], total, mask=(channel < STRIDE)[None, :])
