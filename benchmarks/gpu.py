@@ -480,8 +480,8 @@ def step(bench: Bench) -> Section:
     text = [
         f"Batch of {bench.batch_size}, {bench.zinc.name}. Ours, the reference and the published arrangement do it all:",
         "assembly of the batch, walks, forward, backward, Adam. The published arrangement is our transcription",
-        "(`published.py`), collated by PyG's `DataLoader` in the same process; for the published code itself, issue 4",
-        "quotes 48 ms on an H200. The PyG networks find their batches on the GPU; 16 layers are what the literature",
+        "(`published.py`), collated by PyG's `DataLoader` in the same process. The PyG networks find their batches on",
+        "the GPU; 16 layers are what the literature",
         "takes for this budget, 4 are the shallow alternative, and goals are held against the faster of the two.",
         "Matrix products of all rows use TF32, optimisers are `torch.optim.Adam` as it comes.",
     ]
