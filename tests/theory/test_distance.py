@@ -27,7 +27,7 @@ from crawl.theory import (
     total_variation,
     visit_probability,
 )
-from crawl.theory.chain import pattern_chain, window_chain
+from crawl.theory.chain import Chain, Steps, pattern_chain, window_chain, written
 from crawl.theory.distance import chain_distance
 
 STRATEGIES = ["uniform", "non_backtracking"]
@@ -99,6 +99,53 @@ def test_refuses_politely():
         total_variation(rook(), shrikhande(), num_steps=30, window_size=4, strategy="uniform", max_terms=10_000)
     with pytest.raises(TooLarge, match=r"A window of 20 has .* states on these graphs; at most"):
         first_difference(rook(), shrikhande(), window_size=20)
+
+
+def test_refuses_politely_whatever_the_length():
+    graph, twin = named_graph("cfi:K4"), named_graph("cfi:K4:twisted")  # 2 · 40 · 3^19200 walks, 9,163 digits
+    with pytest.raises(TooLarge, match=r"There are about 10\^9163 walks of 19200 steps"):
+        total_variation(graph, twin, num_steps=19200, strategy="uniform", max_states=1000)
+    with pytest.raises(TooLarge, match=r"A window of 1000 has about 10\^\d+ states"):
+        first_difference(graph, twin, window_size=1000)
+
+
+def test_numbers_in_messages():
+    assert written(1234567) == "1,234,567"
+    assert written(10**30 - 1) == "999," + ",".join(["999"] * 9)
+    for exponent in range(30, 400):
+        assert written(10**exponent) == f"about 10^{exponent}"
+        assert written(2 * 10**exponent) == f"about 10^{exponent}"
+
+
+def test_refuses_before_it_builds_more_states_than_fit():
+    reached = set()
+
+    def move(state, unit):
+        for v in range(1000):
+            reached.add((*state, v))
+            yield v, 1, (*state, v)
+
+    with pytest.raises(TooLarge, match="More than 50 states within 1 steps"):
+        Chain([Steps.of(rook(), "uniform")], lambda graph, v: (v,), move, 3, 50)
+    assert len(reached) == 50 - 16 + 1
+    with pytest.raises(TooLarge, match="16 states to start in; at most 10 fit"):
+        Chain([Steps.of(rook(), "uniform")], lambda graph, v: (v,), move, 3, 10)
+
+
+def test_large_graphs_are_refused_soon():
+    graph, other = (nx.gnp_random_graph(300, 0.5, seed=seed) for seed in (1, 2))
+    with pytest.raises(TooLarge, match="More than 5,000 states within 1 steps"):
+        total_variation(graph, other, num_steps=6, max_states=5000)
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, True])
+def test_bad_numbers(bad):
+    with pytest.raises(ValueError, match="num_steps must be a whole number from 0"):
+        total_variation(rook(), shrikhande(), num_steps=bad)
+    with pytest.raises(ValueError, match="window_size must be a whole number from 0"):
+        total_variation(rook(), shrikhande(), num_steps=3, window_size=bad)
+    with pytest.raises(ValueError, match="window_size must be a whole number from 0"):
+        first_difference(rook(), shrikhande(), window_size=bad)
 
 
 # Theorem 2: a cycle of n nodes and two cycles of n/2.

@@ -92,3 +92,16 @@ def test_bad_names(name, message):
 def test_bases_must_be_connected():
     with pytest.raises(ValueError, match="connected"):
         cfi(nx.empty_graph(3))
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        (nx.Graph([(0, 1), (1, 1)]), "Node 1 of the base graph has a self-loop: remove it"),
+        (nx.MultiGraph([(0, 1), (0, 1)]), "parallel edges: take nx.Graph"),
+        (nx.DiGraph([(0, 1)]), "is directed"),
+    ],
+)
+def test_bases_must_be_simple(base, message):
+    with pytest.raises(ValueError, match=message):
+        cfi(base)

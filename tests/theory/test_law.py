@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import crawl
-from crawl.theory import TooLarge, count_walks, cycles, feature_law, first_visits, rook, sample_features, three_paths
+from crawl.theory import (
+    TooLarge,
+    count_walks,
+    cycles,
+    feature_law,
+    first_visits,
+    named_graph,
+    rook,
+    sample_features,
+    three_paths,
+)
 
 
 def all_walks(graph: nx.Graph, num_steps: int, strategy: str) -> dict[tuple[int, ...], Fraction]:
@@ -112,6 +122,8 @@ def test_refuses_politely_with_the_number_it_would_need():
     states = sum(16 * 6**i for i in range(12))
     with pytest.raises(TooLarge, match=f"A window of 12 has {states:,} states"):
         feature_law(rook(), num_steps=20, window_size=12, strategy="uniform")
+    with pytest.raises(TooLarge, match=r"there are about 10\^9162 walks"):
+        feature_law(named_graph("cfi:K4"), num_steps=19200, window_size=3, strategy="uniform", max_entries=1000)
 
 
 def test_bad_arguments():
@@ -123,3 +135,9 @@ def test_bad_arguments():
         feature_law(rook(), num_steps=2, window_size=2, strategy="node2vec")
     with pytest.raises(ValueError, match="windows up to 32, or as long as the walk"):
         sample_features(rook(), 2, num_steps=50, window_size=40)
+    with pytest.raises(ValueError, match="num_steps must be a whole number from 0"):
+        feature_law(rook(), num_steps=-1, window_size=2)
+    with pytest.raises(ValueError, match="window_size must be a whole number from 0"):
+        feature_law(rook(), num_steps=2, window_size=-1)
+    with pytest.raises(ValueError, match="num_steps must be a whole number from 0"):
+        count_walks(rook(), -1)

@@ -120,6 +120,8 @@ def test_the_cover_time_bound_of_the_paper():
     assert cover_time_bound(nx.petersen_graph()) == 6 * 10**2  # 3-regular: 4 · n · (3/2) n
     with pytest.raises(ValueError, match="not connected"):
         cover_time_bound(cycles(3, 3))
+    with pytest.raises(ValueError, match="no nodes"):
+        cover_time_bound(nx.empty_graph(0))
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "non_backtracking"])
@@ -131,3 +133,28 @@ def test_visit_probabilities(strategy):
     assert visit_probability(graph, 0, [{0, 1}]) == Fraction(2, 5)
     with pytest.raises(TooLarge, match="states"):
         visit_probability(nx.path_graph(40), 3)
+    with pytest.raises(TooLarge, match=r"about 10\^\d+ states"):
+        visit_probability(nx.path_graph(20_000), 3)
+    assert visit_probability(graph, 0, np.array([0])) == Fraction(1, 5)
+    for bad in ([5], [-1], [{0, 7}], ["a"]):
+        with pytest.raises(ValueError, match="each of nodes must be a whole number from 0 to 4"):
+            visit_probability(graph, 4, bad)
+    with pytest.raises(ValueError, match="num_steps must be a whole number"):
+        visit_probability(graph, -1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([0, 1, 3], "no edge from 1 to 3"),
+        ([0, 0], "no edge from 0 to 0"),
+        ([4, 5], "from 0 to 4, not 4 to 5"),
+        ([-1, 0], "from 0 to 4"),
+        ([], "one for each position"),
+        ([[0, 1]], "one for each position"),
+        ([0.0, 1.0], "one for each position"),
+    ],
+)
+def test_what_is_no_walk(nodes, message):
+    with pytest.raises(ValueError, match=message):
+        first_visits(nx.cycle_graph(5), nodes)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl.theory import TooLarge, cycles, k_wl, named_graph, rook, separating_round, shrikhande
+from crawl.theory import TooLarge, cycles, k_wl, named_graph, rook, separating_round, shrikhande, tuples
 
 
 def naive(graphs: list[nx.Graph], k: int) -> tuple[list[dict[tuple[int, ...], int]], int, int | None]:
@@ -98,7 +98,37 @@ def test_strongly_regular_graphs_have_three_colors_of_pairs():
     assert k_wl(rook(), shrikhande(), k=2).num_colors == 3
 
 
+def test_many_colors_of_many_entries():
+    graph, other = (nx.gnp_random_graph(16, 0.5, seed=seed) for seed in (1, 2))
+    assert k_wl(graph, other, k=4).separated_in == 0
+    refined = k_wl(graph, nx.relabel_nodes(graph, lambda v: 5 * v % 16), k=4)
+    assert refined.num_colors**4 > 2**63  # four colours do not fit one integer
+    assert refined.separated_in is None
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_renumbering_on_the_way_changes_nothing(k, monkeypatch):
+    graphs = [nx.gnp_random_graph(8, 0.3, seed=seed) for seed in (1, 2)] + [nx.path_graph(5)]
+    expected = k_wl(*graphs, k=k)
+    monkeypatch.setattr(tuples, "_MAX_NUMBER", 1)
+    found = k_wl(*graphs, k=k)
+    assert (found.num_rounds, found.separated_in) == (expected.num_rounds, expected.separated_in)
+    pairs = set(zip(*(np.concatenate([c.ravel() for c in each.colors]) for each in (found, expected)), strict=True))
+    assert len(pairs) == found.num_colors == expected.num_colors
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_empty_graphs(k):
+    empty = nx.empty_graph(0)
+    refined = k_wl(empty, empty, k=k)
+    assert (refined.num_colors, refined.num_rounds, refined.separated_in) == (0, 0, None)
+    assert k_wl(empty, nx.empty_graph(2), k=k).separated_in == 0
+    assert k_wl(nx.empty_graph(2), empty, k=k).separated_in == 0
+
+
 def test_refusals():
+    with pytest.raises(ValueError, match="k must be a whole number from 2 to 9"):
+        k_wl(nx.empty_graph(3), k=10)
     with pytest.raises(TooLarge, match="would read 3,000,000,000,000 colours"):
         k_wl(nx.empty_graph(1000), k=3)
     with pytest.raises(ValueError, match="use color_refinement"):

@@ -8,15 +8,18 @@ Masses are integers: a step of every graph is divided into `unit` equal shares, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from crawl.graph import whole_number
 from crawl.theory.simple import AnyGraph, neighbours
 
 WalkStrategy = Literal["uniform", "non_backtracking"]
 MAX_STATES = 400_000
+MAX_STEPS = 2**31 - 2  # as for `sample_walks`
 
 # A state, whatever it is made of, and its moves: what is observed, with how many shares, and the next state.
 _State = Hashable
@@ -25,6 +28,13 @@ _Moves = list[tuple[Hashable, int, _State]]
 
 class TooLarge(ValueError):
     """An exact computation would not fit. The message has the number of states or walks it would need."""
+
+
+def written(number: int) -> str:
+    """A number for a message: in full up to 30 digits, else its order of magnitude."""
+    if number < 10**30:
+        return f"{number:,}"
+    return f"about 10^{round((number.bit_length() - 0.5) * math.log10(2))}"
 
 
 @dataclass(frozen=True)
@@ -71,25 +81,26 @@ class Steps:
 
 def count_walks(graph: AnyGraph, num_steps: int, strategy: WalkStrategy = "uniform") -> int:
     """The number of different walks with this many steps."""
-    return sum(_walk_counts(Steps.of(graph, strategy), num_steps)[-1:])
+    num_steps = whole_number("num_steps", num_steps, 0, MAX_STEPS)
+    return deque(_walk_counts(Steps.of(graph, strategy), num_steps), maxlen=1).pop()
 
 
-def _walk_counts(steps: Steps, num_steps: int) -> list[int]:
+def _walk_counts(steps: Steps, num_steps: int) -> Iterator[int]:
     """The numbers of walks with 0, 1, …, num_steps steps."""
-    counts = [len(steps.starts)]
+    yield len(steps.starts)
     if num_steps == 0:
-        return counts
+        return
     # Walks by their last step, so that a non-backtracking one knows where it came from.
     walks = {(u, v): 1 for u in steps.starts for v in steps.neighbours[u]}
-    counts.append(len(walks))
+    yield len(walks)
+    avoids = [steps.avoids_previous and len(others) > 1 for others in steps.neighbours]
     for _ in range(num_steps - 1):
-        longer: dict[tuple[int, int], int] = {}
-        for (u, v), number in walks.items():
-            for w in steps.choices(v, u):
-                longer[v, w] = longer.get((v, w), 0) + number
-        walks = longer
-        counts.append(sum(walks.values()))
-    return counts
+        ends = [0] * len(steps.neighbours)
+        for (_, v), number in walks.items():
+            ends[v] += number
+        # All that end at v go on to w, except those that came from there, if they must not go back.
+        walks = {(v, w): ends[v] - walks[w, v] if avoids[v] else ends[v] for v, w in walks}
+        yield sum(walks.values())
 
 
 class Chain:
@@ -120,6 +131,8 @@ class Chain:
             share = self.start_unit // len(steps.starts)
             self.starts.append({number.setdefault(start(i, v), len(number)): share for v in steps.starts})
         states = list(number)
+        if len(states) > max_states:
+            raise TooLarge(f"{len(states):,} states to start in; at most {max_states:,} fit.")
         self.moves: list[list[tuple[Hashable, int, int]]] = []
         self.reached = [len(states)]
         while len(self.moves) < len(states) and (num_steps is None or len(self.reached) <= num_steps):
@@ -128,10 +141,10 @@ class Chain:
                 for observation, shares, following in move(state, self.unit):
                     if (i := number.setdefault(following, len(number))) == len(states):
                         states.append(following)
+                        if len(states) > max_states:
+                            raise TooLarge(f"More than {max_states:,} states within {len(self.reached)} steps.")
                     out.append((observation, shares, i))
                 self.moves.append(out)
-            if len(states) > max_states:
-                raise TooLarge(f"{len(states):,} states after {len(self.reached)} steps; at most {max_states:,} fit.")
             self.reached.append(len(states))
         self.is_closed = len(self.moves) == len(states)
         self._rounds: list[list[int]] = []
@@ -216,7 +229,7 @@ def window_chain(
     needed = sum(sum(_walk_counts(each, longest)) for each in steps)
     if needed > max_states:
         raise TooLarge(
-            f"A window of {window_size} has {needed:,} states on these graphs; at most {max_states:,} fit. "
+            f"A window of {window_size} has {written(needed)} states on these graphs; at most {max_states:,} fit. "
             "Take a smaller window or shorter walks, or estimate from samples."
         )
     adjacent = [[frozenset(others) for others in each.neighbours] for each in steps]

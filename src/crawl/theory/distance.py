@@ -6,7 +6,18 @@ import math
 from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
-from crawl.theory.chain import MAX_STATES, Chain, TooLarge, WalkStrategy, count_walks, pattern_chain, window_chain
+from crawl.graph import whole_number
+from crawl.theory.chain import (
+    MAX_STATES,
+    MAX_STEPS,
+    Chain,
+    TooLarge,
+    WalkStrategy,
+    count_walks,
+    pattern_chain,
+    window_chain,
+    written,
+)
 from crawl.theory.simple import AnyGraph
 
 MAX_TERMS = 3_000_000
@@ -43,6 +54,9 @@ def total_variation(
     Raises:
         TooLarge: If it would not fit; the message has the number of walks.
     """
+    num_steps = whole_number("num_steps", num_steps, 0, MAX_STEPS)
+    if window_size is not None:
+        window_size = whole_number("window_size", window_size, 0, MAX_STEPS)
     try:
         if window_size is None or window_size >= num_steps:
             chain = pattern_chain([graph, other], strategy, num_steps, max_states)
@@ -51,7 +65,7 @@ def total_variation(
         return chain_distance(chain, num_steps, max_terms)
     except TooLarge as error:
         number = sum(count_walks(each, num_steps, strategy) for each in (graph, other))
-        raise TooLarge(f"{error} There are {number:,} walks of {num_steps} steps on the two graphs.") from None
+        raise TooLarge(f"{error} There are {written(number)} walks of {num_steps} steps on the two graphs.") from None
 
 
 def chain_distance(chain: Chain, num_steps: int, max_terms: int = MAX_TERMS) -> Fraction:
@@ -127,6 +141,7 @@ def first_difference(
     Raises:
         TooLarge: If the window has more states than fit; the message says how many.
     """
+    window_size = whole_number("window_size", window_size, 0, MAX_STEPS)
     return chain_first_difference(window_chain([graph, other], window_size, strategy, None, max_states))
 
 

@@ -65,11 +65,15 @@ def cfi(base: nx.Graph, *, twisted: bool = False, compact: bool = False) -> nx.G
     1992. For the treewidth: Neuen, Homomorphism-distinguishing closedness for graphs of bounded tree-width, 2024.)
 
     Args:
-        base: A connected graph with an edge.
+        base: A connected simple graph with an edge.
         twisted: Twist the first edge.
         compact: Leave out the outer nodes and join two inner nodes at the ends of an edge where outer nodes would have
             joined them: 4 nodes for each node of a 3-regular base, of degree 6.
     """
+    if base.is_directed() or base.is_multigraph():
+        raise ValueError("The base graph is directed or has parallel edges: take nx.Graph(base).")
+    for v in nx.nodes_with_selfloops(base):
+        raise ValueError(f"Node {v!r} of the base graph has a self-loop: remove it.")
     if base.number_of_edges() == 0 or not nx.is_connected(base):
         raise ValueError("The base graph must be connected and have an edge.")
     edges = list(base.edges)

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from crawl.graph import Graph
-from crawl.theory.chain import TooLarge, WalkStrategy, count_walks, window_chain
+from crawl.graph import Graph, whole_number
+from crawl.theory.chain import MAX_STEPS, TooLarge, WalkStrategy, count_walks, window_chain, written
 from crawl.theory.reconstruction import first_visits
 from crawl.theory.simple import AnyGraph, simple_graph
 from crawl.walks import Walks, sample_walks
@@ -42,7 +42,8 @@ def feature_law(
     Raises:
         TooLarge: If it would not fit; the message has the number of walks.
     """
-    number = count_walks(graph, num_steps, strategy)
+    num_steps = whole_number("num_steps", num_steps, 0, MAX_STEPS)
+    window_size = whole_number("window_size", window_size, 0, MAX_STEPS)
     chain = window_chain([graph], window_size, strategy, num_steps)
     rounds = chain.classes(num_steps)
     start = chain.start_classes(rounds[min(num_steps, len(rounds) - 1)])[0]
@@ -59,9 +60,10 @@ def feature_law(
                     num_entries += next_class not in part
                     part[next_class] = part.get(next_class, 0) + weight * shares
             if num_entries > max_entries:
+                number = written(count_walks(graph, num_steps, strategy))
                 raise TooLarge(
-                    f"After {num_steps - left} of {num_steps} steps there are more than {max_entries:,} entries; the "
-                    f"{number:,} walks may need as many. Take fewer steps or a smaller window, or sample."
+                    f"After {num_steps - left} of {num_steps} steps there are more than {max_entries:,} entries, and "
+                    f"there are {number} walks. Take fewer steps or a smaller window, or sample."
                 )
         law = longer
     total = chain.start_unit * chain.unit**num_steps

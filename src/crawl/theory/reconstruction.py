@@ -10,7 +10,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crawl.theory.chain import Steps, TooLarge, WalkStrategy
+from crawl.graph import whole_number
+from crawl.theory.chain import MAX_STEPS, Steps, TooLarge, WalkStrategy, written
 from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, arcs, simple_graph
 
 MAX_SUBSETS = 2_000_000
@@ -99,14 +100,28 @@ def first_visits(graph: AnyGraph, nodes: ArrayLike) -> Seen:
     """What a walk through these nodes has seen: the same as `reconstruct` finds with a window as long as the walk.
 
     It needs T numbers and one bit for each pair of nodes, where the feature matrix has T × (2T - 3) bits.
+
+    Raises:
+        ValueError: If this is no walk on the graph: a node does not exist, or two in a row are not adjacent.
     """
-    walk = np.asarray(nodes, dtype=np.int64)
+    graph = simple_graph(graph)
+    walk = np.asarray(nodes)
+    if walk.ndim != 1 or not len(walk) or not np.issubdtype(walk.dtype, np.integer):
+        raise ValueError("nodes must be a list of node numbers, one for each position of the walk.")
+    if not 0 <= walk.min() <= walk.max() < graph.num_nodes:
+        raise ValueError(f"nodes must be from 0 to {graph.num_nodes - 1}, not {walk.min()} to {walk.max()}.")
+    walk = walk.astype(np.int64)
     visited, first, inverse = np.unique(walk, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     seen = visited[order]
-    return Seen(rank[inverse], _adjacency_among(simple_graph(graph), seen))
+    position, adjacency = rank[inverse], _adjacency_among(graph, seen)
+    missing = np.flatnonzero(~adjacency[position[:-1], position[1:]])
+    if missing.size:
+        u, v = walk[missing[0] : missing[0] + 2]
+        raise ValueError(f"nodes must be a walk, but there is no edge from {u} to {v}.")
+    return Seen(position, adjacency)
 
 
 def _adjacency_among(graph: AnyGraph, nodes: Ints) -> NDArray[np.bool_]:
@@ -120,9 +135,11 @@ def cover_time_bound(graph: AnyGraph) -> int:
     (Aleliunas et al., Random walks, universal traversal sequences, and the complexity of maze problems, 1979.)
 
     Raises:
-        ValueError: If the graph is not connected: a walk never visits all of it.
+        ValueError: If the graph is not connected: a walk never visits all of it. Or if it has no nodes.
     """
     graph = simple_graph(graph)
+    if not graph.num_nodes:
+        raise ValueError("The graph has no nodes, so there are no walks on it.")
     as_networkx = nx.empty_graph(graph.num_nodes)
     as_networkx.add_edges_from(zip(*arcs(graph), strict=True))
     if not nx.is_connected(as_networkx):
@@ -145,16 +162,22 @@ def visit_probability(
         strategy: `uniform` or `non_backtracking`.
 
     Raises:
+        ValueError: If there are no such nodes.
         TooLarge: If there are too many subsets of these nodes; the message has their number.
     """
+    num_steps = whole_number("num_steps", num_steps, 0, MAX_STEPS)
     steps = Steps.of(graph, strategy)
-    wanted = range(len(steps.neighbours)) if nodes is None else nodes
+    num_nodes = len(steps.neighbours)
+    wanted = range(num_nodes) if nodes is None else nodes
     needed = 2 ** len(wanted) * sum(map(len, steps.neighbours))
     if needed > MAX_SUBSETS:
-        raise TooLarge(f"{needed:,} states (visited nodes, last step) would be needed; at most {MAX_SUBSETS:,} fit.")
+        raise TooLarge(
+            f"{written(needed)} states (visited nodes, last step) would be needed; at most {MAX_SUBSETS:,} fit."
+        )
     bit: dict[int, int] = {}
     for i, one_of in enumerate(wanted):
-        for node in [one_of] if isinstance(one_of, int) else one_of:
+        for each in one_of if isinstance(one_of, Collection) else [one_of]:
+            node = whole_number("each of nodes", each, 0, num_nodes - 1)
             bit[node] = bit.get(node, 0) | 1 << i
     weights: dict[tuple[int, int, int | None], int] = {(bit.get(v, 0), v, None): 1 for v in steps.starts}
     unit = steps.unit

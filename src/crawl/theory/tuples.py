@@ -1,4 +1,4 @@
-"""The folklore k-dimensional Weisfeiler-Leman algorithm (k-WL; paper, section 3), exact, for small graphs and k ≤ 3.
+"""The folklore k-dimensional Weisfeiler-Leman algorithm (k-WL; paper, section 3), exact, for small graphs.
 
 A colour of a k-tuple of nodes is refined by the multiset, over all nodes w, of the k colours that the tuple gets when w
 replaces its first, second, …, k-th entry. It begins with the tuple's atomic type: which entries are equal, which are
@@ -7,17 +7,19 @@ adjacent. For k ≥ 2; 1-WL is `color_refinement`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from crawl.theory.chain import TooLarge
+from crawl.graph import whole_number
+from crawl.theory.chain import TooLarge, written
 from crawl.theory.refinement import color_refinement
 from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, simple_graph
 
 MAX_ENTRIES = 200_000_000  # colours read in a round
+_MAX_K = 9  # so that atomic types fit one integer
+_MAX_NUMBER = 2**63
 _BLOCK = 100_000  # rows compared at a time
 
 
@@ -47,15 +49,18 @@ def k_wl(*graphs: AnyGraph, k: int) -> TupleRefinement:
     2^k times fewer tuples. To colour the union itself, give it as the only graph.
 
     Raises:
-        ValueError: If k is less than 2.
+        ValueError: If k is not a number from 2 to 9.
         TooLarge: If a round would read more colours than fit; the message says how many.
     """
     if k < 2:
         raise ValueError(f"k must be at least 2, not {k}: for 1-WL, use color_refinement.")
+    k = whole_number("k", k, 2, _MAX_K)
     simple = [simple_graph(graph) for graph in graphs]
     needed = max(graph.num_nodes ** (k + 1) * k for graph in simple)
     if needed > MAX_ENTRIES:
-        raise TooLarge(f"A round of {k}-WL would read {needed:,} colours here; at most {MAX_ENTRIES:,} are feasible.")
+        raise TooLarge(
+            f"A round of {k}-WL would read {written(needed)} colours here; at most {MAX_ENTRIES:,} are feasible."
+        )
     colors = _renumbered([_atomic_types(adjacency_matrix(graph).astype(np.int64), k) for graph in simple])
     num_colors, num_rounds = _count(colors), 0
     separated_in = 0 if _differ(colors) else None
@@ -85,26 +90,29 @@ def _atomic_types(matrix: Ints, k: int) -> Ints:
 
 def _refined(colors: list[Ints], k: int) -> list[Ints]:
     """The next colouring: old colours, split by what replacing each entry gives."""
-    num_colors = _count(colors)
     bounds = np.cumsum([0, *(color.size for color in colors)])
     rows = np.full((bounds[-1], max(len(color) for color in colors) + 1), -1, dtype=np.int64)
-    for color, first, last in zip(colors, bounds, bounds[1:], strict=False):
-        rows[first:last, 1 : len(color) + 1] = _replaced(color, k, num_colors).reshape(color.size, -1)
+    for color, replaced, first, last in zip(colors, _replaced(colors, k), bounds, bounds[1:], strict=False):
+        rows[first:last, 1 : len(color) + 1] = replaced.reshape(color.size, len(color))
         rows[first:last, 1:].sort(axis=1)
         rows[first:last, 0] = color.reshape(-1)
     parts = np.split(_numbered_rows(rows), bounds[1:-1])
     return [part.reshape(color.shape) for part, color in zip(parts, colors, strict=True)]
 
 
-def _replaced(color: Ints, k: int, num_colors: int) -> Ints:
-    """`[N, …, N, N]` for each tuple and each node w, a number for the k colours when w replaces an entry."""
-    n = len(color)
-    assert math.log2(num_colors) * k < 63, "the colours of k tuples fit one integer"
-    out = np.zeros((n,) * (k + 1), dtype=np.int64)
+def _replaced(colors: list[Ints], k: int) -> list[Ints]:
+    """For each graph `[N, …, N, N]`: for each tuple and node w, a number for the k colours when w replaces an entry."""
+    num_colors = _count(colors)
+    out = [np.zeros((len(color),) * (k + 1), dtype=np.int64) for color in colors]
+    num_numbers = 1
     for axis in range(k):
+        if num_numbers * num_colors > _MAX_NUMBER:
+            out = _renumbered(out)
+            num_numbers = _count(out)
         # The tuple with w for its entry `axis` does not depend on that entry.
-        moved = np.moveaxis(color, axis, -1)
-        out = out * num_colors + np.expand_dims(moved, axis)
+        moved = (np.expand_dims(np.moveaxis(color, axis, -1), axis) for color in colors)
+        out = [each * num_colors + color for each, color in zip(out, moved, strict=True)]
+        num_numbers *= num_colors
     return out
 
 
