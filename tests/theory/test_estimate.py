@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import networkx as nx
@@ -8,6 +9,7 @@ import pytest
 from scipy import stats
 
 from crawl.theory import (
+    Estimate,
     estimate_law,
     estimate_total_variation,
     feature_law,
@@ -18,6 +20,8 @@ from crawl.theory import (
     total_variation,
     walks_needed,
 )
+from crawl.theory import estimate as module
+from crawl.theory.chain import window_chain
 
 PAIRS = [("rook", "shrikhande"), ("paths:3", "paths:3:uneven"), ("csl:11,2", "csl:11,3"), ("cycle:8", "cycles:4,4")]
 
@@ -71,6 +75,18 @@ def test_windows_as_long_as_the_walk():
     assert exact in estimate_total_variation(rook(), shrikhande(), num_steps=4, num_walks=4000)
 
 
+@pytest.mark.parametrize(("num_followed", "num_walks"), [(500, 500), (100, 1000)])
+def test_work_is_bounded(monkeypatch, num_followed, num_walks):
+    graph, other = named_graph("paths:4"), named_graph("paths:4:uneven")
+    classes = window_chain([graph, other], 3, "uniform").classes()[-1]
+    monkeypatch.setattr(module, "MAX_WORK", num_followed * 2 * 6 * (max(classes) + 1))
+    estimate = estimate_total_variation(
+        graph, other, num_steps=6, window_size=3, strategy="uniform", num_walks=1000, confidence=0.999
+    )
+    assert estimate.num_walks == num_walks  # followed, or counted where too few could be followed
+    assert total_variation(graph, other, num_steps=6, window_size=3, strategy="uniform") in estimate
+
+
 def test_equal_graphs():
     estimate = estimate_total_variation(rook(), rook(), num_steps=30, window_size=4, num_walks=500)
     assert estimate.low == 0
@@ -89,8 +105,17 @@ def test_indistinguishable_is_strict_and_exact():
     assert not is_indistinguishable(Fraction(1, 1000), 10, Fraction(1, 100))
     assert is_indistinguishable(Fraction(1, 1000) - Fraction(1, 10**30), 10, Fraction(1, 100))
     assert is_indistinguishable(Fraction(0), 10**100, Fraction(1, 10**100))
-    with pytest.raises(ValueError, match="epsilon positive"):
-        is_indistinguishable(Fraction(0), 1, 0)
+    assert not is_indistinguishable(Fraction(1, 100), 1, 0.01)  # the float is a little more than its decimal
+    for epsilon in (0, -0.1, 1.5):
+        with pytest.raises(ValueError, match="epsilon positive"):
+            is_indistinguishable(Fraction(0), 1, epsilon)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        is_indistinguishable(Fraction(-1, 2), 1, 0.5)
+
+
+def test_indistinguishable_by_an_estimate():
+    estimate = Estimate(0.01, 0.04, 0.95, 100)
+    assert [is_indistinguishable(estimate, num_walks, 0.1) for num_walks in (2, 5, 10)] == [True, None, False]
 
 
 def error_of_the_best_test(mine: float, others: float, num_walks: int) -> float:
@@ -112,6 +137,11 @@ def test_the_number_of_walks_needed_at_the_ends():
     assert walks_needed(Fraction(0)) is None
     assert walks_needed(Fraction(1)) == (1, 1)
     assert walks_needed(Fraction(1, 10**12))[0] > 10**12
+    assert walks_needed(1 - Fraction(1, 10**20)) == (1, 1)
+    low, high = walks_needed(Fraction(1, 10**200))
+    assert math.log10(low) == pytest.approx(200, abs=1)
+    assert math.log10(high) == pytest.approx(400, abs=1)
+    assert walks_needed(1e-200)[0] == pytest.approx(low)
     for distance, confidence in ((1.5, 0.9), (0.5, 0.5)):
         with pytest.raises(ValueError, match="between 0"):
             walks_needed(distance, confidence)

@@ -3,11 +3,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 import networkx as nx
+import numpy as np
 import pytest
 
 from crawl.theory import Estimate, named_graph, rook, shrikhande, walks_needed
 from crawl.theory import report as module
-from crawl.theory.report import Walked, draw, refined, walked
+from crawl.theory.report import Walked, are_known_isomorphic, draw, refined, walked
 
 
 def test_refined():
@@ -71,3 +72,34 @@ def test_draw():
     figure = draw(rook(), shrikhande(), ("rook", "shrikhande"), rows)
     assert len(figure.axes) == 3
     assert figure.axes[0].get_title() == "rook: 16 nodes"
+
+
+def test_a_smaller_window_that_shows_nothing_takes_nothing_away(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "MAX_STATES", 2000)
+    alone, *_ = walked(rook(), shrikhande(), (8,), num_steps=5, num_walks=2000)
+    small, large, *_ = walked(rook(), shrikhande(), (2, 8), num_steps=5, num_walks=2000)
+    assert small.distance == 0
+    assert large == alone
+    assert large.distance.low > 0
+    exact, large, *_ = walked(rook(), shrikhande(), (3, 8), num_steps=5, num_walks=50)
+    assert large.distance.low == float(exact.distance) > 0
+
+
+@pytest.mark.parametrize("name", ["rook", "cycles:6,6", "csl:41,2", "paths:5", "cfi:K4:twisted", "cfi:wagner"])
+def test_isomorphic(name: str):
+    graph = named_graph(name)
+    nodes = np.random.default_rng(0).permutation(len(graph)).tolist()
+    other = nx.empty_graph(len(graph))
+    other.add_edges_from((nodes[u], nodes[v]) for u, v in nx.convert_node_labels_to_integers(graph).edges)
+    assert are_known_isomorphic(graph, other)
+
+
+def test_not_isomorphic():
+    union = nx.disjoint_union_all
+    pairs = [
+        (rook(), shrikhande()),
+        (named_graph("cfi:K4"), named_graph("cfi:K4:twisted")),
+        (nx.path_graph(3), nx.path_graph(4)),
+        (union([rook()] * 4), union([rook(), rook(), rook(), shrikhande()])),  # the search is stopped
+    ]
+    assert not any(are_known_isomorphic(*pair) for pair in pairs)

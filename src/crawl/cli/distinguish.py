@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,7 +33,8 @@ class Distinguish:
 
     Walks are judged by the law of what they see through a window: from how many steps on the two laws differ, their
     total variation distance at --num-steps (a number is exact, an interval is from samples), and how many walks
-    it takes to tell the graphs apart: at least the first number, and the second is enough.
+    it takes to tell the graphs apart: at least the first number, and the second is enough, to be right as often as
+    the confidence says, on average over both graphs.
 
     Attributes:
         graph: One graph: a file or a name.
@@ -40,7 +42,7 @@ class Distinguish:
         windows: How far back the walks look (s).
         num_steps: Steps of a walk.
         max_k: Up to which k to try k-WL.
-        num_walks: Walks to sample on each graph where the exact law does not fit.
+        num_walks: Walks to sample on each graph where the exact law does not fit; fewer are used where that is long.
         confidence: Of intervals, and of the numbers of walks.
         train: Train a small CRaWl, and a GIN to compare with, to tell the graphs apart.
         picture: Draw the graphs and the distances: a .png, .svg or .pdf file.
@@ -64,6 +66,8 @@ class Distinguish:
         """Read, compare, print."""
         if self.picture is not None and self.picture.suffix not in _PICTURES:
             raise ValueError(f"{self.picture}: a picture is a {', '.join(_PICTURES)} file.")
+        if self.picture is not None and not self.picture.parent.is_dir():
+            raise ValueError(f"{self.picture}: there is no folder {self.picture.parent}.")
         if self.num_steps < 1 or not self.windows or min(self.windows) < 1:
             raise ValueError("--num-steps and --windows must be at least 1.")
         if not 0.5 < self.confidence < 1:
@@ -71,11 +75,10 @@ class Distinguish:
         from rich import box
         from rich.table import Table
 
-        from crawl.theory.report import draw, walked
-        from crawl.theory.simple import simple_graph
+        from crawl.theory.report import are_known_isomorphic, draw, walked
 
         names = (self.graph, self.other)
-        first, second = graphs = [simple_graph(read_any_graph(name, header=self.header)) for name in names]
+        first, second = graphs = [_read_simple_graph(name, header=self.header) for name in names]
         for name, graph in zip(names, graphs, strict=True):
             if graph.num_edges == 0:
                 raise ValueError(f"{name}: there is no edge in it.")
@@ -91,11 +94,14 @@ class Distinguish:
             )
         )
         sizes = " and ".join(
-            f"{name} ({graph.num_nodes} nodes, {graph.num_arcs // 2} edges)"
+            f"{name} ({_counted(graph.num_nodes, 'node')}, {_counted(graph.num_arcs // 2, 'edge')})"
             for name, graph in zip(names, graphs, strict=True)
         )
         table = Table("model", "apart", "how", box=box.SIMPLE_HEAD, title=sizes, title_justify="left")
-        for row in (*self._refined(graphs), *map(self._walked, walks), *self._trained(graphs)):
+        rows = [*self._refined(graphs), *map(self._walked, walks)]
+        if all(verdict != "yes" for _, verdict, _ in rows) and are_known_isomorphic(first, second):
+            rows.append(("any model", "no", "isomorphic: nothing can tell them apart"))
+        for row in (*rows, *self._trained(graphs)):
             table.add_row(*row)
         print_table(table)
         if self.picture is not None:
@@ -123,10 +129,9 @@ class Distinguish:
         if row.differs_from is None:
             return model, verdict, "the laws agree at every length"
         start = "" if row.differs_from == "unknown" else f"from {row.differs_from} steps on; "
-        exact = f" = {row.distance}" if isinstance(row.distance, Fraction) and len(str(row.distance)) < 16 else ""
-        shown = f"{float(row.distance):.4g}{exact}" if isinstance(row.distance, Fraction) else str(row.distance)
+        shown = _written(row.distance) if isinstance(row.distance, Fraction) else str(row.distance)
         needed = row.walks_needed(self.confidence)
-        walks = f"; {needed[0]:,} to {needed[1]:,} walks" if needed else ""
+        walks = f"; {_rounded(needed[0])} to {_rounded(needed[1])} walks" if needed else ""
         return model, verdict, f"{start}distance at {row.num_steps} steps: {shown}{walks}"
 
     def _trained(self, graphs: list[Graph]) -> Iterator[tuple[str, str, str]]:
@@ -145,17 +150,46 @@ class Distinguish:
             yield f"trained {name}", "yes" if is_better else "no", f"{right} after {result.num_updates} updates"
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _rounded(number: int) -> str:
+    """With all digits, unless there are too many to read."""
+    return f"{number:,}" if number < 10**15 else f"about 10^{math.log10(number):.0f}"
+
+
+def _written(distance: Fraction) -> str:
+    """Rounded, and as the fraction where that is short."""
+    rounded = f"{float(distance):.4g}"
+    if distance.denominator == 1:
+        return rounded
+    if distance.denominator.bit_length() <= 24:  # at most 8 digits
+        return f"{rounded} {'=' if Fraction(rounded) == distance else '≈'} {distance}"
+    return {"0": "almost 0", "1": "almost 1"}.get(rounded, rounded)
+
+
+def _read_simple_graph(text: str, *, header: bool) -> Graph:
+    from crawl.theory.simple import simple_graph
+
+    graph = read_any_graph(text, header=header)
+    try:
+        return simple_graph(graph)
+    except ValueError as error:
+        raise ValueError(f"{text}: {error}") from None
+
+
 def read_any_graph(text: str, *, header: bool = False) -> nx.Graph:
     """The networkx graph of a name or a file. An existing file wins over a name.
 
     Raises:
-        ValueError: For what is neither; the message says what is.
+        ValueError: For what is neither; the message lists the names.
         OSError: If the file cannot be read.
     """
     import networkx as nx
 
     from crawl.data.folder import read_graph
-    from crawl.theory.families import is_name, named_graph
+    from crawl.theory.families import NAMES, is_name, named_graph
 
     path = Path(text)
     if is_name(text) and not path.exists():
@@ -165,7 +199,14 @@ def read_any_graph(text: str, *, header: bool = False) -> nx.Graph:
         if graph.is_directed():
             raise ValueError(f"{text} is directed; the theory is about undirected graphs: save it as one.")
         return nx.Graph(graph)  # without parallel edges
-    edge_list = read_edge_list(path, header=header)
+    try:
+        edge_list = read_edge_list(path, header=header)
+    except FileNotFoundError as error:
+        raise ValueError(f"{text}: {error.strerror}, and not the name of a graph. Names: {NAMES}.") from None
+    except ValueError as error:
+        if "'{}'" not in str(error):
+            raise
+        raise ValueError(f"{error} If networkx wrote this file: write it with data=False.") from None
     graph = nx.empty_graph(len(edge_list.names))
     graph.add_edges_from(zip(edge_list.source, edge_list.target, strict=True))
     return graph

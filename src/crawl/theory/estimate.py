@@ -11,9 +11,15 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from crawl.theory.chain import MAX_STATES, Chain, TooLarge, WalkStrategy, window_chain
 from crawl.theory.law import Matrix, sample_features
 from crawl.theory.simple import AnyGraph
+
+MAX_WORK = 500_000_000  # walks × steps × classes of states to follow at most
+MIN_LIKELIHOODS = 200  # with fewer walks, frequencies of all of them say more
 
 _Gain = Callable[[list[Matrix], list[Matrix]], float]
 
@@ -93,8 +99,9 @@ def estimate_total_variation(
 ) -> Estimate:
     """The total variation distance of the laws of X(G, W) and X(G', W), from samples.
 
-    Where the states of the window fit, by `estimate_by_likelihood`, which is sharp; else by `estimate_by_frequency`,
-    whose interval says little where matrices hardly repeat.
+    Where the states of the window fit, by `estimate_by_likelihood`, which is sharp, with as many of the walks as
+    `MAX_WORK` allows; where these are too few, or states do not fit, by `estimate_by_frequency`, whose interval says
+    little where matrices hardly repeat.
 
     Args:
         graph: One graph.
@@ -120,7 +127,9 @@ def estimate_total_variation(
             chain = window_chain([graph, other], window_size, strategy, None, max_states)
         except TooLarge:
             return estimate_by_frequency(samples[0], samples[1], confidence)
-        return estimate_by_likelihood(chain, samples[0], samples[1], confidence)
+        affordable = MAX_WORK // (2 * num_steps * (max(chain.classes()[-1]) + 1))
+        if affordable >= min(num_walks, MIN_LIKELIHOODS):
+            return estimate_by_likelihood(chain, samples[0][:affordable], samples[1][:affordable], confidence)
     return estimate_by_frequency(samples[0], samples[1], confidence)
 
 
@@ -137,44 +146,43 @@ def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix
         confidence: Between 0 and 1.
     """
     classes = chain.classes()[-1]
-    moves: dict[tuple[int, Hashable], list[tuple[int, float]]] = {}
+    num_classes = max(classes) + 1
+    listed: dict[Hashable, list[tuple[int, int, float]]] = {}
     for class_, out in chain.class_moves(classes, classes).items():
         for observation, next_class, shares in out:
-            moves.setdefault((class_, observation), []).append((next_class, shares / chain.unit))
-    start = tuple({c: shares / chain.start_unit for c, shares in each.items()} for each in chain.start_classes(classes))
+            listed.setdefault(observation, []).append((class_, next_class, shares / chain.unit))
+    moves = {
+        observation: (np.array(before), np.array(after), np.array(chance))
+        for observation, (before, after, chance) in ((key, zip(*each, strict=True)) for key, each in listed.items())
+    }
+    start = np.zeros((2, num_classes))
+    for i, each in enumerate(chain.start_classes(classes)):
+        start[i, list(each)] = [shares / chain.start_unit for shares in each.values()]
     # For the rows seen so far, the measures on classes. What rows have in common is computed once.
-    beliefs: dict[Matrix, tuple[dict[int, float], ...]] = {(): start}
+    beliefs: dict[Matrix, NDArray[np.float64]] = {(): start}
 
-    def belief(rows: Matrix) -> tuple[dict[int, float], ...]:
+    def belief(rows: Matrix) -> NDArray[np.float64]:
         known = len(rows)
         while rows[:known] not in beliefs:
             known -= 1
         for i in range(known, len(rows)):
-            after = tuple(_filtered(each, rows[i], moves) for each in beliefs[rows[:i]])
-            total = max(sum(each.values()) for each in after)  # both are divided by it, or they would vanish
-            beliefs[rows[: i + 1]] = tuple({c: w / total for c, w in each.items()} for each in after)
+            before, after, chance = moves[rows[i]]
+            weights = beliefs[rows[:i]][:, before] * chance
+            following = np.stack([np.bincount(after, each, num_classes) for each in weights])
+            # Both are divided by the same number, or they would vanish.
+            beliefs[rows[: i + 1]] = following / following.sum(axis=1).max()
         return beliefs[rows]
 
     total = 0.0
     for samples, (own, foreign) in ((mine, (0, 1)), (others, (1, 0))):
         for rows in sorted(samples):
-            weights = [sum(each.values()) for each in belief(rows[1:])]  # the first row is the same for all
+            weights = belief(rows[1:]).sum(axis=1).tolist()  # the first row is the same for all
             total += max(0.0, 1 - weights[foreign] / weights[own])
             beliefs = {rows[1 : 1 + i]: beliefs[rows[1 : 1 + i]] for i in range(len(rows))}  # the next begins alike
     num_samples = len(mine) + len(others)
     margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_samples))
     mean = total / num_samples
     return Estimate(max(0.0, mean - margin), min(1.0, mean + margin), confidence, len(mine))
-
-
-def _filtered(
-    belief: dict[int, float], row: Hashable, moves: dict[tuple[int, Hashable], list[tuple[int, float]]]
-) -> dict[int, float]:
-    after: dict[int, float] = {}
-    for class_, weight in belief.items():
-        for next_class, chance in moves.get((class_, row), ()):
-            after[next_class] = after.get(next_class, 0.0) + weight * chance
-    return after
 
 
 def estimate_by_frequency(mine: list[Matrix], others: list[Matrix], confidence: float) -> Estimate:
@@ -228,18 +236,30 @@ def _share(samples: list[Matrix], belongs: Callable[[Matrix], bool]) -> float:
     return sum(map(belongs, samples)) / max(len(samples), 1)
 
 
-def is_indistinguishable(distance: Fraction, num_walks: int, epsilon: float | Fraction) -> bool:
-    """The paper's ε-indistinguishability with m walks: whether the total variation distance is less than ε / m."""
-    if num_walks < 1 or not epsilon > 0:
-        raise ValueError(f"num_walks must be at least 1 and epsilon positive, not {num_walks} and {epsilon}.")
-    return distance * num_walks < Fraction(epsilon)
+def is_indistinguishable(distance: Fraction | Estimate, num_walks: int, epsilon: float | Fraction) -> bool | None:
+    """The paper's ε-indistinguishability with m walks: whether the total variation distance is less than ε / m.
+
+    None where an estimate leaves it open. A float ε means the decimal it is written as.
+    """
+    if num_walks < 1 or not 0 < epsilon <= 1:
+        raise ValueError(
+            f"num_walks must be at least 1 and epsilon positive, at most 1, not {num_walks} and {epsilon}."
+        )
+    low, high = (distance.low, distance.high) if isinstance(distance, Estimate) else (distance, distance)
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"A total variation distance lies between 0 and 1, not {distance}.")
+    most = Fraction(str(epsilon)) / num_walks
+    if high < most:
+        return True
+    return False if low >= most else None
 
 
 def walks_needed(distance: float | Fraction, confidence: float = 0.95) -> tuple[int, int] | None:
     """How many independent walks it takes to say, with the given chance to be right, which of two graphs they are from.
 
-    Returns `(low, high)`: with fewer than `low` walks no test is that good whichever the graph; with `high` walks the
-    likelihood ratio test is. None where the distance is 0: no number suffices.
+    The chance is the average over both graphs, as though they were equally likely. Returns `(low, high)`: with fewer
+    than `low` walks no test is that good; with `high` walks the likelihood ratio test is. None where the distance is 0:
+    no number suffices.
 
     With d the distance, m walks have a distance of at most 1 - (1 - d)^m, and of at least 1 - (1 - d²)^(m / 2) (by way
     of the Hellinger distance); the best test for two equally likely graphs errs with probability (1 - distance) / 2.
@@ -252,7 +272,17 @@ def walks_needed(distance: float | Fraction, confidence: float = 0.95) -> tuple[
         return None
     if distance == 1:
         return 1, 1
-    log_error = math.log(2 * (1 - confidence))
-    d = float(distance)
-    low, high = log_error / math.log1p(-d), 2 * log_error / math.log1p(-d * d)
+    log_error = Fraction(math.log(2 * (1 - confidence)))
+    d = Fraction(distance)
+    low, high = log_error / _log_of_rest(d), 2 * log_error / _log_of_rest(d * d)
     return max(1, math.ceil(low)), max(1, math.ceil(high))
+
+
+def _log_of_rest(share: Fraction) -> Fraction:
+    """log(1 - share), also where a float would be 0 or 1."""
+    if share < Fraction(1, 10**20):
+        return -share
+    if share < Fraction(1, 2):
+        return Fraction(math.log1p(-float(share)))
+    rest = 1 - share
+    return Fraction(math.log(rest.numerator) - math.log(rest.denominator))

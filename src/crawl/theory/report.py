@@ -8,12 +8,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, get_args
 
 import networkx as nx
+import numpy as np
 
 from crawl.theory.chain import TooLarge, WalkStrategy, window_chain
 from crawl.theory.distance import chain_distance, chain_first_difference
 from crawl.theory.estimate import Estimate, estimate_total_variation, walks_needed
 from crawl.theory.refinement import color_refinement
-from crawl.theory.simple import AnyGraph, arcs, simple_graph
+from crawl.theory.simple import AnyGraph, Ints, arcs, simple_graph
 from crawl.theory.tuples import separating_round
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MAX_ARCS = 10_000  # graphs with more are not tried exactly
 MAX_STATES = 300_000
 MAX_TERMS = 200_000
+MAX_MATCHED_ARCS = 2000  # larger graphs are not tried for isomorphism
+MAX_MATCHES = 500  # colour refinements to try it with
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,14 @@ def walked(
 ) -> Iterator[Walked]:
     """What walks of both strategies and with each window say: exactly where it fits, else from samples.
 
-    A larger window sees no less than a smaller one. So where only frequencies are left to compare, the lower end of the
-    interval is taken from the next smaller window that was judged better.
+    A larger window sees no less than a smaller one. So an interval begins no lower than the exact distance of the next
+    smaller window; and where only frequencies are left to compare, its lower end is taken from the next smaller window
+    that was judged better.
     """
     graph, other = simple_graph(graph), simple_graph(other)
     is_small = max(graph.num_arcs, other.num_arcs) <= MAX_ARCS
     for strategy in get_args(WalkStrategy):
-        at_least: float | None = None
+        at_least, is_exact = 0.0, True  # the smaller window's distance, or the lower end of its estimate
         for window_size in sorted(windows):
             differs_from: int | str | None = "unknown"
             distance: Fraction | Estimate
@@ -122,7 +126,7 @@ def walked(
                 chain = window_chain([graph, other], window_size, strategy, max_states=MAX_STATES)
                 differs_from = chain_first_difference(chain)
                 distance = Fraction(0) if differs_from is None else chain_distance(chain, num_steps, MAX_TERMS)
-                at_least = float(distance)
+                at_least, is_exact = float(distance), True
             except TooLarge:
                 distance = estimate_total_variation(
                     graph,
@@ -135,11 +139,47 @@ def walked(
                     seed=seed,
                     max_states=MAX_STATES if is_small else 0,
                 )
+                if is_exact:
+                    distance = _raised(distance, max(distance.low, at_least))
+                elif differs_from == "unknown":
+                    distance = _raised(distance, at_least)
                 if differs_from != "unknown":
-                    at_least = distance.low
-                elif at_least is not None:
-                    distance = replace(distance, low=at_least, high=max(at_least, distance.high))
+                    at_least, is_exact = distance.low, False
             yield Walked(window_size, strategy, num_steps, differs_from, distance)
+
+
+def _raised(estimate: Estimate, low: float) -> Estimate:
+    """The interval with another lower end."""
+    return replace(estimate, low=low, high=max(low, estimate.high))
+
+
+def are_known_isomorphic(graph: AnyGraph, other: AnyGraph) -> bool:
+    """Whether a search of bounded length finds that the graphs are isomorphic. False if it finds none, or stops."""
+    graph, other = simple_graph(graph), simple_graph(other)
+    sizes = {(each.num_nodes, each.num_arcs) for each in (graph, other)}
+    if len(sizes) > 1 or graph.num_arcs > MAX_MATCHED_ARCS:
+        return False
+    blank = np.zeros(graph.num_nodes, dtype=np.int64)
+    open_: list[tuple[Ints, Ints, int | None]] = [(blank, blank, None)]  # colours, and a node to mark in the second
+    for _ in range(MAX_MATCHES):
+        if not open_:
+            return False
+        mine, others, node = open_.pop()
+        if node is not None:
+            others = others.copy()
+            others[node] = mine.max()
+        refined = color_refinement(graph, other, colors=(mine, others))
+        if refined.separated_in is not None:
+            continue
+        mine, others = refined.colors
+        count = np.bincount(mine)
+        if count.max() <= 1:  # the colouring is stable, so nodes of one colour have neighbours of the same colours
+            return True
+        color = int(np.where(count > 1, count, len(mine) + 1).argmin())
+        mine = mine.copy()
+        mine[np.flatnonzero(mine == color)[0]] = len(count)
+        open_ += [(mine, others, node) for node in reversed(np.flatnonzero(others == color).tolist())]
+    return False
 
 
 def draw(graph: AnyGraph, other: AnyGraph, names: tuple[str, str], walks: Sequence[Walked]) -> Figure:
