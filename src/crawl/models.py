@@ -48,7 +48,8 @@ class CRaWl(nn.Module):
         q: node2vec's in-out parameter.
         num_steps: Steps of the walks in training.
         num_eval_steps: Steps of the walks in evaluation.
-        start_share: The share of nodes that start a walk in training (p*); in evaluation all do.
+        start_share: The share of nodes that start a walk in training (p*).
+        eval_start_share: The share of nodes that start a walk in evaluation.
         implementation: `fast` or `reference`; see `CRaWlConv`.
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
     """
@@ -75,18 +76,21 @@ class CRaWl(nn.Module):
         num_steps: int = 50,
         num_eval_steps: int = 150,
         start_share: float = 1.0,
+        eval_start_share: float = 1.0,
         implementation: Implementation = "fast",
         precision: Precision = "tf32",
     ) -> None:
         super().__init__()
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, not {num_layers}.")
-        if not 0 < start_share <= 1:
-            raise ValueError(f"start_share must be a share in (0, 1], not {start_share}.")
+        for name, share in (("start_share", start_share), ("eval_start_share", eval_start_share)):
+            if not 0 < share <= 1:
+                raise ValueError(f"{name} must be a share in (0, 1], not {share}.")
         self.hidden_channels, self.precision = hidden_channels, precision
         StepLaw.named(strategy, p, q)  # refuses what it does not know
         self.window_size, self.strategy, self.p, self.q = window_size, strategy, p, q
-        self.num_steps, self.num_eval_steps, self.start_share = num_steps, num_eval_steps, start_share
+        self.num_steps, self.num_eval_steps = num_steps, num_eval_steps
+        self.start_share, self.eval_start_share = start_share, eval_start_share
         self.node_encoder = in_channels if isinstance(in_channels, nn.Module) else Dense(in_channels)
         self.edge_encoder = edge_dim if isinstance(edge_dim, nn.Module) else Dense(edge_dim)
         widths = [self.node_encoder.out_channels] + num_layers * [hidden_channels]
@@ -141,10 +145,15 @@ class CRaWl(nn.Module):
         out: Tensor = self.readout(x, members)
         return out
 
+    def starts(self) -> float | None:
+        """The share of nodes that start a walk in the mode the model is in; None for all."""
+        share = self.start_share if self.training else self.eval_start_share
+        return share if share < 1 else None
+
     def sample_walks(
         self, graph: Graph, num_steps: int | None = None, seed: int | None = None, graph_keys: Tensor | None = None
     ) -> Walks:
-        """Walks as `forward` draws them: from `start_share` of the nodes in training, from all in evaluation.
+        """Walks as `forward` draws them: from `start_share` of the nodes in training, `eval_start_share` in evaluation.
 
         Args:
             graph: The graph or batch of graphs.
@@ -160,7 +169,7 @@ class CRaWl(nn.Module):
             graph,
             num_steps=num_steps,
             strategy=self.strategy,
-            start=self.start_share if self.training and self.start_share < 1 else None,
+            start=self.starts(),
             window_size=self.window_size,
             seed=seed,
             p=self.p,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from crawl import Graph
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.experiments import Experiment, TrainedModel
 from crawl.experiments import reproduce as module
-from crawl.experiments.few_walks import FewWalks
 from crawl.experiments.records import collect_all, read_collected, read_run
 from crawl.experiments.report import find_runs, write_report
 from crawl.experiments.reproduce import find_tables, reproduce
@@ -173,14 +173,17 @@ def test_fewer_walks_with_the_trained_models(tmp_path, cycles_for_zinc):
         assert (tmp_path / "report/curves-zinc.png").is_file()
 
 
-def test_all_walks_are_those_of_the_model(tmp_path, cycles_for_zinc):
+def test_fewer_walks_in_evaluation(tmp_path, cycles_for_zinc):
     reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
     model = TrainedModel.load(tmp_path / "zinc/crawl/seed-0").model
     assert isinstance(model, CRaWl)
     batch = cycles().store.batch([0, 1, 2])
     with torch.no_grad():
-        assert torch.equal(FewWalks(model, 1.0)(batch, seed=3), model(batch, seed=3))
-        assert not torch.equal(FewWalks(model, 0.3)(batch, seed=3), model(batch, seed=3))
+        whole = model(batch, seed=3)
+        model.eval_start_share = 0.3
+        graph = Graph.from_data(batch)
+        assert 0 < len(model.sample_walks(graph, seed=3)) < graph.num_nodes
+        assert not torch.equal(model(batch, seed=3), whole)
 
 
 def test_small_files_give_the_same_report(tmp_path, csl_runs):

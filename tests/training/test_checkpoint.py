@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from crawl.training.checkpoint import load_checkpoint, save_checkpoint, write_atomically
+from crawl.files import write_atomically
+from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 TENSORS = {
     "weight": torch.arange(6.0).view(2, 3),
@@ -75,7 +76,7 @@ class TestAFullDisk:
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
     def test_of_the_system(self, path, monkeypatch):
         full = functools.partial(open, "/dev/full")
-        monkeypatch.setattr("crawl.training.checkpoint.open", lambda _, mode: full(mode), raising=False)
+        monkeypatch.setattr("crawl.files.open", lambda _, mode: full(mode), raising=False)
         with pytest.raises(OSError, match="No space left"):
             save_checkpoint(path, {"weight": torch.zeros(100_000)}, {})
         assert_is_whole(path)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+from crawl.files import whole_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,16 +26,8 @@ def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
     if path == STDOUT:
         yield sys.stdout.buffer if binary else sys.stdout
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") if binary else open(temporary, "w", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with whole_file(path, binary) as file:
+        yield file
 
 
 def say(message: str) -> None:

@@ -7,52 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from crawl.data.dataset import Dataset
 from crawl.experiments.folder import RunFolder
 from crawl.experiments.run import Result
 from crawl.experiments.trained import TrainedModel
-from crawl.graph import Graph
+from crawl.files import write_atomically
 from crawl.models import CRaWl
-from crawl.training.checkpoint import write_atomically
 from crawl.training.evaluation import targets_of
-from crawl.walks import sample_walks
-
-
-class FewWalks(nn.Module):
-    """A model whose walks start at a share of the nodes, in evaluation, too.
-
-    Args:
-        model: The model.
-        start_share: The share of nodes.
-    """
-
-    def __init__(self, model: CRaWl, start_share: float) -> None:
-        super().__init__()
-        self.model, self.start_share = model, start_share
-
-    def forward(self, data: Data, num_steps: int | None = None, seed: int | None = None) -> Tensor:
-        """As the model's own."""
-        model = self.model
-        if self.start_share >= 1:
-            out: Tensor = model(data, num_steps=num_steps, seed=seed)
-            return out
-        graph = Graph.from_data(data)
-        walks = sample_walks(
-            graph,
-            num_steps=model.num_eval_steps if num_steps is None else num_steps,
-            strategy=model.strategy,
-            start=self.start_share,
-            window_size=model.window_size,
-            seed=0 if seed is None else seed,
-            p=model.p,
-            q=model.q,
-            keys=graph.node_keys(data.graph_keys) if "graph_keys" in data else None,
-        )
-        out = model(data, walks=walks)
-        return out
 
 
 def evaluate_share(trained_run: Path, start_share: float, folder: Path, dataset: Dataset) -> Result:
@@ -64,7 +26,7 @@ def evaluate_share(trained_run: Path, start_share: float, folder: Path, dataset:
     trained = TrainedModel.load(trained_run)
     if not isinstance(trained.model, CRaWl):
         raise ValueError(f"The model of {trained_run} does not walk.")
-    trained.model = FewWalks(trained.model, start_share).eval()
+    trained.model.eval_start_share = start_share
     predictions = trained.predict(dataset.store.subset(dataset.split.test), seed=trained.experiment.seed)
     values = predictions.scores(targets_of(dataset.store, dataset.split.test))
     scores = {

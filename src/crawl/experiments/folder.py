@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from crawl.data.dataset import Dataset
-from crawl.training.checkpoint import write_atomically
+from crawl.files import write_atomically
 from crawl.training.evaluation import Array, Predictions
 
 

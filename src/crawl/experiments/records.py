@@ -16,7 +16,7 @@ from typing import Any
 
 from crawl.experiments.folder import RunFolder
 from crawl.experiments.tables import TABLES, Table
-from crawl.training.checkpoint import write_atomically
+from crawl.files import write_atomically
 
 _FORMAT = "crawl-results-1"
 _NUM_POINTS = 40  # of a learning curve that is kept

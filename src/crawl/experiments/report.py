@@ -10,7 +10,7 @@ from crawl.experiments.experiment import Experiment
 from crawl.experiments.records import RunRecord, read_collected, read_run, read_runs
 from crawl.experiments.summary import BY_TEST, Line, summarise, to_csv, to_markdown
 from crawl.experiments.tables import TABLES, PlannedRun, Row, Table
-from crawl.training.checkpoint import write_atomically
+from crawl.files import write_atomically
 
 Runs = dict[str, RunRecord]
 

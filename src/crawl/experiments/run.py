@@ -27,7 +27,8 @@ from crawl.data.splits import Split
 from crawl.experiments.build import Features, build_model, load_dataset
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.folder import RunFolder
-from crawl.training.checkpoint import load_checkpoint, save_checkpoint, write_atomically
+from crawl.files import write_atomically
+from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import targets_of
 from crawl.training.trainer import Trainer
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from crawl.nn.bits import code_bits
-from crawl.nn.norm import BatchNorm, can_use_triton
+from crawl.nn.gpu import can_use_triton
+from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
 from crawl.walks.sampling import was_forked
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
     """p(v), `[N, out_channels]`; see `reference.pooled_windows`."""
-    if can_use_triton(x.device) and (conv.mix.weight.dtype == torch.float32):
+    if can_use_triton(x.device) and conv.mix.weight.dtype == torch.float32:
         from crawl.nn.gpu import windows
 
         with torch.autocast("cuda", enabled=False):  # the kernels have a precision of their own

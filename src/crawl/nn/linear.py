@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from crawl.nn.norm import can_use_triton
+from crawl.nn.gpu import can_use_triton
 
 Precision = Literal["tf32", "bf16", "float32"]
 

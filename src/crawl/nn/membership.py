@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from crawl.nn.norm import can_use_triton
+from crawl.nn.gpu import can_use_triton
 
 
 @dataclass(frozen=True)

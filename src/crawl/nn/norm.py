@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_DEVICES = {"cuda"} if importlib.util.find_spec("triton") is not None and torch.version.hip is None else set()
-
-
-def can_use_triton(device: torch.device) -> bool:
-    """Whether the Triton kernels can work there: it is an NVIDIA GPU, and Triton is installed."""
-    return device.type in _DEVICES
+from crawl.nn.gpu import can_use_triton
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
+
+from crawl.files import write_atomically
 
 _FORMAT = "crawl-checkpoint-1"
 
@@ -52,21 +53,6 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if metadata.get("checksum") != _checksum(tensors, text):
         raise ValueError(f"The checkpoint {path} does not match its checksum: it was changed or damaged.")
     return tensors, json.loads(text)
-
-
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file whole or not at all: beside its place first, then moved there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:

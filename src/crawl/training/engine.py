@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from crawl.data.store import GraphStore
 from crawl.models import CRaWl
 from crawl.nn.encoders import Dense, Embedding, OneHot
-from crawl.nn.norm import can_use_triton
+from crawl.nn.gpu import can_use_triton
 from crawl.training.padded import DeviceGraphs, PaddedBatch, Room, learns
 
 _SHARE_OF_MEMORY = 0.4  # of what is free on the device, for the data set
@@ -127,7 +127,14 @@ class Engine:
         """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the CPU."""
         outputs = []
         batches = list(torch.split(ids, batch_size))
-        results = self.run(self._answer_without_gradient, batches, batch_size, num_steps=num_steps, seed=seed)
+        results = self.run(
+            self._answer_without_gradient,
+            batches,
+            batch_size,
+            num_steps=num_steps,
+            seed=seed,
+            start_share=self.model.starts(),
+        )
         per_node = self.model.readout.pool is None
         for batch, result in zip(batches, results, strict=True):
             outputs.append(result[: int(self.store.sizes[0, batch].sum()) if per_node else len(batch)].clone())

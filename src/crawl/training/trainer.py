@@ -95,7 +95,7 @@ class Trainer:
                 self.training.batch_size,
                 num_steps=model.num_steps,
                 seed=seed,
-                start_share=model.start_share if model.start_share < 1 else None,
+                start_share=model.starts(),
                 is_training=True,
                 protected=self._changed_by_steps,
             )

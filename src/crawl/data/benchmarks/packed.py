@@ -9,7 +9,6 @@ edges, which follow from `x` and `pos`.
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 import zlib
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from crawl.data.benchmarks.superpixels import nearest_neighbours
 from crawl.data.features import encode_integers
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
+from crawl.files import whole_file
 
 _FORMAT = "crawl-graphs-1"
 _PARTS = ("train", "val", "test")
@@ -96,16 +96,8 @@ def save_packed(path: Path, packed: Packed) -> None:
     arrays: dict[str, Any] = {name: _narrow(tensor.numpy()) for name, tensor in tensors.items() if tensor is not None}
     arrays["description"] = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") as file:
-            np.savez_compressed(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with whole_file(path) as file:
+        np.savez_compressed(file, **arrays)
 
 
 def load_packed(path: Path) -> Packed:
