@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import subprocess
 import sys
 from dataclasses import replace
@@ -114,6 +115,29 @@ def test_several_processes_do_the_same(tmp_path, csl_runs):
         name = f"csl/crawl/seed-0-fold-{fold}/result.json"
         ours, theirs = (json.loads((folder / name).read_text())["scores"] for folder in (tmp_path, csl_runs))
         assert ours == theirs
+
+
+def test_several_threads_do_the_same(tmp_path, csl_runs):
+    runs = [replace(run, experiment=small(run.experiment)) for run in TABLES["csl"]().rows[0].runs()][:3]
+    to_do, done = multiprocessing.SimpleQueue(), multiprocessing.SimpleQueue()
+    for run in (*runs, None, None):
+        to_do.put(run)
+    work = module._Work(tmp_path, "cpu", None, tidy=False, quiet=True, runs_at_a_time=2)
+    module._work_in_threads(to_do, done, work, num_threads=2)
+    assert {done.get() for _ in runs} == {(run.place, "") for run in runs}
+    for run in runs:
+        ours, theirs = (json.loads((folder / run.place / "result.json").read_text()) for folder in (tmp_path, csl_runs))
+        assert ours["scores"] == theirs["scores"]
+        assert (ours["runs_at_a_time"], theirs["runs_at_a_time"]) == (2, 1)
+
+
+def test_what_is_run_for_its_time_runs_alone(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "_in_processes", lambda runs, *_: asked.extend(run.place for run in runs) or {})
+    monkeypatch.setattr(module._Work, "do", lambda work, run: asked.append((run.place, work.runs_at_a_time)))
+    reproduce(["runtime", "zinc"], tmp_path, jobs=2, num_seeds=2, rows=(), device="cpu")
+    assert asked[:2] == ["zinc/crawl/seed-0", "zinc/crawl/seed-1"]
+    assert ("runtime/zinc/seed-0", 1) in asked
 
 
 def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from torch_geometric.data import Data
 from crawl import CRaWl, Embedding, Graph, OneHot, sample_walks
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.data.identity import graph_keys
+from crawl.nn.gpu.streams import stream_of_thread
 from crawl.training.engine import Engine, can_use_engine
 from crawl.training.evaluation import predict, predict_by_engine
 from crawl.training.padded import DeviceGraphs
@@ -288,3 +290,28 @@ def test_resumed_training_gives_the_same_bits(make_dataset, make_model) -> None:
     list(second.epochs())
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, second.model.state_dict()[name]), name
+
+
+@pytest.mark.gpu
+def test_models_that_are_trained_at_the_same_time_do_not_disturb_each_other(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression", num_graphs=64)
+    training = Training(batch_size=7, max_epochs=8, device="cuda")
+
+    def train(model: CRaWl) -> dict[str, torch.Tensor]:
+        with torch.cuda.stream(stream_of_thread(DEVICE, "main")):
+            trainer = Trainer(model, dataset, training, ONCE)
+            list(trainer.epochs())
+            return {name: tensor.cpu() for name, tensor in trainer.model.state_dict().items()}
+
+    def models() -> list[CRaWl]:
+        widths = (37, 48, 64, 147)
+        return [
+            make_model(dataset, virtual_node=True, num_layers=2, hidden_channels=width, dropout=0.3) for width in widths
+        ]
+
+    alone = [train(model) for model in models()]
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        together = list(threads.map(train, models()))
+    for one, other in zip(alone, together, strict=True):
+        for name, value in one.items():
+            assert torch.equal(value, other[name]), name

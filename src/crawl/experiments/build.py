@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from crawl.experiments.experiment import Data, Experiment
 from crawl.models import CRaWl
 from crawl.nn.encoders import Dense, Encoder, OneHot
 from crawl.training.seeds import derive_seed
+
+_DRAWING = threading.Lock()  # weights are drawn with torch's generator, of which there is one
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
     node_encoder = _encoder(features.node_categories, features.num_node_features)
     edge_encoder = _encoder(features.edge_categories, features.num_edge_features)
     pool = None if task.level == "node" else settings.pool
-    with torch.random.fork_rng(devices=[]):
+    with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(experiment.seed, "weights"))
         if settings.name != "crawl":
             return MessagePassing(

@@ -10,13 +10,15 @@ import multiprocessing
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,8 +32,10 @@ from crawl.experiments.records import read_runs
 from crawl.experiments.run import Stopped, resume_run, run_experiment
 from crawl.experiments.summary import Line, summarise, to_markdown
 from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Row, Table
+from crawl.nn.gpu.streams import stream_of_thread
 
 FOLDER = Path("runs/reproduce")
+_LOADING = threading.Lock()
 Change = Callable[[Experiment], Experiment]
 
 
@@ -73,7 +77,7 @@ def reproduce(
         names: One or more of `TABLES`, or `ablation` for those of ZINC and CSL.
         folder: Where the folders of runs are, `TABLE/ROW/RUN`.
         minutes: Stop after so many, at a checkpoint; never when None.
-        jobs: Runs at a time, on each GPU if there are any.
+        jobs: Runs at a time, on each GPU if there are any. Those that are run for their time are run alone.
         device: `auto`, `cpu` or `cuda`.
         root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
         num_seeds: Run only so many seeds.
@@ -121,6 +125,7 @@ class _Work:
         deadline: When to stop, in seconds as `time.time` counts them.
         tidy: Whether to remove what is not needed any more.
         quiet: Whether to show no progress.
+        runs_at_a_time: How many runs share a device.
     """
 
     folder: Path
@@ -128,6 +133,7 @@ class _Work:
     deadline: float | None
     tidy: bool
     quiet: bool
+    runs_at_a_time: int = 1
 
     @property
     def is_over(self) -> bool:
@@ -155,13 +161,18 @@ class _Work:
             evaluate_share(self.folder / run.trained, run.start_share, place, _dataset(run.experiment.data))
             return
         experiment = replace(run.experiment, training=replace(run.experiment.training, device=self.device))
-        dataset = _dataset(experiment.data)
+        how: dict[str, Any] = {
+            "dataset": _dataset(experiment.data),
+            "quiet": self.quiet,
+            "stop": lambda: self.is_over,
+            "runs_at_a_time": self.runs_at_a_time,
+        }
         if begun.config.is_file():
             if not _same(Experiment.from_json(begun.config.read_text()), experiment):
                 raise ValueError(f"{place} holds a run with other settings: choose another folder")
-            resume_run(place, dataset=dataset, quiet=self.quiet, stop=lambda: self.is_over)
+            resume_run(place, **how)
         else:
-            run_experiment(experiment, place, dataset=dataset, quiet=self.quiet, stop=lambda: self.is_over)
+            run_experiment(experiment, place, **how)
         if self.tidy:
             evaluated = {row.trained for make in TABLES.values() for row in make().rows}
             tidy_run(place, keep_weights=run.place.rpartition("/")[0] in evaluated)
@@ -183,7 +194,8 @@ def _chosen(table: Table, num_seeds: int | None, rows: Sequence[str]) -> Iterato
     for name, row in known.items():
         if not rows or name in rows:
             fewer = row.num_seeds if num_seeds is None else min(row.num_seeds, num_seeds)
-            yield from replace(row, num_seeds=fewer).runs()
+            for run in replace(row, num_seeds=fewer).runs():
+                yield replace(run, is_timed=table.measure == "seconds")
 
 
 def _short(row: Row) -> str:
@@ -200,34 +212,47 @@ def _run_all(runs: Sequence[PlannedRun], work: _Work, jobs: int) -> dict[str, st
     """Do all runs that are not finished; why some failed, by their place."""
     left = [run for run in runs if not (work.folder / run.place / "result.json").is_file()]
     num_gpus = torch.cuda.device_count() if work.device != "cpu" else 0
-    num_workers = min(jobs * max(1, num_gpus), len(left))
-    if num_workers <= 1:
-        problems = {}
-        for i, run in enumerate(left):
-            if work.is_over:
-                break
-            _say(f"[{i + 1}/{len(left)}] {run.place}")
-            problem = work.do(run)
-            if problem:
-                _say(f"{run.place}: {problem}")
-                problems[run.place] = problem
-        return problems
-    problems = _in_processes([run for run in left if not run.trained], work, num_workers, num_gpus)
-    return problems | _run_all([run for run in left if run.trained], work, 1)
+    alone = [run for run in left if run.trained or run.is_timed]
+    together = [run for run in left if not (run.trained or run.is_timed)]
+    if min(jobs * max(1, num_gpus), len(together)) <= 1:
+        return _one_by_one(left, work)
+    work_together = replace(work, runs_at_a_time=jobs)
+    # What is recorded in CUDA graphs shares a GPU best within one process. The rest keeps the processor busy.
+    recorded = [run for run in together if num_gpus and run.experiment.model.name == "crawl"]
+    others = [run for run in together if run not in recorded]
+    problems = _in_processes(recorded, work_together, num_gpus, jobs, num_gpus)
+    problems |= _in_processes(others, work_together, jobs * max(1, num_gpus), 1, num_gpus)
+    return problems | _one_by_one(alone, work)
 
 
-def _in_processes(runs: Sequence[PlannedRun], work: _Work, num_workers: int, num_gpus: int) -> dict[str, str]:
-    """The same in several processes, each on one GPU, that do one run after the other."""
+def _one_by_one(runs: Sequence[PlannedRun], work: _Work) -> dict[str, str]:
+    problems = {}
+    for i, run in enumerate(runs):
+        if work.is_over:
+            break
+        _say(f"[{i + 1}/{len(runs)}] {run.place}")
+        problem = work.do(run)
+        if problem:
+            _say(f"{run.place}: {problem}")
+            problems[run.place] = problem
+    return problems
+
+
+def _in_processes(
+    runs: Sequence[PlannedRun], work: _Work, num_processes: int, num_threads: int, num_gpus: int
+) -> dict[str, str]:
+    """The same in several processes, each on one GPU and with several threads that do one run after the other."""
     context = multiprocessing.get_context("spawn")
     to_do: SimpleQueue[PlannedRun | None] = context.SimpleQueue()
     done: SimpleQueue[tuple[str, str]] = context.SimpleQueue()
+    num_processes = min(num_processes, len(runs))
     workers = []
-    for i in range(num_workers):
-        with _environment(num_workers, i % num_gpus if num_gpus else None):
-            worker = context.Process(target=_work_through, args=(to_do, done, work), daemon=True)
+    for i in range(num_processes):
+        with _environment(num_processes, i % num_gpus if num_gpus else None):
+            worker = context.Process(target=_work_in_threads, args=(to_do, done, work, num_threads), daemon=True)
             worker.start()
             workers.append(worker)
-    for run in (*runs, *(None for _ in workers)):
+    for run in (*runs, *(None for _ in range(num_processes * num_threads))):
         to_do.put(run)
     problems: dict[str, str] = {}
     while any(worker.is_alive() for worker in workers) or not done.empty():
@@ -242,14 +267,34 @@ def _in_processes(runs: Sequence[PlannedRun], work: _Work, num_workers: int, num
     for worker in workers:
         worker.join()
         if worker.exitcode:
-            _say(f"a process ended with code {worker.exitcode}; its run can be resumed")
+            _say(f"a process ended with code {worker.exitcode}; its runs can be resumed")
     return problems
 
 
-def _work_through(to_do: SimpleQueue[PlannedRun | None], done: SimpleQueue[tuple[str, str]], work: _Work) -> None:
-    while (run := to_do.get()) is not None:
-        if not work.is_over:
-            done.put((run.place, work.do(run) or ""))
+_ToDo = SimpleQueue[PlannedRun | None]
+_Done = SimpleQueue[tuple[str, str]]
+
+
+def _work_in_threads(to_do: _ToDo, done: _Done, work: _Work, num_threads: int) -> None:
+    threads = [threading.Thread(target=_work_through, args=(to_do, done, work)) for _ in range(num_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _work_through(to_do: _ToDo, done: _Done, work: _Work) -> None:
+    with _own_stream(work.device):
+        while (run := to_do.get()) is not None:
+            if not work.is_over:
+                done.put((run.place, work.do(run) or ""))
+
+
+def _own_stream(device: str) -> AbstractContextManager[Any]:
+    """On a GPU, a stream that only this thread uses: what threads do then overlaps."""
+    if device == "cpu" or not torch.cuda.is_available():
+        return nullcontext()
+    return torch.cuda.stream(stream_of_thread(torch.device("cuda", torch.cuda.current_device()), "main"))
 
 
 @contextmanager
@@ -259,6 +304,7 @@ def _environment(num_workers: int, gpu: int | None) -> Iterator[None]:
     num_threads = max(1, (os.cpu_count() or 1) // num_workers)
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
     os.environ.setdefault("NUMBA_NUM_THREADS", str(num_threads))
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # with fewer, streams would wait for each other
     if gpu is not None:
         visible = before.get("CUDA_VISIBLE_DEVICES", "")
         names = [name for name in visible.split(",") if name]
@@ -283,11 +329,16 @@ def _data_root(root: str | Path | None) -> Iterator[None]:
             del os.environ["CRAWL_DATA"]
             if before is not None:
                 os.environ["CRAWL_DATA"] = before
-        _dataset.cache_clear()
+        _loaded.cache_clear()
 
 
-@lru_cache(maxsize=1)
 def _dataset(data: Data) -> Dataset:
+    with _LOADING:
+        return _loaded(data)
+
+
+@lru_cache(maxsize=4)
+def _loaded(data: Data) -> Dataset:
     return load_dataset(data)
 
 

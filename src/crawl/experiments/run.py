@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import resource
 import subprocess
@@ -65,6 +66,7 @@ def run_experiment(
     dataset: Dataset | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
+    runs_at_a_time: int = 1,
 ) -> Result:
     """Train and evaluate a model in a new folder.
 
@@ -74,6 +76,7 @@ def run_experiment(
         dataset: The data, if not those that `experiment.data` names; to resume such a run, give them again.
         quiet: Show no progress; when None, if the output is not a terminal.
         stop: Asked after every epoch whether to stop there.
+        runs_at_a_time: How many runs share the device, this one included; recorded, since times depend on it.
 
     Raises:
         ValueError: If the data or the experiment are wrong; the message says what to do.
@@ -87,7 +90,7 @@ def run_experiment(
             raise ValueError(f"Another process has begun a run in {run.path}: choose another folder.")
         write_atomically(run.config, experiment.to_json())
         write_atomically(run.split, dataset.split.to_json())
-        return _train_and_evaluate(experiment, dataset, run, quiet, stop)
+        return _train_and_evaluate(experiment, dataset, run, quiet, stop, runs_at_a_time)
 
 
 def resume_run(
@@ -96,6 +99,7 @@ def resume_run(
     dataset: Dataset | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
+    runs_at_a_time: int = 1,
 ) -> Result:
     """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read.
 
@@ -117,14 +121,19 @@ def resume_run(
                 f"The data have changed since {run.path} was started: it split {len(split.ids)} graphs in another way. "
                 "Start a new run."
             )
-        return _train_and_evaluate(experiment, dataset, run, quiet, stop)
+        return _train_and_evaluate(experiment, dataset, run, quiet, stop, runs_at_a_time)
 
 
 def _train_and_evaluate(
-    experiment: Experiment, dataset: Dataset, run: RunFolder, quiet: bool | None, stop: Callable[[], bool] | None
+    experiment: Experiment,
+    dataset: Dataset,
+    run: RunFolder,
+    quiet: bool | None,
+    stop: Callable[[], bool] | None,
+    runs_at_a_time: int,
 ) -> Result:
     features = Features.of(dataset)
-    if torch.cuda.is_available():
+    if torch.cuda.is_available() and runs_at_a_time == 1:
         torch.cuda.reset_peak_memory_stats()  # there may have been other runs in this process
     trainer = Trainer(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
@@ -136,7 +145,7 @@ def _train_and_evaluate(
     _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet, stop)
     trainer.use_best_weights()
     record = _evaluate(trainer, experiment, dataset, run)
-    record |= _circumstances(trainer, time.perf_counter() - began)
+    record |= _circumstances(trainer, time.perf_counter() - began, runs_at_a_time)
     description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
     description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
     save_checkpoint(run.best, trainer.model.state_dict(), description)
@@ -197,7 +206,7 @@ def _or_none(score: float) -> float | None:
     return None if math.isnan(score) else score
 
 
-def _circumstances(trainer: Trainer, seconds: float) -> dict[str, Any]:
+def _circumstances(trainer: Trainer, seconds: float, runs_at_a_time: int) -> dict[str, Any]:
     on_gpu = trainer.device.type == "cuda"
     peak = (
         torch.cuda.max_memory_allocated() / 2**20
@@ -206,7 +215,8 @@ def _circumstances(trainer: Trainer, seconds: float) -> dict[str, Any]:
     )
     return {
         "wall_time_s": round(seconds, 3),
-        "peak_memory_mb": round(peak, 1),
+        "runs_at_a_time": runs_at_a_time,
+        "peak_memory_mb": round(peak, 1) if runs_at_a_time == 1 else None,  # it is that of all together
         "device": torch.cuda.get_device_name() if on_gpu else f"cpu ({torch.get_num_threads()} threads)",
         "commit": _commit(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
@@ -224,12 +234,12 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree this package runs from, if it is one."""
+    """The commit of the source tree this package runs from; of a copy without git, what CRAWL_COMMIT says."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
-        return None
+        return os.environ.get("CRAWL_COMMIT")
     return done.stdout.strip()
 
 

@@ -45,12 +45,14 @@ class PlannedRun:
         experiment: What to do.
         trained: If the run only evaluates another one, that one's place.
         start_share: For such a run, the share of nodes from which walks start.
+        is_timed: Whether it is run for its time, so that nothing may run beside it.
     """
 
     place: str
     experiment: Experiment
     trained: str = ""
     start_share: float = 1.0
+    is_timed: bool = False
 
 
 @dataclass(frozen=True)

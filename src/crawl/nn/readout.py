@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from crawl.nn.dropout import Dropout
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
 
@@ -40,7 +41,7 @@ class Readout(nn.Module):
             raise ValueError(f"head must be 'mlp' or 'linear', not {head!r}.")
         self.pool = pool
         self.norm = BatchNorm(in_channels)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         last = nn.Linear(in_channels, out_channels)
         self.head = last if head == "linear" else nn.Sequential(nn.Linear(in_channels, in_channels), nn.ReLU(), last)
 

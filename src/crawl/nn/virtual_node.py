@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear, Precision
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
@@ -28,7 +29,7 @@ class VirtualNode(nn.Module):
             Linear(channels, channels, precision),
             BatchNorm(channels),
             nn.ReLU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             Linear(channels, channels, precision),
         )
 

@@ -7,7 +7,9 @@ size of batch and replayed, they follow each other without the host, which never
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -16,12 +18,15 @@ from torch import Tensor, nn
 
 from crawl.data.store import GraphStore
 from crawl.models import CRaWl
+from crawl.nn.dropout import Dropout
 from crawl.nn.encoders import Dense, Embedding, OneHot
 from crawl.nn.gpu import can_use_triton
+from crawl.nn.gpu.streams import shared_stream, stream_of_thread
 from crawl.training.padded import DeviceGraphs, PaddedBatch, Room, learns
 
 _SHARE_OF_MEMORY = 0.4  # of what is free on the device, for the data set
 _ALIGNMENT = 256
+_RECORDING = threading.Lock()  # engines may run in several threads, each in a stream of its own; one records at a time
 
 Function = Callable[[PaddedBatch], Tensor]
 
@@ -103,7 +108,11 @@ class Engine:
         """
         model = self.model
         state = [*model.parameters(), *model.buffers(), *protected()]
-        signature = (model.training, model.precision, model.strategy, model.p, model.q, *(t.data_ptr() for t in state))
+        signature = (
+            *(model.training, model.precision, model.strategy, model.p, model.q),
+            *(tensor.data_ptr() for tensor in state),
+            *map(id, _generators(model)),
+        )
         known, recorder = self._recorders.get((function, num_steps), ((), None))
         if recorder is None or known != signature:
             recorder = _Recorder(model, self.device, function, num_steps, is_training, protected)
@@ -210,13 +219,14 @@ class _Recorder:
         protected: Callable[[], list[Tensor]],
     ) -> None:
         self.device, self.function, self.protected = device, function, protected
+        self.generators = _generators(model)
         self.num_steps, self.precision = num_steps, model.precision
         self.has_edge_groups = is_training and model.edge_encoder.out_channels > 0
         self.seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.recordings: dict[Room, _Recording] = {}
         if device.type == "cuda":
-            self.side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-            self.own = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self.side = stream_of_thread(device, "prepare")
+            self.own = shared_stream(device, "record")
             self.pools = (torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle())
 
     def run(self, graphs: DeviceGraphs, batches: list[Tensor], batch_size: int, seed: int) -> Iterator[Tensor]:
@@ -231,7 +241,8 @@ class _Recorder:
         with torch.cuda.device(self.device):
             for i, room in enumerate(rooms):
                 if room not in self.recordings:
-                    self.recordings[room] = self._record(graphs, ids[i], room)
+                    with _RECORDING:
+                        self.recordings[room] = self._record(graphs, ids[i], room)
             try:
                 yield from self._replay([self.recordings[room] for room in rooms], ids)
             finally:  # a consumer that stops early leaves a preparation on its way
@@ -272,11 +283,13 @@ class _Recorder:
         live, live_batch = _flat_copy(batch)
         self._try(live_batch)
         prepare, step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(prepare, pool=self.pools[0], stream=self.own):
+        for generator in self.generators:
+            step.register_generator_state(generator)
+        with _recorded(prepare, self.pools[0], self.own):
             batch = self._prepare(graphs, ids, room)
             for name, place in made_batch.tensors().items():
                 place.copy_(batch.tensors()[name])
-        with torch.cuda.graph(step, pool=self.pools[1], stream=self.own), products(self.precision):
+        with _recorded(step, self.pools[1], self.own), products(self.precision):
             result = self.function(live_batch)
         return _Recording(ids, made, live, prepare, step, result)
 
@@ -287,6 +300,7 @@ class _Recorder:
         here = torch.cuda.current_stream()
         before = [tensor.clone() for tensor in self.protected()]
         random_state = torch.cuda.get_rng_state(self.device)
+        random_states = [generator.get_state() for generator in self.generators]
         self.own.wait_stream(here)
         try:
             with torch.cuda.stream(self.own), products(self.precision):
@@ -298,7 +312,39 @@ class _Recorder:
                 for tensor, value in zip(self.protected(), before, strict=True):
                     tensor.copy_(value)
             torch.cuda.set_rng_state(random_state, self.device)
+            for generator, state in zip(self.generators, random_states, strict=True):
+                generator.set_state(state)
             torch.cuda.synchronize(self.device)
+
+
+@contextmanager
+def _recorded(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> Iterator[None]:
+    """Record what is done here, while other threads go on.
+
+    Unlike `torch.cuda.graph`, this does not wait for the device nor hand back its memory. cuBLAS gets workspaces of
+    this graph's own, because another that runs at the same time must not write to them. A graph that the garbage
+    collector found now would spoil this one.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        with torch.cuda.stream(stream):
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                yield
+            finally:
+                graph.capture_end()
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
+        if collects:
+            gc.enable()
+
+
+def _generators(model: nn.Module) -> list[torch.Generator]:
+    """The random generators that the model has for itself, each once."""
+    found = [module.generator for module in model.modules() if isinstance(module, Dropout)]
+    return list({id(generator): generator for generator in found if generator is not None}.values())
 
 
 def _flat_copy(batch: PaddedBatch) -> tuple[Tensor, PaddedBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
 from crawl.data.task import Task
 from crawl.models import CRaWl
+from crawl.nn.dropout import Dropout
 from crawl.nn.gpu.streams import late_gradients
 from crawl.training.engine import Engine, can_use_engine
 from crawl.training.evaluation import Predictions, Scaling, predict, predict_by_engine, targets_of
@@ -60,6 +62,10 @@ class Trainer:
         self.scaling = Scaling()
         if training.normalise_targets and self.task.kind == "regression":
             self.scaling = Scaling.of(torch.from_numpy(targets_of(self.store, self.split.train)))
+        self.generator = torch.Generator(self.device)
+        for module in self.model.modules():
+            if isinstance(module, Dropout):
+                module.generator = self.generator
         self.optimiser = _adam(self.model, training.lr)
         self.schedule = Schedule(training, self.task.lower_is_better)
         self.history: list[dict[str, Any]] = []
@@ -163,8 +169,7 @@ class Trainer:
         epoch, lr = self.schedule.epoch + 1, self.schedule.lr
         for group in self.optimiser.param_groups:
             group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(derive_seed(self.seed, "dropout", epoch))
+        with self._seeded(derive_seed(self.seed, "dropout", epoch)):
             loss = self._train_epoch(epoch, on_batch)
         if not loss == loss or loss in (float("inf"), float("-inf")):
             raise ValueError(
@@ -180,6 +185,17 @@ class Trainer:
             record[f"test_{self.task.metric}"] = self._score(self.split.test, 1, f"test {epoch}")
         self.history.append({**record, "seconds": time.perf_counter() - began})
         return self.history[-1]
+
+    @contextmanager
+    def _seeded(self, seed: int) -> Iterator[None]:
+        """Seed the generator, and for a model that may use torch's own, that one too."""
+        self.generator.manual_seed(seed)
+        if self.engine is not None:  # others may train in this process
+            yield
+            return
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            yield
 
     def _score(self, ids: Tensor, num_repeats: int, purpose: str | int) -> float:
         """The mean score of several evaluations."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import get_ident
 from typing import Any, TypeVar
 
 import torch
@@ -12,6 +13,19 @@ import torch
 T = TypeVar("T")
 
 _kept: list[Any] | None = None  # what branches still read; None unless they may be late
+
+
+def stream_of_thread(device: torch.device, name: str) -> torch.cuda.Stream:
+    """The stream of that name that only this thread uses.
+
+    torch has 32 streams, which it hands out in turn: one that is asked for anew each time is soon somebody else's.
+    """
+    return _stream(device, name, get_ident())
+
+
+def shared_stream(device: torch.device, name: str) -> torch.cuda.Stream:
+    """The stream of that name that all threads use, one at a time."""
+    return _stream(device, name, 0)
 
 
 def in_parallel(device: torch.device, *branches: Callable[[], Any]) -> list[Any]:
@@ -68,6 +82,10 @@ def catch_up(device: torch.device) -> None:
         _kept.clear()
 
 
-@cache
 def _side_stream(device: torch.device, index: int) -> torch.cuda.Stream:
+    return shared_stream(device, f"side {index}")
+
+
+@cache
+def _stream(device: torch.device, name: str, thread: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)

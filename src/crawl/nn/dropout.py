@@ -1,0 +1,37 @@
+"""Dropout with a random generator of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Dropout(nn.Dropout):
+    """torch's `Dropout`, which may draw from a generator that nobody else draws from.
+
+    Models that are trained at the same time in one process then do not change each other's random numbers.
+
+    Args:
+        rate: The probability with which a value becomes 0.
+
+    Attributes:
+        generator: Where random numbers come from, on the device of the input; torch's own generator when None.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__(rate)
+        self.generator: torch.Generator | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Values of the shape of `x`."""
+        share = 1 - self.p
+        if not self.training or share == 1:
+            return x
+        kept = torch.empty_like(x).bernoulli_(share, generator=self.generator)
+        return x * (kept.div_(share) if share > 0 else kept)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the generator, which cannot be copied."""
+        return {**self.__dict__, "generator": None}
