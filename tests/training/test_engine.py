@@ -49,7 +49,7 @@ def test_a_padded_batch_is_that_of_the_store(make_dataset, make_model, ids: list
     store, keys = dataset.store, graph_keys(dataset.store)
     graphs = DeviceGraphs(make_model(dataset), store, keys, DEVICE)
     graphs.draw_starts(share, 5)
-    room = graphs.room_for(torch.tensor(ids), 4)
+    (room,) = graphs.rooms_for([torch.tensor(ids)], 4)
     (padded,) = graphs.padded_ids([torch.tensor(ids)], 4)
     found = graphs.cut(padded, room, 6, torch.tensor([5], device=DEVICE), True)
     plain = store.batch(ids)
@@ -75,7 +75,7 @@ def test_rooms_are_few_and_large_enough(make_dataset, make_model) -> None:
     rooms = set()
     for seed in range(200):
         ids = torch.randperm(64, generator=torch.Generator().manual_seed(seed))[:8]
-        room = graphs.room_for(ids, 8)
+        (room,) = graphs.rooms_for([ids], 8)
         num_nodes, num_edges = dataset.store.sizes[:, ids].sum(1).tolist()
         assert num_nodes <= room.num_nodes
         assert num_edges <= room.num_edges
@@ -128,7 +128,7 @@ def test_rooms_depend_on_the_data_set_alone(make_dataset, make_model) -> None:
     for graphs in (first, second):
         graphs.draw_starts(0.4, 3 if graphs is first else 4)
         graphs.draw_starts(0.4, 5)
-    assert first.room_for(ids, 8) == second.room_for(ids, 8)
+    assert first.rooms_for([ids], 8) == second.rooms_for([ids], 8)
 
 
 @pytest.mark.parametrize("settings", [{}, {"start_share": 0.5}, {"edge_dim": 1}])

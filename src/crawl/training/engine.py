@@ -232,7 +232,7 @@ class _Recorder:
     def run(self, graphs: DeviceGraphs, batches: list[Tensor], batch_size: int, seed: int) -> Iterator[Tensor]:
         """The result for each batch."""
         self.seed.fill_(seed - (seed >> 63 << 64))
-        rooms = [graphs.room_for(batch, batch_size) for batch in batches]
+        rooms = graphs.rooms_for(batches, batch_size)
         ids = graphs.padded_ids(batches, batch_size)
         if self.device.type != "cuda":  # without CUDA graphs, as in tests with Triton's interpreter
             for row, room in zip(ids, rooms, strict=True):

@@ -167,7 +167,8 @@ def predict_by_engine(
 def targets_of(store: GraphStore, ids: Tensor) -> Array:
     """The targets of the graphs `ids` as numbers."""
     assert store.y is not None
-    targets: Array = store.batch(ids).y.double().cpu().numpy()
+    y = store.batch(ids).y if store.y_per_node else store.y[ids.to(store.device)]
+    targets: Array = y.double().cpu().numpy()
     return targets
 
 

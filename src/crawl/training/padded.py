@@ -189,13 +189,20 @@ class DeviceGraphs:
         num_walks = torch.where(num_edges > 0, (num_nodes * (1.0 if share is None else share)).clamp_min(1.0), 0.0)
         self._usual = torch.stack([num_nodes, num_edges, num_walks]).mean(dim=1)
 
-    def room_for(self, ids: Tensor, num_graphs: int) -> Room:
-        """The smallest room for a batch of these graphs among few: each is an eighth larger than the one before."""
+    def rooms_for(self, batches: list[Tensor], num_graphs: int) -> list[Room]:
+        """For each batch of ids the smallest room among few: each is an eighth larger than the one before."""
         usual = (self._usual * num_graphs).clamp_min(1.0)
-        needed = float((self._sizes[:, ids].sum(dim=1) / usual).max())
-        step = max(math.ceil(round(math.log(needed, _RATIO), 6)), -40) if needed > 0 else -40
-        sizes = [math.ceil(size * _RATIO**step / 16) * 16 for size in usual.tolist()]
-        return Room(num_graphs, *sizes)
+        lengths = torch.tensor([len(ids) for ids in batches])
+        batch = torch.repeat_interleave(lengths)
+        total = torch.zeros(3, len(batches), dtype=torch.double)
+        total.index_add_(1, batch, self._sizes[:, torch.cat(batches)])
+        needed = (total / usual.unsqueeze(1)).amax(dim=0).tolist()
+        steps = [max(math.ceil(round(math.log(share, _RATIO), 6)), -40) if share > 0 else -40 for share in needed]
+        rooms = {
+            step: Room(num_graphs, *(math.ceil(size * _RATIO**step / 16) * 16 for size in usual.tolist()))
+            for step in set(steps)
+        }
+        return [rooms[step] for step in steps]
 
     def padded_ids(self, batches: list[Tensor], num_graphs: int) -> Tensor:
         """`[len(batches), num_graphs]` on the device: the ids of each batch, filled up with an empty graph."""

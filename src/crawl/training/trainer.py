@@ -210,7 +210,7 @@ class Trainer:
         batches = list(torch.split(order, self.training.batch_size))
         total = torch.zeros((), device=self.device)
         for batch, loss in zip(batches, self.steps(batches, derive_seed(self.seed, "walks", epoch)), strict=True):
-            total += loss * len(batch)
+            total.add_(loss, alpha=len(batch))
             if on_batch is not None:
                 on_batch(loss.item)
         return float(total) / len(order)
