@@ -228,6 +228,50 @@ def test_sums_over_groups(num_channels: int) -> None:
     assert torch.allclose(found.cpu(), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("sizes", [[600], [0, 3, 70, 64, 0, 2, 200, 1], [5, 59, 64, 128, 7, 63, 65, 0], [1] * 130])
+@pytest.mark.parametrize("has_order", [True, False])
+def test_long_groups_are_summed_in_pieces(sizes: list[int], has_order: bool, monkeypatch) -> None:
+    monkeypatch.setattr(segments, "_LONG", 64)
+    monkeypatch.setattr(segments, "_PIECE", 16)
+    torch.manual_seed(0)
+    rows = torch.randn(sum(sizes), 70)
+    ptr = torch.tensor([0, *sizes]).cumsum(0)
+    order = torch.randperm(len(rows)) if has_order else torch.arange(len(rows))
+    group = torch.repeat_interleave(torch.tensor(sizes))
+    found = segments.sum_rows(rows.to(DEVICE), ptr.to(DEVICE), order.to(DEVICE) if has_order else None)
+    expected = torch.zeros(len(sizes), 70).index_add(0, group, rows[order])
+    assert torch.allclose(found.cpu(), expected, atol=1e-5)
+    serial = segments.sum_rows(
+        rows.to(DEVICE),
+        ptr.to(DEVICE),
+        order.to(DEVICE) if has_order else None,
+        longest=64 if max(sizes) <= 64 else None,
+    )
+    assert torch.allclose(serial.cpu(), expected, atol=1e-5)
+
+
+def test_the_mean_of_windows_at_a_hub(monkeypatch) -> None:
+    leaves = torch.arange(1, 30)
+    star = Graph.from_edge_index(torch.stack([torch.zeros_like(leaves), leaves]), 30, undirected=True)
+    walks = sample_walks(star, 20, window_size=4, seed=0)
+    visits = walks.groups_of_nodes(30)
+    num_windows = walks.nodes.shape[1] - 4
+    windows = torch.randn(len(walks) * num_windows, 20, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    on_device = Groups(visits.order.to(DEVICE), visits.ptr.to(DEVICE))
+    whole = segments.mean_windows(windows, on_device, walks.nodes.shape[1], 5)
+    monkeypatch.setattr(segments, "_LONG", 64)
+    monkeypatch.setattr(segments, "_PIECE", 16)
+    pieces = segments.mean_windows(windows, on_device, walks.nodes.shape[1], 5)
+    assert torch.allclose(whole[0], pieces[0], atol=1e-5)
+    assert torch.equal(whole[1], pieces[1])
+    assert torch.equal(whole[2], pieces[2])
+    centre = walks.nodes[:, 2:-2].flatten()
+    expected = torch.zeros(30, 20).index_add(0, centre, windows.cpu().relu()) / centre.bincount(minlength=30).clamp_min(
+        1
+    ).unsqueeze(1)
+    assert torch.allclose(pieces[0].cpu(), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("precision", ["float32", "tf32"] if ON_GPU else ["float32"])
 @pytest.mark.parametrize(("height", "depth", "width"), [(1, 1, 1), (33, 40, 35), (5, 300, 31), (70, 0, 3), (0, 4, 4)])
 @pytest.mark.parametrize("form", ["plain", "transposed", "added", "wider"])

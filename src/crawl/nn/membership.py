@@ -21,12 +21,14 @@ class Membership:
         ptr: `[G + 1]` the nodes of graph g are `ptr[g]:ptr[g + 1]`.
         num_nodes: `[1]` int32 on the GPU, or None for all: only the first so many nodes are real, the rest is padding.
         num_graphs: The same for graphs.
+        largest: No graph has more nodes; None if the host does not know.
     """
 
     batch: Tensor
     ptr: Tensor
     num_nodes: Tensor | None = None
     num_graphs: Tensor | None = None
+    largest: int | None = None
 
     @classmethod
     def of(cls, batch: Tensor, num_graphs: int) -> Membership:
@@ -58,7 +60,7 @@ class _Sum(torch.autograd.Function):
         from crawl.nn.gpu.segments import sum_rows
 
         ctx.members = members
-        return sum_rows(x.contiguous(), members.ptr)
+        return sum_rows(x.contiguous(), members.ptr, longest=members.largest)
 
     @staticmethod
     @once_differentiable
@@ -81,4 +83,4 @@ class _Spread(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from crawl.nn.gpu.segments import sum_rows
 
-        return sum_rows(grad.contiguous(), ctx.members.ptr), None
+        return sum_rows(grad.contiguous(), ctx.members.ptr, longest=ctx.members.largest), None

@@ -27,12 +27,13 @@ _RATIO = 1.125  # between the rooms of one class and the next
 
 @dataclass(frozen=True)
 class Room:
-    """How many of each fit into a batch."""
+    """How many of each fit into a batch, and how many nodes a single graph has at most."""
 
     num_graphs: int
     num_nodes: int
     num_edges: int
     num_walks: int
+    largest_graph: int
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,14 @@ class PaddedBatch:
     @property
     def members(self) -> Membership:
         """The graph of each node."""
-        return Membership(self.batch, self.ptr, self.num_nodes, self.num_graphs)
+        return Membership(self.batch, self.ptr, self.num_nodes, self.num_graphs, self.room.largest_graph)
 
     def walks(self, window_size: int) -> Walks:
         """The walks, with what is known of them."""
-        groups = {("nodes", self.room.num_nodes): Groups(self.node_order, self.node_ptr)}
+        longest = self.room.largest_graph * self.nodes.shape[1]  # no node starts more than one walk
+        groups = {("nodes", self.room.num_nodes): Groups(self.node_order, self.node_ptr, longest)}
         if self.edge_order is not None and self.edge_ptr is not None:
-            groups["edges", self.room.num_edges] = Groups(self.edge_order, self.edge_ptr)
+            groups["edges", self.room.num_edges] = Groups(self.edge_order, self.edge_ptr, longest)
         return Walks(self.nodes, self.edges, self.code, window_size, num_real=self.num_walks, _cache=groups)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -192,16 +194,16 @@ class DeviceGraphs:
     def rooms_for(self, batches: list[Tensor], num_graphs: int) -> list[Room]:
         """For each batch of ids the smallest room among few: each is an eighth larger than the one before."""
         usual = (self._usual * num_graphs).clamp_min(1.0)
-        lengths = torch.tensor([len(ids) for ids in batches])
-        batch = torch.repeat_interleave(lengths)
+        largest = int(self._all_sizes[0].max())
+        batch = torch.repeat_interleave(torch.tensor([len(ids) for ids in batches]))
         total = torch.zeros(3, len(batches), dtype=torch.double)
         total.index_add_(1, batch, self._sizes[:, torch.cat(batches)])
         needed = (total / usual.unsqueeze(1)).amax(dim=0).tolist()
         steps = [max(math.ceil(round(math.log(share, _RATIO), 6)), -40) if share > 0 else -40 for share in needed]
-        rooms = {
-            step: Room(num_graphs, *(math.ceil(size * _RATIO**step / 16) * 16 for size in usual.tolist()))
-            for step in set(steps)
-        }
+        rooms = {}
+        for step in set(steps):
+            nodes, edges, walks = (math.ceil(size * _RATIO**step / 16) * 16 for size in usual.tolist())
+            rooms[step] = Room(num_graphs, nodes, edges, walks, largest)
         return [rooms[step] for step in steps]
 
     def padded_ids(self, batches: list[Tensor], num_graphs: int) -> Tensor:

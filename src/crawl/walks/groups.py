@@ -15,10 +15,12 @@ class Groups:
     Attributes:
         order: `[P]` int64; the places in the flattened tensor, those of id 0 first, each group in ascending order.
         ptr: `[K + 1]` int64; the places of id k are `order[ptr[k]:ptr[k + 1]]`.
+        longest: No group has more places; None if the host does not know.
     """
 
     order: Tensor
     ptr: Tensor
+    longest: int | None = None
 
     @classmethod
     def of(cls, ids: Tensor, num_ids: int) -> Groups:

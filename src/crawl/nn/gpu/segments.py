@@ -16,19 +16,27 @@ _ROWS = tl.constexpr(0)  # it is the row
 _WINDOWS = tl.constexpr(1)  # a position on a walk: the row of the window with its centre there, if there is one
 _STEPS = tl.constexpr(2)  # a step of a walk: the row of the position it leads to
 
+# One program sums a group, which takes long for the hub of a large graph. So where groups may have more places than
+# this, others first sum each piece of so many places that lies within a group.
+_LONG = 2048
+_PIECE = 512
 
-def sum_rows(rows: Tensor, ptr: Tensor, order: Tensor | None = None, *, steps_of: int = 0) -> Tensor:
+
+def sum_rows(
+    rows: Tensor, ptr: Tensor, order: Tensor | None = None, *, longest: int | None = None, steps_of: int = 0
+) -> Tensor:
     """`[K, C]` float32: the sum of the rows of each group.
 
     Args:
         rows: `[R, C]`, contiguous.
         ptr: `[K + 1]`; group k has the places `ptr[k]` to `ptr[k + 1] - 1`.
         order: The places, group by group; 0, 1, 2, … when None.
+        longest: No group has more places; None if that is not known.
         steps_of: If not 0, a place is a step of a walk with so many positions, and its row that of the position it
             leads to; otherwise a place is a row.
     """
     out = rows.new_empty(ptr.numel() - 1, rows.shape[1], dtype=torch.float32)
-    _launch(rows, ptr, order, out, None, None, _STEPS if steps_of else _ROWS, steps_of, 1)
+    _launch(rows, ptr, order, out, None, None, longest, _STEPS if steps_of else _ROWS, steps_of, 1)
     return out
 
 
@@ -47,7 +55,10 @@ def mean_windows(
     out = windows.new_empty(visits.ptr.numel() - 1, windows.shape[1], dtype=torch.float32)
     counts = windows.new_empty(len(out), dtype=torch.float32)
     is_active = torch.empty_like(windows, dtype=torch.int8)
-    _launch(windows, visits.ptr, visits.order, out, counts, is_active, _WINDOWS, num_positions, kernel_size)
+    _launch(
+        *(windows, visits.ptr, visits.order, out, counts, is_active, visits.longest),
+        *(_WINDOWS, num_positions, kernel_size),
+    )
     return out, counts, is_active
 
 
@@ -58,6 +69,7 @@ def _launch(
     out: Tensor,
     counts: Tensor | None,
     is_active: Tensor | None,
+    longest: int | None,
     places: tl.constexpr,
     num_positions: int,
     kernel_size: int,
@@ -66,47 +78,186 @@ def _launch(
         return
     num_channels = rows.shape[1]
     block_channels = min(triton.next_power_of_2(num_channels), 64)
+    num_blocks = triton.cdiv(num_channels, block_channels)
+    num_places = len(rows) if order is None else order.numel()
+    num_pieces = num_places // _PIECE if min(num_places, longest or num_places) > _LONG else 0
+    sums = out.new_empty(num_pieces, num_channels + 1)  # the last column counts
+    arguments = (
+        *(rows, ptr, ptr if order is None else order, out, sums),
+        *(out if counts is None else counts, out if is_active is None else is_active),
+        *(num_positions, len(out)),
+    )
+    settings = {
+        "NUM_CHANNELS": num_channels,
+        "KERNEL_SIZE": kernel_size,
+        "PLACES": places,
+        "HAS_ORDER": order is not None,
+        "BLOCK_ROWS": 512 // block_channels,
+        "BLOCK_CHANNELS": block_channels,
+        "PIECE": _PIECE,
+        "num_warps": 2,
+    }
     with torch.cuda.device(rows.get_device()):
-        _sum_rows[(len(out), triton.cdiv(num_channels, block_channels))](
-            rows,
-            ptr,
-            ptr if order is None else order,
-            out,
-            out if counts is None else counts,
-            out if is_active is None else is_active,
-            num_positions,
-            NUM_CHANNELS=num_channels,
-            KERNEL_SIZE=kernel_size,
-            PLACES=places,
-            HAS_ORDER=order is not None,
-            BLOCK_ROWS=512 // block_channels,
-            BLOCK_CHANNELS=block_channels,
-            num_warps=2,
-        )
+        if num_pieces:
+            _sum_pieces[(num_pieces, num_blocks)](*arguments, **settings)
+        _sum_rows[(len(out), num_blocks)](*arguments, HAS_PIECES=num_pieces > 0, **settings)
 
 
-@triton.jit(do_not_specialize=["num_positions"])
+@triton.jit(do_not_specialize=["num_positions", "num_groups"])
 def _sum_rows(
     rows: tl.tensor,
     ptr: tl.tensor,
     order: tl.tensor,
     out: tl.tensor,
+    sums: tl.tensor,
     counts: tl.tensor,
     is_active: tl.tensor,
     num_positions: tl.int32,
+    num_groups: tl.int32,
     NUM_CHANNELS: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
     PLACES: tl.constexpr,
     HAS_ORDER: tl.constexpr,
+    HAS_PIECES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
+    PIECE: tl.constexpr,
 ) -> None:
+    """The sum of each group: places before its first piece, pieces, places behind its last piece."""
     group = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BLOCK_CHANNELS + tl.arange(0, BLOCK_CHANNELS)
     inside = channel < NUM_CHANNELS
     begin, end = tl.load(ptr + group), tl.load(ptr + group + 1)
     total = tl.zeros([BLOCK_ROWS, BLOCK_CHANNELS], tl.float32)
     count = tl.zeros([BLOCK_ROWS], tl.float32)
+    if HAS_PIECES:
+        first_piece, last_piece = (begin + PIECE - 1) // PIECE, end // PIECE
+        if first_piece < last_piece:
+            total, count = _add_places(
+                rows,
+                order,
+                is_active,
+                begin,
+                first_piece * PIECE,
+                channel,
+                inside,
+                total,
+                count,
+                num_positions,
+                NUM_CHANNELS,
+                KERNEL_SIZE,
+                PLACES,
+                HAS_ORDER,
+                BLOCK_ROWS,
+            )
+            for first in range(first_piece, last_piece, BLOCK_ROWS):
+                piece = first + tl.arange(0, BLOCK_ROWS)
+                is_piece = piece < last_piece
+                place = sums + piece * (NUM_CHANNELS + 1)
+                mask = is_piece[:, None] & inside[None, :]
+                total += tl.load(place[:, None] + channel[None, :], mask=mask, other=0)
+                count += tl.load(place + NUM_CHANNELS, mask=is_piece, other=0)
+            begin = last_piece * PIECE
+    total, count = _add_places(
+        rows,
+        order,
+        is_active,
+        begin,
+        end,
+        channel,
+        inside,
+        total,
+        count,
+        num_positions,
+        NUM_CHANNELS,
+        KERNEL_SIZE,
+        PLACES,
+        HAS_ORDER,
+        BLOCK_ROWS,
+    )
+    value = tl.sum(total, axis=0)
+    if PLACES == _WINDOWS:
+        num_rows = tl.maximum(tl.sum(count, axis=0), 1)
+        value = value / num_rows
+        if tl.program_id(1) == 0:
+            tl.store(counts + group, num_rows)
+    tl.store(out + group * NUM_CHANNELS + channel, value, mask=inside)
+
+
+@triton.jit(do_not_specialize=["num_positions", "num_groups"])
+def _sum_pieces(
+    rows: tl.tensor,
+    ptr: tl.tensor,
+    order: tl.tensor,
+    out: tl.tensor,
+    sums: tl.tensor,
+    counts: tl.tensor,
+    is_active: tl.tensor,
+    num_positions: tl.int32,
+    num_groups: tl.int32,
+    NUM_CHANNELS: tl.constexpr,
+    KERNEL_SIZE: tl.constexpr,
+    PLACES: tl.constexpr,
+    HAS_ORDER: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_CHANNELS: tl.constexpr,
+    PIECE: tl.constexpr,
+) -> None:
+    """The sum of each piece that lies within a group."""
+    piece = tl.program_id(0).to(tl.int64)
+    begin, end = piece * PIECE, (piece + 1) * PIECE
+    low, high = tl.zeros([], tl.int32), tl.zeros([], tl.int32) + num_groups
+    while high - low > 1:  # the last group that begins here or before
+        middle = (low + high) // 2
+        is_before = tl.load(ptr + middle) <= begin
+        low, high = tl.where(is_before, middle, low), tl.where(is_before, high, middle)
+    if tl.load(ptr + low + 1) >= end:
+        channel = tl.program_id(1) * BLOCK_CHANNELS + tl.arange(0, BLOCK_CHANNELS)
+        inside = channel < NUM_CHANNELS
+        total = tl.zeros([BLOCK_ROWS, BLOCK_CHANNELS], tl.float32)
+        count = tl.zeros([BLOCK_ROWS], tl.float32)
+        total, count = _add_places(
+            rows,
+            order,
+            is_active,
+            begin,
+            end,
+            channel,
+            inside,
+            total,
+            count,
+            num_positions,
+            NUM_CHANNELS,
+            KERNEL_SIZE,
+            PLACES,
+            HAS_ORDER,
+            BLOCK_ROWS,
+        )
+        place = sums + piece * (NUM_CHANNELS + 1)
+        tl.store(place + channel, tl.sum(total, axis=0), mask=inside)
+        if tl.program_id(1) == 0:
+            tl.store(place + NUM_CHANNELS, tl.sum(count, axis=0))
+
+
+@triton.jit
+def _add_places(
+    rows: tl.tensor,
+    order: tl.tensor,
+    is_active: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    channel: tl.tensor,
+    inside: tl.tensor,
+    total: tl.tensor,
+    count: tl.tensor,
+    num_positions: tl.int32,
+    NUM_CHANNELS: tl.constexpr,
+    KERNEL_SIZE: tl.constexpr,
+    PLACES: tl.constexpr,
+    HAS_ORDER: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+) -> tl.tuple:
+    """Add the rows of the places from `begin` to `end` - 1, and count the windows among them."""
     for first in range(begin, end, BLOCK_ROWS):
         place = first + tl.arange(0, BLOCK_ROWS)
         is_row = place < end
@@ -129,13 +280,7 @@ def _sum_rows(
             tl.store(is_active + place, (value > 0).to(tl.int8), mask=mask)
             value = tl.where(value < 0, 0, value)  # unlike a maximum, it lets NaN through
         total += value
-    value = tl.sum(total, axis=0)
-    if PLACES == _WINDOWS:
-        num_rows = tl.maximum(tl.sum(count, axis=0), 1)
-        value = value / num_rows
-        if tl.program_id(1) == 0:
-            tl.store(counts + group, num_rows)
-    tl.store(out + group * NUM_CHANNELS + channel, value, mask=inside)
+    return total, count
 
 
 def sum_parts(parts: Tensor) -> Tensor:

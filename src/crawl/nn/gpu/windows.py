@@ -115,7 +115,7 @@ class _PooledWindows(torch.autograd.Function):
         grad_rows, grad_kernel = convolve_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums, unit)
         first_bit = conv.in_channels + conv.edge_dim
         nodes = walks.groups_of_nodes(shape.num_nodes)
-        grad_nodes = sum_rows(grad_rows, nodes.ptr, nodes.order)[:, :num_channels]
+        grad_nodes = sum_rows(grad_rows, nodes.ptr, nodes.order, longest=nodes.longest)[:, :num_channels]
 
         def weight_of_project() -> Tensor:
             parts = [product(grad_nodes.t(), x, conv.precision)]
@@ -148,4 +148,5 @@ class _PooledWindows(torch.autograd.Function):
 def _sum_edges(shape: Shape, walks: Walks, grad_rows: Tensor, edge_attr: Tensor) -> Tensor:
     """`[E, C]` the gradients of the rows of edges."""
     edges = walks.groups_of_edges(edge_attr.shape[0])
-    return sum_rows(grad_rows, edges.ptr, edges.order, steps_of=shape.num_positions)[:, : shape.num_channels]
+    total = sum_rows(grad_rows, edges.ptr, edges.order, longest=edges.longest, steps_of=shape.num_positions)
+    return total[:, : shape.num_channels]
