@@ -74,9 +74,11 @@ class Report:
     """Make tables and plots from the records of runs.
 
     Attributes:
-        runs: Folders of `crawl reproduce`, folders of runs, or the small files that --collect wrote.
+        runs: Folders of `crawl reproduce` or of one of its tables, folders of runs, or the small files that --collect
+            wrote.
         out: Where to write tables.md, tables.csv and plots.
-        collect: Also write TABLE.json there, one small file for each table from which the same report can be made.
+        collect: Also write TABLE.json there, one small file for each table from which the same report can be made, and
+            runs.json for other runs.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
@@ -85,14 +87,10 @@ class Report:
 
     def run(self) -> None:
         """Write the report, and print its tables."""
-        from crawl.experiments.records import collect_all
         from crawl.experiments.report import write_report
 
         if not self.runs:
             raise ValueError("Say which runs to report: folders of `crawl reproduce`, of runs, or small files.")
-        written = write_report(self.runs, self.out)
-        if self.collect:
-            for path in self.runs:
-                written += collect_all(path, self.out) if path.is_dir() else []
+        written = write_report(self.runs, self.out, collect=self.collect)
         print(written[0].read_text(), end="")
         say("written: " + ", ".join(map(str, written)))
