@@ -16,7 +16,7 @@ def test_without_a_table_there_is_a_list(crawl):
 def test_a_table_is_printed(crawl):
     done = crawl("reproduce", "csl", "window", "--minutes", "0", "--out", "runs", "--seeds", "1")
     assert done.code == 0
-    assert "| CSL, CRaWl | 100.00 % ± 0.00 % | – |" in done.out
+    assert "| CSL, CRaWl | 100.00 % ± 0.00 % (± 0.00 %) | – |" in done.out
     assert "not run" in done.out
     assert "## ZINC: test mae by window size" in done.out
 

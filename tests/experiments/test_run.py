@@ -14,6 +14,7 @@ from path_graphs import make_dataset
 
 from crawl.data import Split, Task
 from crawl.experiments import Experiment, resume_run, run_experiment
+from crawl.experiments.folder import RunFolder
 from crawl.experiments.run import Stopped
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -92,6 +93,18 @@ class TestTheFolder:
     def test_the_curves(self, finished):
         pytest.importorskip("matplotlib")
         assert (finished.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_the_curves_without_validation(self, tmp_path, monkeypatch):
+        figure_module = pytest.importorskip("matplotlib.figure")
+        drawn = []
+        monkeypatch.setattr(
+            figure_module.Figure, "savefig", lambda figure, path, **_: drawn.append(path.touch() or figure)
+        )
+        epoch = {"epoch": 1, "loss": 1.0, "val_mae": math.nan}
+        RunFolder(tmp_path).draw_curves([epoch | {"test_mae": 0.5}], "mae", 1)
+        RunFolder(tmp_path).draw_curves([epoch], "mae", 1)
+        labels = [figure.axes[1].get_ylabel() for figure in drawn]
+        assert labels == ["without validation: test mae", "validation mae"]
 
     def test_events_for_tensorboard(self, finished):
         events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")

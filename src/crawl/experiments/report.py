@@ -13,6 +13,7 @@ from crawl.experiments.records import RunRecord, read_collected, read_run_or_pro
 from crawl.experiments.summary import Line, metric_of, summarise, to_csv, to_markdown
 from crawl.experiments.tables import TABLES, PlannedRun, Row, Table
 from crawl.files import write_atomically
+from crawl.training.metrics import LOWER_IS_BETTER
 
 Runs = dict[str, RunRecord]
 OTHER_RUNS = "runs"  # the name of the table of runs that belong to none
@@ -189,6 +190,7 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
             for number, curve in enumerate(filter(None, curves[i])):
                 epochs = [point["epoch"] for point in curve]
                 style = {"color": colours(i % colours.N), "linewidth": 0.9, "alpha": 0.7}
+                style |= {"marker": "."} if len(curve) == 1 else {}
                 loss_axes.plot(epochs, [_or_nan(point["loss"]) for point in curve], **style)
                 label = table.rows[i].label if number == 0 else None  # once in the legend
                 score_axes.plot(epochs, [_or_nan(point.get(part)) for point in curve], label=label, **style)
@@ -196,9 +198,9 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
         score_axes.set(xlabel="epoch", ylabel=f"{_PARTS[part]} {metric}".strip())
         if metric == "accuracy":
             score_axes.set_ylim(-0.02, 1.02)
-        for axes in (loss_axes, score_axes):
-            _spread(axes)
-    figure.suptitle(f"{table.title.partition(':')[0]}: learning curves")
+        _refine(loss_axes, may_be_log=True)
+        _refine(score_axes, may_be_log=LOWER_IS_BETTER.get(metric, False))
+    figure.suptitle(f"Learning curves of {table.name}")
     figure.legend(loc="outside lower center", ncols=4, fontsize="small", frameon=False)
     return _save(figure, path)
 
@@ -213,10 +215,10 @@ def _part_to_draw(curves: Iterable[list[dict[str, float | None]]]) -> str:
     return "test" if has["test"] and not has["val"] else "val"
 
 
-def _spread(axes: Any) -> None:
+def _refine(axes: Any, may_be_log: bool) -> None:
     """A grid, and a logarithmic axis where values span more than one power of ten."""
     values = [value for line in axes.lines for value in line.get_ydata() if value == value]
-    if values and 0 < 10 * min(values) < max(values):
+    if may_be_log and values and 0 < 10 * min(values) < max(values):
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
 
@@ -227,7 +229,7 @@ def _draw_figure(table: Table, lines: Sequence[Line], path: Path) -> Path:
 
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.subplots()
-    places = [line.x for line in lines]
+    places = [_or_nan(line.x) for line in lines]
     published = [100 * line.published.mean if line.published else float("nan") for line in lines]
     ours = [100 * _or_nan(line.mean) for line in lines]
     axes.plot(places, published, color="gray", marker="s", markerfacecolor="none", linestyle="--", label="paper")

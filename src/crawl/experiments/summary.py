@@ -306,7 +306,7 @@ def to_csv(lines_by_table: Mapping[str, Sequence[Line]]) -> str:
     for table, lines in lines_by_table.items():
         for line in lines:
             published = line.published
-            numbers = [None] * 3
+            numbers: list[float | None] = [None] * 3
             if published is not None:
                 numbers = [published.mean, published.cross_deviation, published.internal_deviation]
             numbers += [line.mean, line.difference, line.cross_deviation, line.internal_deviation]
