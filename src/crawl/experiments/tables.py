@@ -70,6 +70,7 @@ class Row:
         trained: The place of the runs that are evaluated so.
         x: Where the row stands on the axis of a figure.
         given: The runs, if they are not those that seeds and folds make.
+        own_name: What it is called in commands, if that is not the last part of its place.
     """
 
     label: str
@@ -82,6 +83,12 @@ class Row:
     trained: str = ""
     x: float | None = None
     given: tuple[PlannedRun, ...] = ()
+    own_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called in commands."""
+        return self.own_name or self.place.rpartition("/")[2]
 
     def runs(self) -> Iterator[PlannedRun]:
         """All runs of the row."""
@@ -286,9 +293,10 @@ def _ablation(benchmark: str, experiment: Experiment, num_folds: int = 1, more: 
     for (bits, walks), published in _ABLATION[benchmark].items():
         strategy = next(strategy for strategy, short in _STRATEGIES.items() if short == walks)
         is_main = (bits, walks) == ("both", "NB")
-        place = f"{benchmark}/crawl" if is_main else f"{name}/{bits}-{walks.lower()}"
+        short = f"{bits}-{walks.lower()}"
+        place = f"{benchmark}/crawl" if is_main else f"{name}/{short}"
         variant = with_bits(experiment, bits, strategy)
-        rows.append(Row(f"{_BITS[bits]}, {walks}", place, variant, 5, num_folds, published))
+        rows.append(Row(f"{_BITS[bits]}, {walks}", place, variant, 5, num_folds, published, own_name=short))
     title = f"{BENCHMARKS[benchmark].title}: test {BENCHMARKS[benchmark].task.metric} by bits and walks"
     return Table(name, title, tuple(rows), note=f"UN: uniform walks, NB: non-backtracking walks.{more}")
 
@@ -324,6 +332,7 @@ def window() -> Table:
             3,
             published=Published(mean),
             x=size,
+            own_name=str(size),
         )
         for size, mean in published.items()
     )
@@ -408,8 +417,9 @@ def baselines() -> Table:
         rows.append(Row(f"ZINC, {layer}", f"baselines/zinc-{layer}", experiment, 1, published=published))
     for layer in zinc_scores:
         experiment = as_budgeted_baseline(_until_the_end(RECIPES["csl"]()), layer, "csl")
-        place = "csl/gin" if layer == "gin" else f"baselines/csl-{layer}"
-        rows.append(Row(f"CSL, {layer}", place, experiment, 1, 5, Published(0.1, at_most=True)))
+        short = f"csl-{layer}"
+        place = "csl/gin" if layer == "gin" else f"baselines/{short}"
+        rows.append(Row(f"CSL, {layer}", place, experiment, 1, 5, Published(0.1, at_most=True), own_name=short))
     note = "Published values are those that the paper cites; they are of other trainings and sizes. One model each."
     return Table("baselines", "Message passing: test score", tuple(rows), note=note)
 
