@@ -115,6 +115,10 @@ def test_the_time_of_training_is_not_that_of_an_evaluation(tmp_path):
     text = (tmp_path / "report/tables.md").read_text()
     assert text.count("0.5 minutes of training and evaluation") == 1
     assert "1 finished run; 100 parameters; commit: None." in text
+    again = planned("walks/0.4/seed-0").experiment
+    write_run(tmp_path / "walks/0.4/seed-0", again, 0.1, eval_start_share=0.4, trained={"wall_time_s": 900.0})
+    write_report([tmp_path], tmp_path / "report")
+    assert "2 finished runs; 0.5 minutes of" in (tmp_path / "report/tables.md").read_text()
 
 
 # ---- plots

@@ -149,12 +149,17 @@ def _effort(runs: Mapping[str, RunRecord]) -> str:
     if not records:
         return ""
     commits = ", ".join(sorted({str(record["commit"]) for record in records}))
-    seconds = sum(record["wall_time_s"] for record in records if "eval_start_share" not in record)
+    seconds = sum(record["wall_time_s"] for record in records if _has_own_time(record))
     time = f"{seconds / 60:.1f} minutes of training and evaluation, added up; " if seconds else ""
     sizes = sorted({record["num_parameters"] for record in records})
     size = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     number = "1 finished run" if len(records) == 1 else f"{len(records)} finished runs"
     return f"\n{number}; {time}{size} parameters; commit: {commits}.\n"
+
+
+def _has_own_time(record: Mapping[str, Any]) -> bool:
+    """Whether the time is that of the run; old records of an evaluation have that of the training."""
+    return "eval_start_share" not in record or "trained" in record
 
 
 # ---- plots
