@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -13,10 +15,10 @@ def test_without_a_table_there_is_a_list(crawl):
         assert f"\n{name} " in f"\n{done.out}"
 
 
-def test_rows_are_listed_with_what_is_finished(crawl, tmp_path):
+def test_rows_are_listed_with_what_is_finished(crawl, csl_run, tmp_path):
     for name in ("zinc/crawl/seed-1", "window/2/seed-0"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "result.json").touch()
+        shutil.copy(csl_run / "result.json", tmp_path / "runs" / name)
     done = crawl("reproduce", "window", "--list", "--out", "runs")
     assert done.code == 0
     listed = [" ".join(line.split()[:4]) for line in done.out.splitlines()[1:]]

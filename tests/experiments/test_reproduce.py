@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +17,7 @@ from crawl.experiments import Experiment, TrainedModel, workers
 from crawl.experiments import reproduce as module
 from crawl.experiments.records import read_collected, read_run
 from crawl.experiments.report import find_runs, write_report
-from crawl.experiments.reproduce import find_tables, reproduce
+from crawl.experiments.reproduce import find_tables, reproduce, tidy_run
 from crawl.experiments.tables import TABLES
 from crawl.models import CRaWl
 
@@ -105,6 +106,34 @@ def test_finished_runs_are_read_and_stopped_ones_go_on(tmp_path, csl_runs, capsy
     capsys.readouterr()
     reproduce("csl", tmp_path, **arguments)
     assert capsys.readouterr().err == ""  # there is nothing to do
+
+
+def test_a_run_with_a_damaged_result_is_run_again(tmp_path, csl_runs, capsys):
+    arguments = {"num_seeds": 1, "rows": ("crawl",), "device": "cpu", "change": small}
+    shutil.copytree(csl_runs / "csl/crawl", tmp_path / "csl/crawl")
+    damaged = tmp_path / "csl/crawl/seed-0-fold-2/result.json"
+    damaged.write_text(damaged.read_text()[:100])
+    (read_only,) = reproduce("csl", tmp_path, minutes=0)
+    assert read_only.lines[0].num_finished == 4
+    assert f"{damaged} is damaged" in read_only.lines[0].notes[1]
+    tidy_run(damaged.parent, keep_weights=False)
+    assert (damaged.parent / "last.safetensors").is_file()  # it is needed to go on
+    (done,) = reproduce("csl", tmp_path, **arguments)
+    assert "[1/1] csl/crawl/seed-0-fold-2" in capsys.readouterr().err
+    assert done.lines[0].num_finished == 5
+    assert "damaged" not in str(done)
+    ours, theirs = (
+        json.loads((folder / "csl/crawl/seed-0-fold-2/result.json").read_text()) for folder in (tmp_path, csl_runs)
+    )
+    assert ours["scores"] == theirs["scores"]
+
+
+def test_a_damaged_configuration_is_named(tmp_path, cycles_for_zinc):
+    (tmp_path / "zinc/crawl/seed-0").mkdir(parents=True)
+    (tmp_path / "zinc/crawl/seed-0/config.json").write_text("{")
+    (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    assert "seed-0/config.json is damaged" in done.lines[0].notes[-1]
+    assert done.lines[0].notes[-1].endswith("remove the folder and run it again.")
 
 
 @pytest.mark.slow

@@ -91,10 +91,12 @@ class Reproduce:
 
 def _listed(table: Table, folder: Path) -> str:
     """A table's title and rows, with how many of their runs are finished in a folder."""
+    from crawl.experiments.records import is_finished
+
     lines = [f"{table.name}: {table.title}"]
     for row in table.rows:
         places = [folder / run.place for run in row.runs()]
-        num_finished = sum((place / "result.json").is_file() for place in places)
+        num_finished = sum(map(is_finished, places))
         lines.append(f"  {row.name:26} {num_finished:2} of {len(places):2} runs finished  {row.label}")
     return "\n".join(lines)
 

@@ -60,6 +60,15 @@ def is_finished(folder: Path) -> bool:
     return run is not None and run.is_finished
 
 
+def read_config(path: Path) -> Experiment:
+    """The experiment in a file `config.json`.
+
+    Raises:
+        ValueError: If it is damaged or of another version; the message names the file.
+    """
+    return _read(path, Experiment.from_json, "remove the folder and run it again")
+
+
 def read_run(folder: Path, place: str) -> RunRecord | None:
     """The run in a folder; None if it was not begun.
 
@@ -73,7 +82,7 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
         record = _read(run.result, _record, "run it again")
     elif run.config.is_file():
         record = None
-        _read(run.config, Experiment.from_json, "remove the folder and run it again")
+        read_config(run.config)
     else:
         return None
     history = _read(run.metrics, _history, "run it again") if run.metrics.is_file() else []

@@ -26,7 +26,7 @@ from crawl.experiments.build import load_dataset
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.few_walks import evaluate_share
 from crawl.experiments.folder import RunFolder
-from crawl.experiments.records import read_runs
+from crawl.experiments.records import is_finished, read_config, read_runs
 from crawl.experiments.run import Stopped, resume_run, run_experiment
 from crawl.experiments.summary import Line, summarise, to_markdown
 from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Table
@@ -160,10 +160,10 @@ class _Work:
     def _do(self, run: PlannedRun, stop: Callable[[], bool]) -> None:
         place = self.folder / run.place
         begun = RunFolder(place)
-        if begun.result.is_file():
+        if is_finished(place):
             return
         if run.trained:
-            if not (self.folder / run.trained / "result.json").is_file():
+            if not is_finished(self.folder / run.trained):
                 raise ValueError(f"{run.trained} is not finished")
             dataset = _dataset(run.experiment.data)
             evaluate_share(self.folder / run.trained, run.start_share, place, dataset, self.device)
@@ -176,7 +176,7 @@ class _Work:
             "runs_at_a_time": self.runs_at_a_time,
         }
         if begun.config.is_file():
-            if not _same(Experiment.from_json(begun.config.read_text()), experiment):
+            if not _same(read_config(begun.config), experiment):
                 raise ValueError(f"{place} holds a run with other settings: choose another folder")
             resume_run(place, device=self.device, **how)
         else:
@@ -189,7 +189,7 @@ class _Work:
 def tidy_run(folder: Path, *, keep_weights: bool) -> None:
     """Remove from the folder of a finished run all but its records, and its best weights if they are to be kept."""
     run = RunFolder(folder)
-    if run.result.is_file():
+    if is_finished(folder):
         shutil.rmtree(run.events, ignore_errors=True)
         for path in (run.last, run.predictions, run.curves, *(() if keep_weights else (run.best,))):
             path.unlink(missing_ok=True)
@@ -226,7 +226,7 @@ def _reproduced(table: Table, folder: Path, problems: Mapping[str, str]) -> Repr
 
 def _run_all(runs: Sequence[PlannedRun], work: _Work, jobs: int) -> dict[str, str]:
     """Do all runs that are not finished; why some failed, by their place."""
-    left = [run for run in runs if not (work.folder / run.place / "result.json").is_file()]
+    left = [run for run in runs if not is_finished(work.folder / run.place)]
     num_gpus = torch.cuda.device_count() if work.device != "cpu" else 0
     alone = [run for run in left if run.trained or run.is_timed]
     together = [run for run in left if not (run.trained or run.is_timed)]
@@ -265,9 +265,9 @@ def _in_processes(
     work = replace(work, runs_at_a_time=math.ceil(num_at_a_time / len(set(gpus))))
 
     def report(run: PlannedRun, problem: str | None) -> None:
-        is_finished = (work.folder / run.place / "result.json").is_file()
-        say(f"{run.place}: {'done' if is_finished else problem or 'stopped'}")
-        if problem and not is_finished:
+        is_done = is_finished(work.folder / run.place)
+        say(f"{run.place}: {'done' if is_done else problem or 'stopped'}")
+        if problem and not is_done:
             problems[run.place] = problem
 
     Workers(runs, work.do, report, lambda: work.is_over, gpus, num_threads).run()

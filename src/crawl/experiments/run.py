@@ -28,6 +28,7 @@ from crawl.data.splits import Split
 from crawl.experiments.build import Features, build_model, load_dataset
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.folder import RunFolder
+from crawl.experiments.records import is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Array, Predictions, targets_of
@@ -102,7 +103,8 @@ def resume_run(
     stop: Callable[[], bool] | None = None,
     runs_at_a_time: int = 1,
 ) -> Result:
-    """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read.
+    """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read; one
+    whose result is damaged goes on from its checkpoint.
 
     Args:
         folder: The folder of the run.
@@ -117,9 +119,9 @@ def resume_run(
         Stopped: If it was asked to stop before training was over.
     """
     run = RunFolder.open(Path(folder))
-    if run.result.is_file():
+    if is_finished(run.path):
         return Result(run.path, json.loads(run.result.read_text()))
-    experiment = Experiment.from_json(run.config.read_text())
+    experiment = read_config(run.config)
     if device is not None:
         experiment = replace(experiment, training=replace(experiment.training, device=device))
     dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
