@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from crawl.cli.describe import datasets
+from crawl.cli.describe import datasets, facts
+from crawl.experiments import TrainedModel
 from crawl.experiments.recipes import RECIPES
 
 
@@ -21,6 +22,14 @@ def test_info_about_a_run(crawl, csl_run):
     assert facts["test"].startswith("accuracy 0.")
     assert facts["epochs"].startswith("best ")
     assert "torch " in facts["versions"]
+
+
+def test_info_about_a_run_without_validation(csl_run):
+    trained = TrainedModel.load(csl_run, "cpu")
+    trained.record["scores"]["val"] |= {"mean": None, "internal_deviation": None, "evaluations": [None, None]}
+    names = [name for name, _ in facts(trained)]
+    assert "val" not in names
+    assert {"train", "test", "epochs"} <= set(names)
 
 
 def test_info_about_a_checkpoint_of_molecules(crawl, molecule_runs):

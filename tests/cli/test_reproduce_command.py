@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -13,10 +15,25 @@ def test_without_a_table_there_is_a_list(crawl):
         assert f"\n{name} " in f"\n{done.out}"
 
 
-def test_a_table_is_printed(crawl):
-    done = crawl("reproduce", "csl", "window", "--minutes", "0", "--out", "runs", "--seeds", "1")
+def test_rows_are_listed_with_what_is_finished(crawl, csl_run, tmp_path):
+    for name in ("zinc/crawl/seed-1", "window/2/seed-0"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        shutil.copy(csl_run / "result.json", tmp_path / "runs" / name)
+    done = crawl("reproduce", "window", "--list", "--out", "runs")
     assert done.code == 0
-    assert "| CSL, CRaWl | 100.00 % ± 0.00 % | – |" in done.out
+    listed = [" ".join(line.split()[:4]) for line in done.out.splitlines()[1:]]
+    assert listed == ["0 0 of 3", "2 1 of 3", "4 0 of 3", "6 0 of 3", "8 1 of 3", "10 0 of 3"]
+    everything = crawl("reproduce", "--list").out
+    assert "\nsocial_nine: " in everything
+    assert "\n  reddit_binary " in everything
+    assert not (tmp_path / "runs/reproduce").exists()
+
+
+def test_a_table_is_printed(crawl, monkeypatch):
+    monkeypatch.setattr(module._Work, "do", lambda work, run: None)
+    done = crawl("reproduce", "csl", "window", "--out", "runs", "--seeds", "1")
+    assert done.code == 0
+    assert "| CSL, CRaWl | 100.00 % ± 0.00 % (± 0.00 %) | – |" in done.out
     assert "not run" in done.out
     assert "## ZINC: test mae by window size" in done.out
 
@@ -34,7 +51,29 @@ def test_flags_reach_the_function(crawl, monkeypatch):
     assert (seen["jobs"], seen["rows"], seen["tidy"], seen["minutes"]) == (3, ("crawl", "gin"), True, None)
 
 
+def test_failures_are_in_the_exit_code(crawl, monkeypatch):
+    monkeypatch.setattr(module._Work, "do", lambda work, run: "no data" if run.place.startswith("zinc") else None)
+    done = crawl("reproduce", "zinc", "ablation_zinc", "--seeds", "2")
+    assert done.code == 2
+    assert "| not run; no data |" in done.out
+    assert done.err.endswith("crawl: error: 2 runs failed; the tables say why.\n")
+
+
+def test_an_interrupt_says_how_to_go_on(crawl, monkeypatch):
+    def interrupt(work, run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module._Work, "do", interrupt)
+    done = crawl("reproduce", "zinc")
+    assert done.code == 130
+    assert done.err.endswith("crawl: interrupted; the same command goes on where it was stopped\n")
+
+
 def test_mistakes_are_one_line(crawl):
+    assert crawl.error("reproduce", "csl", "--seeds", "0") == "--seeds must be at least 1, not 0."
+    assert crawl.error("reproduce", "csl", "--jobs", "0") == "--jobs must be at least 1, not 0."
+    assert crawl.error("reproduce", "csl", "--minutes", "0") == "--minutes must be more than 0, not 0."
+    assert crawl.error("reproduce", "csl", "--minutes=-1") == "--minutes must be more than 0, not -1."
     assert "Did you mean 'csl'?" in crawl.error("reproduce", "cls")
     assert "There are no runs in nowhere" in crawl.error("report", "nowhere")
     assert "Say which runs to report" in crawl.error("report")

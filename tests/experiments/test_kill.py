@@ -224,3 +224,47 @@ def test_interrupted_from_the_keyboard(whole, tmp_path):
     (folder / "last.safetensors").unlink(missing_ok=True)
     finish(start(folder, "train", "--resume", str(folder)), folder)
     assert_same_run(whole, folder)
+
+
+_REPRODUCE = """
+import functools, os, sys
+from dataclasses import replace
+from crawl.cli import main
+from crawl.experiments import reproduce as module
+
+def endless(experiment):
+    return replace(
+        experiment,
+        walk=replace(experiment.walk, num_steps=5, num_eval_steps=5, window_size=4),
+        model=replace(experiment.model, hidden_channels=8, num_layers=1, kernel_size=None),
+        training=replace(experiment.training, schedule="cosine", max_epochs=10**6, batch_size=100),
+        evaluation=replace(experiment.evaluation, num_val_repeats=1),
+    )
+
+module.reproduce = functools.partial(module.reproduce, change=endless)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_tables_interrupted_from_the_keyboard(tmp_path, jobs):
+    runs = [tmp_path / f"csl/crawl/seed-0-fold-{fold}" for fold in range(jobs)]
+    words = ["reproduce", "csl", "--rows", "crawl", "--jobs", str(jobs), "--device", "cpu", "--out", str(tmp_path)]
+    command = [sys.executable, "-c", _REPRODUCE, *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            wait_for(lambda: all(num_epochs(run) >= 2 for run in runs), process)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            _, error = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    first = (
+        "[1/25] csl/crawl/seed-0-fold-0"
+        if jobs == 1
+        else "stopping at the end of the epoch; Ctrl-C again stops at once"
+    )
+    assert error.splitlines() == [first, "crawl: interrupted; the same command goes on where it was stopped"]
+    if jobs == 2:
+        for run in runs:
+            assert len(load_checkpoint(run / "last.safetensors")[1]["history"]) == num_epochs(run)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,11 +13,11 @@ import torch
 
 from crawl import Graph
 from crawl.data import Dataset, GraphStore, Split, Task
-from crawl.experiments import Experiment, TrainedModel
+from crawl.experiments import Experiment, TrainedModel, workers
 from crawl.experiments import reproduce as module
-from crawl.experiments.records import collect_all, read_collected, read_run
+from crawl.experiments.records import read_collected, read_run
 from crawl.experiments.report import find_runs, write_report
-from crawl.experiments.reproduce import find_tables, reproduce
+from crawl.experiments.reproduce import find_tables, reproduce, tidy_run
 from crawl.experiments.tables import TABLES
 from crawl.models import CRaWl
 
@@ -107,6 +108,34 @@ def test_finished_runs_are_read_and_stopped_ones_go_on(tmp_path, csl_runs, capsy
     assert capsys.readouterr().err == ""  # there is nothing to do
 
 
+def test_a_run_with_a_damaged_result_is_run_again(tmp_path, csl_runs, capsys):
+    arguments = {"num_seeds": 1, "rows": ("crawl",), "device": "cpu", "change": small}
+    shutil.copytree(csl_runs / "csl/crawl", tmp_path / "csl/crawl")
+    damaged = tmp_path / "csl/crawl/seed-0-fold-2/result.json"
+    damaged.write_text(damaged.read_text()[:100])
+    (read_only,) = reproduce("csl", tmp_path, minutes=0)
+    assert read_only.lines[0].num_finished == 4
+    assert f"{damaged} is damaged" in read_only.lines[0].notes[1]
+    tidy_run(damaged.parent, keep_weights=False)
+    assert (damaged.parent / "last.safetensors").is_file()  # it is needed to go on
+    (done,) = reproduce("csl", tmp_path, **arguments)
+    assert "[1/1] csl/crawl/seed-0-fold-2" in capsys.readouterr().err
+    assert done.lines[0].num_finished == 5
+    assert "damaged" not in str(done)
+    ours, theirs = (
+        json.loads((folder / "csl/crawl/seed-0-fold-2/result.json").read_text()) for folder in (tmp_path, csl_runs)
+    )
+    assert ours["scores"] == theirs["scores"]
+
+
+def test_a_damaged_configuration_is_named(tmp_path, cycles_for_zinc):
+    (tmp_path / "zinc/crawl/seed-0").mkdir(parents=True)
+    (tmp_path / "zinc/crawl/seed-0/config.json").write_text("{")
+    (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    assert "seed-0/config.json is damaged" in done.lines[0].notes[-1]
+    assert done.lines[0].notes[-1].endswith("remove the folder and run it again.")
+
+
 @pytest.mark.slow
 def test_several_processes_do_the_same(tmp_path, csl_runs):
     (done,) = reproduce("csl", tmp_path, jobs=2, num_seeds=1, rows=("crawl",), device="cpu", change=small)
@@ -117,18 +146,42 @@ def test_several_processes_do_the_same(tmp_path, csl_runs):
         assert ours == theirs
 
 
-def test_several_threads_do_the_same(tmp_path, csl_runs):
+def test_several_threads_do_the_same(tmp_path, csl_runs, monkeypatch):
+    monkeypatch.setattr(workers, "_CONTEXT", multiprocessing.get_context("forkserver"))
     runs = [replace(run, experiment=small(run.experiment)) for run in TABLES["csl"]().rows[0].runs()][:3]
-    to_do, done = multiprocessing.SimpleQueue(), multiprocessing.SimpleQueue()
-    for run in (*runs, None, None):
-        to_do.put(run)
-    work = module._Work(tmp_path, "cpu", None, tidy=False, quiet=True, runs_at_a_time=2)
-    module._work_in_threads(to_do, done, work, num_threads=2)
-    assert {done.get() for _ in runs} == {(run.place, "") for run in runs}
+    work = module._Work(tmp_path, "cpu", None, tidy=False, quiet=True)
+    assert module._in_processes(runs, work, [None], num_threads=2) == {}
     for run in runs:
         ours, theirs = (json.loads((folder / run.place / "result.json").read_text()) for folder in (tmp_path, csl_runs))
         assert ours["scores"] == theirs["scores"]
         assert (ours["runs_at_a_time"], theirs["runs_at_a_time"]) == (2, 1)
+
+
+def test_runs_of_a_process_that_died_are_in_the_notes(tmp_path, monkeypatch, capsys):
+    class Dying:
+        """Processes that die with every run."""
+
+        def __init__(self, runs, do, report, *_):
+            self.runs, self.report = runs, report
+
+        def run(self):
+            for run in self.runs:
+                self.report(run, "its process ended with code -9")
+
+    monkeypatch.setattr(module, "Workers", Dying)
+    (done,) = reproduce("zinc", tmp_path, num_seeds=2, jobs=2, device="cpu")
+    assert done.lines[0].notes == ("not run", "its process ended with code -9")
+    assert done.problems == {f"zinc/crawl/seed-{seed}": "its process ended with code -9" for seed in range(2)}
+    assert "zinc/crawl/seed-1: its process ended with code -9" in capsys.readouterr().err
+
+
+def test_nothing_more_is_run_on_a_gpu_that_is_broken(tmp_path, monkeypatch, capsys):
+    begun = []
+    monkeypatch.setattr(module._Work, "do", lambda work, run: begun.append(run.place) or "CUDA error: unknown")
+    (done,) = reproduce("zinc", tmp_path, device="cpu")
+    assert begun == ["zinc/crawl/seed-0"]
+    assert done.problems == {"zinc/crawl/seed-0": "CUDA error: unknown"}
+    assert capsys.readouterr().err.endswith("the same command goes on\n")
 
 
 def test_what_is_run_for_its_time_runs_alone(tmp_path, monkeypatch):
@@ -153,6 +206,16 @@ def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):
     assert [line.num_finished for line in done.lines] == [1, 1, 0, 1]
     assert done.lines[2].notes == ("not run", "Counting, star is not there.")
     assert "counting/star/seed-0: Counting, star is not there." in capsys.readouterr().err
+
+
+def test_a_run_goes_on_where_the_command_says(tmp_path, cycles_for_zinc):
+    place = tmp_path / "zinc/crawl/seed-0"
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    (place / "result.json").unlink()
+    config = (place / "config.json").read_text()
+    (place / "config.json").write_text(config.replace('"device": "cpu"', '"device": "cuda:9"'))
+    (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    assert (done.lines[0].num_finished, done.problems) == (1, {})
 
 
 def test_a_run_with_other_settings_is_not_resumed(tmp_path, cycles_for_zinc):
@@ -191,10 +254,26 @@ def test_fewer_walks_with_the_trained_models(tmp_path, cycles_for_zinc):
     assert len({line.mean for line in walks.lines}) == 5
     record = json.loads((tmp_path / "walks/0.2/seed-1/result.json").read_text())
     assert (record["eval_start_share"], record["seed"]) == (0.2, 1)
+    trained = json.loads((tmp_path / "zinc/crawl/seed-1/result.json").read_text())
+    circumstances = ("wall_time_s", "runs_at_a_time", "peak_memory_mb", "device", "commit", "versions")
+    assert record["trained"] == {key: trained[key] for key in circumstances}
+    assert 0 < record["wall_time_s"] != trained["wall_time_s"]
     written = write_report([tmp_path], tmp_path / "report")
     if len(written) > 2:  # matplotlib is installed
         assert (tmp_path / "report/walks.png").read_bytes().startswith(b"\x89PNG")
         assert (tmp_path / "report/curves-zinc.png").is_file()
+
+
+def test_fewer_walks_are_evaluated_where_the_command_says(tmp_path, cycles_for_zinc, monkeypatch):
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    monkeypatch.setenv("CRAWL_COMMIT", "later")
+    zinc, walks = reproduce("walks", tmp_path, num_seeds=1, rows=("0.2",), device="meta")
+    assert zinc.problems == {}
+    assert list(walks.problems) == ["walks/0.2/seed-0"]
+    reproduce("walks", tmp_path, num_seeds=1, rows=("0.2",), device="cpu")
+    record = json.loads((tmp_path / "walks/0.2/seed-0/result.json").read_text())
+    assert record["device"].startswith("cpu")
+    assert record["commit"] == "later" != record["trained"]["commit"]
 
 
 def test_fewer_walks_in_evaluation(tmp_path, cycles_for_zinc):
@@ -211,7 +290,8 @@ def test_fewer_walks_in_evaluation(tmp_path, cycles_for_zinc):
 
 
 def test_small_files_give_the_same_report(tmp_path, csl_runs):
-    collected = collect_all(csl_runs, tmp_path / "results")
+    write_report([csl_runs], tmp_path / "results", collect=True)
+    collected = list((tmp_path / "results").glob("*.json"))
     assert [path.name for path in collected] == ["csl.json"]  # not those of tables that only share rows with it
     assert collected[0].stat().st_size < 50_000
     name, runs = read_collected(tmp_path / "results/csl.json")
@@ -235,7 +315,7 @@ def test_other_runs_have_a_table_of_their_own(tmp_path, csl_runs, finished):
     with pytest.raises(ValueError, match="There are no runs in"):
         find_runs([tmp_path / "missing"])
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"other\.json does not hold the results of a table"):
+    with pytest.raises(ValueError, match=r"other\.json .*it does not hold the results of a table"):
         find_runs([tmp_path / "other.json"])
 
 
@@ -245,9 +325,44 @@ def test_tables_are_found():
     ]
     with pytest.raises(ValueError, match="Did you mean 'zinc'"):
         find_tables("zink")
+    assert set(TABLES) >= {"zinc", "csl", "social", "counting", "window", "walks", "runtime", "peptides", "mnist"}
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[str]:
+    """The places of the runs that would be done."""
+    places: list[str] = []
+    monkeypatch.setattr(module._Work, "do", lambda work, run: places.append(run.place))
+    return places
+
+
+@pytest.mark.parametrize(
+    ("tables", "rows", "places"),
+    [
+        ("walks", ("0.2", "1.0"), {"zinc/crawl/seed-0", "walks/0.2/seed-0", "walks/1.0/seed-0"}),
+        (("csl", "zinc"), ("gin",), {f"csl/gin/seed-0-fold-{fold}" for fold in range(5)}),
+        (("window", "zinc"), ("8", "0"), {"zinc/crawl/seed-0", "ablation_zinc/none-nb/seed-0"}),
+        (("counting", "walks"), ("star",), {"counting/star/seed-0"}),
+        ("ablation_zinc", ("both-nb",), {"zinc/crawl/seed-0"}),
+        ("baselines", ("zinc-gin",), {"baselines/zinc-gin/seed-0"}),
+    ],
+)
+def test_rows_are_chosen_by_name(tmp_path, asked, tables, rows, places):
+    reproduce(tables, tmp_path, num_seeds=1, rows=rows, device="cpu")
+    assert set(asked) == places
+
+
+def test_rows_that_are_in_no_table_asked_for():
     with pytest.raises(ValueError, match="The row of zinc must be one of crawl, not 'gin'"):
         reproduce("zinc", rows=("gin",))
-    assert set(TABLES) >= {"zinc", "csl", "social", "counting", "window", "walks", "runtime", "peptides", "mnist"}
+    with pytest.raises(ValueError, match=r"The row of zinc or walks must be one of crawl, 0\.2, .*, not '0\.3'"):
+        reproduce(("zinc", "walks"), rows=("0.3",))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_names_of_rows_are_unique(name):
+    rows = TABLES[name]().rows
+    assert len({row.name for row in rows}) == len(rows)
 
 
 def test_needs_none_of_the_packages_for_data_and_commands():

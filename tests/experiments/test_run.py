@@ -14,7 +14,8 @@ from path_graphs import make_dataset
 
 from crawl.data import Split, Task
 from crawl.experiments import Experiment, resume_run, run_experiment
-from crawl.experiments.run import Stopped
+from crawl.experiments.folder import RunFolder
+from crawl.experiments.run import Stopped, circumstances
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -92,6 +93,18 @@ class TestTheFolder:
     def test_the_curves(self, finished):
         pytest.importorskip("matplotlib")
         assert (finished.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_the_curves_without_validation(self, tmp_path, monkeypatch):
+        figure_module = pytest.importorskip("matplotlib.figure")
+        drawn = []
+        monkeypatch.setattr(
+            figure_module.Figure, "savefig", lambda figure, path, **_: drawn.append(path.touch() or figure)
+        )
+        epoch = {"epoch": 1, "loss": 1.0, "val_mae": math.nan}
+        RunFolder(tmp_path).draw_curves([epoch | {"test_mae": 0.5}], "mae", 1)
+        RunFolder(tmp_path).draw_curves([epoch], "mae", 1)
+        labels = [figure.axes[1].get_ylabel() for figure in drawn]
+        assert labels == ["without validation: test mae", "validation mae"]
 
     def test_events_for_tensorboard(self, finished):
         events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -212,6 +225,13 @@ class TestResuming:
         last = resume_run(folder, dataset=paths, stop=lambda: True)  # after the last epoch there is nothing to stop
         assert last.record["scores"] == finished.record["scores"]
 
+    def test_on_another_device(self, stopped, paths, finished):
+        config = (stopped / "config.json").read_text()
+        (stopped / "config.json").write_text(config.replace('"device": "cpu"', '"device": "cuda:9"'))
+        again = resume_run(stopped, device="cpu", dataset=paths)
+        assert again.record["config"]["training"]["device"] == "cpu"
+        assert again.record["scores"] == finished.record["scores"]
+
     def test_data_that_have_changed(self, stopped, paths):
         other = replace(paths, split=Split(torch.arange(6), torch.arange(6, 8), torch.arange(8, 10)))
         with pytest.raises(ValueError, match=r"^The data have changed since .* Start a new run\.$"):
@@ -235,6 +255,12 @@ class TestResuming:
         (stopped / "config.json").write_text('{"sed": 1}')
         with pytest.raises(ValueError, match="Did you mean seed"):
             resume_run(stopped, dataset=paths)
+
+
+def test_the_commit_is_what_the_variable_says(monkeypatch):
+    by_git = circumstances(torch.device("cpu"), 1.0)["commit"]
+    monkeypatch.setenv("CRAWL_COMMIT", "of-the-copy")
+    assert circumstances(torch.device("cpu"), 1.0)["commit"] == "of-the-copy" != by_git
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint(tiny, paths, tmp_path, monkeypatch, finished):

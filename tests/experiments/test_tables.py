@@ -1,15 +1,17 @@
 from __future__ import annotations
 
-import json
+import csv
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from fake_runs import make_record
 
 from crawl.experiments.build import Features, count_parameters
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.recipes import RECIPES
 from crawl.experiments.records import RunRecord
-from crawl.experiments.summary import BY_TEST, BY_VALIDATION, LAST_EPOCH, summarise, to_csv, to_markdown
+from crawl.experiments.summary import BY_TEST, BY_VALIDATION, LAST_EPOCH, Line, summarise, to_csv, to_markdown
 from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Published, Row, Table
 
 
@@ -65,16 +67,8 @@ def test_baselines_have_the_budget_of_crawl():
 # ---- what is made of the records
 
 
-def finished(planned: PlannedRun, *evaluations: float, metric: str = "mae", test: tuple[float, ...] = ()) -> RunRecord:
-    mean = sum(evaluations) / len(evaluations)
-    spread = (sum((value - mean) ** 2 for value in evaluations) / len(evaluations)) ** 0.5
-    record = {
-        "config": json.loads(planned.experiment.to_json()),
-        "metric": metric,
-        "data": "ZINC",
-        "scores": {"test": {"mean": mean, "internal_deviation": spread}},
-    }
-    return RunRecord(planned.place, record, 3, 1.5, test_by_epoch=list(test))
+def finished(planned: PlannedRun, *evaluations: float, test: tuple[float, ...] = (), **changes: Any) -> RunRecord:
+    return RunRecord(planned.place, make_record(planned.experiment, *evaluations, **changes), 3, 1.5, [], list(test))
 
 
 def make_table(num_seeds: int, num_folds: int = 1, recipe: str = "zinc", measure: str = "score") -> Table:
@@ -95,12 +89,37 @@ def test_both_spreads_over_seeds():
     assert (line.num_finished, line.num_planned, line.notes) == (2, 2, ())
 
 
+def line_of(num_seeds: int, num_folds: int, values: dict[tuple[int, int], float]) -> Line:
+    """The line of a row of which the runs with these seeds and folds are finished."""
+    table = make_table(num_seeds, num_folds, "csl")
+    runs = {
+        run.place: finished(run, values[run.experiment.seed, run.experiment.data.fold])
+        for run in table.rows[0].runs()
+        if (run.experiment.seed, run.experiment.data.fold) in values
+    }
+    (line,) = summarise(table, runs)
+    return line
+
+
 def test_models_are_seeds_if_there_are_several_and_else_folds():
-    for num_seeds, scores, deviation in ((2, (0.9, 0.7, 0.5, 0.5), 0.15), (1, (0.9, 0.7), 0.1)):
-        table = make_table(num_seeds, 2, "csl")
-        runs = {run.place: finished(run, value) for run, value in zip(table.rows[0].runs(), scores, strict=True)}
-        (line,) = summarise(table, runs)
-        assert line.cross_deviation == pytest.approx(deviation)
+    line = line_of(2, 2, {(0, 0): 0.9, (0, 1): 0.7, (1, 0): 0.5, (1, 1): 0.5})
+    assert (line.mean, line.cross_deviation, line.notes) == (pytest.approx(0.65), pytest.approx(0.15), ())
+    line = line_of(1, 2, {(0, 0): 0.9, (0, 1): 0.7})
+    assert (line.cross_deviation, line.notes) == (pytest.approx(0.1), ("± over folds",))
+
+
+def test_only_seeds_with_all_folds_tell_how_far_models_lie_apart():
+    first = {(0, 0): 0.9, (0, 1): 0.7}
+    line = line_of(3, 2, first)
+    assert (line.cross_deviation, line.notes) == (pytest.approx(0.1), ("unfinished: 2 of 6 runs", "± over folds"))
+    line = line_of(3, 2, first | {(1, 0): 0.2})  # one fold of the second seed changes the mean and nothing else
+    assert (line.mean, line.cross_deviation) == (pytest.approx(0.6), pytest.approx(0.1))
+    assert line.notes == ("unfinished: 3 of 6 runs", "± over folds")
+    line = line_of(3, 2, first | {(1, 0): 0.2, (1, 1): 0.2, (2, 0): 0.5})
+    assert (line.mean, line.cross_deviation) == (pytest.approx(0.5), pytest.approx(0.3))
+    assert line.notes == ("unfinished: 5 of 6 runs", "± over 2 seeds")
+    line = line_of(3, 2, {(0, 0): 0.9, (1, 0): 0.2})
+    assert (line.mean, line.cross_deviation, line.notes) == (pytest.approx(0.55), None, ("unfinished: 2 of 6 runs",))
 
 
 def test_unfinished_rows_say_so():
@@ -119,17 +138,84 @@ def test_unfinished_rows_say_so():
     assert line.notes == ("not run", "There are no data.")
 
 
+def with_other_settings(run: PlannedRun) -> PlannedRun:
+    return replace(run, experiment=replace(run.experiment, walk=replace(run.experiment.walk, num_steps=5)))
+
+
 def test_other_settings_and_rebuilt_data_are_told():
     table = make_table(1)
     (run,) = table.rows[0].runs()
-    other = replace(run, experiment=replace(run.experiment, walk=replace(run.experiment.walk, num_steps=5)))
-    record = finished(other, 0.1)
-    record.record["data"] = "MNIST (rebuilt)"
-    (line,) = summarise(table, {run.place: record})
-    assert line.notes == ("1 runs have other settings than planned", "data: MNIST (rebuilt)")
+    (line,) = summarise(table, {run.place: finished(with_other_settings(run), 0.1, data="MNIST (rebuilt)")})
+    assert line.notes == ("1 run has other settings than planned", "data: MNIST (rebuilt)")
     elsewhere = replace(run.experiment, data=replace(run.experiment.data, root="/somewhere"))
     (line,) = summarise(table, {run.place: finished(replace(run, experiment=elsewhere), 0.1)})
     assert line.notes == ()
+
+
+def test_runs_with_other_settings_are_not_averaged_with_those_of_the_table():
+    table = make_table(3)
+    first, *others = table.rows[0].runs()
+    runs = {run.place: finished(with_other_settings(run), 0.9) for run in others}
+    (line,) = summarise(table, runs)
+    assert (line.mean, line.num_finished) == (pytest.approx(0.9), 2)
+    assert line.notes == ("unfinished: 2 of 3 runs", "2 runs have other settings than planned")
+    (line,) = summarise(table, runs | {first.place: finished(first, 0.1)})
+    assert (line.mean, line.num_finished, line.cross_deviation) == (pytest.approx(0.1), 1, None)
+    assert line.notes == ("unfinished: 1 of 3 runs", "2 runs are left out, with other settings than planned")
+    runs[others[0].place] = finished(others[0], 0.3)
+    (line,) = summarise(table, runs | {first.place: finished(first, 0.1)})
+    assert line.mean == pytest.approx(0.2)
+    assert line.notes[-1] == "1 run is left out, with other settings than planned"
+
+
+def test_damaged_runs_are_told():
+    table = make_table(3)
+    places = [run.place for run in table.rows[0].runs()]
+    runs = {place: RunRecord(place, None, problem=f"{place} is damaged.") for place in places[:2]}
+    (line,) = summarise(table, runs)
+    assert line.notes == ("unfinished: 0 of 3 runs", f"{places[0]} is damaged. (and 1 more)")
+    (line,) = summarise(table, runs, {places[0]: "It failed again."})
+    assert line.notes[1] == "It failed again. (and 1 more)"
+
+
+def test_the_paper_has_two_spreads():
+    (line,) = summarise(TABLES["zinc"](), {})
+    text = to_markdown(TABLES["zinc"](), [line])
+    assert "| CRaWl | 0.0846 ± 0.0035 (± 0.0012) | – |" in text
+    assert "In brackets is how far the paper's evaluations of one model lie apart." in text
+    (cells,) = csv.DictReader(to_csv({"zinc": [line]}).splitlines())
+    assert (cells["paper_deviation"], cells["paper_internal_deviation"]) == ("0.00352", "0.00116")
+    table = make_table(1)
+    assert "In brackets" not in to_markdown(table, summarise(table, {}))
+
+
+def test_tables_tell_on_what_their_runs_were_made():
+    table = make_table(2)
+    first, second = table.rows[0].runs()
+    runs = {run.place: finished(run, 0.1, device="H200", runs_at_a_time=5) for run in (first, second)}
+    (line,) = summarise(table, runs)
+    assert "Made on H200, 5 runs at a time." in to_markdown(table, [line])
+    assert "H200, 5 runs at a time" in to_csv({"zinc": [line]})
+    runs[second.place] = finished(second, 0.1, device="cpu")
+    lines = summarise(table, runs)
+    assert "Made on H200, 5 runs at a time and cpu, one run at a time." in to_markdown(table, lines)
+    text = to_markdown(table, [line, replace(line, machines=("cpu, one run at a time",))])
+    assert "| on H200, 5 runs at a time |" in text
+    assert "| on cpu, one run at a time |" in text
+    assert "Made on" not in text
+
+
+def test_notes_do_not_break_the_table():
+    (line,) = summarise(make_table(1), {}, {"zinc/crawl/seed-0": "a|b is missing"})
+    assert r"| not run; a\|b is missing |" in to_markdown(make_table(1), [line])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("walks", "0.08406, its table 1 has 0.08456"), ("ablation_csl", "exactly 10 %"), ("mnist", "80.98 nodes")],
+)
+def test_tables_tell_where_the_paper_disagrees(name, words):
+    assert words in to_markdown(TABLES[name](), summarise(TABLES[name](), {}))
 
 
 def test_both_ways_to_choose_the_epoch():
@@ -144,7 +230,7 @@ def test_both_ways_to_choose_the_epoch():
     assert (by_test.selection, by_validation.selection) == (BY_TEST, BY_VALIDATION)
     assert by_test.mean == pytest.approx(0.65)  # epoch 3
     assert by_test.cross_deviation == pytest.approx(0.05)
-    assert by_test.notes == ("epoch 3, one evaluation",)
+    assert by_test.notes == ("± over folds", "epoch 3, one evaluation")
     assert by_test.difference == pytest.approx(0.65 - 0.4777)
     assert (by_validation.mean, by_validation.published) == (pytest.approx(0.55), None)
     text = to_markdown(table, [by_test, by_validation])
@@ -166,7 +252,6 @@ def test_seconds():
 def test_csv_has_all_digits():
     table = make_table(1)
     (run,) = table.rows[0].runs()
-    header, row = to_csv({"zinc": summarise(table, {run.place: finished(run, 0.123456)})}).splitlines()
-    cells = dict(zip(header.split(","), row.split(","), strict=True))
+    (cells,) = csv.DictReader(to_csv({"zinc": summarise(table, {run.place: finished(run, 0.123456)})}).splitlines())
     assert (cells["ours"], cells["paper"], cells["difference"]) == ("0.123456", "0.085", "0.038456")
     assert (cells["num_finished"], cells["cross_deviation"]) == ("1", "")

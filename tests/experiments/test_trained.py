@@ -69,6 +69,13 @@ class TestErrors:
         (tmp_path / "config.json").write_text(tiny.to_json())
         assert self.error(tmp_path).endswith(f"go on with crawl train --resume {tmp_path}.")
 
+    def test_a_finished_run_without_weights(self, finished, tmp_path):
+        for name in ("config.json", "result.json"):
+            (tmp_path / name).write_text((finished.folder / name).read_text())
+        assert self.error(tmp_path) == (
+            f"The weights of the run {tmp_path} were removed: remove its folder and train it again."
+        )
+
     def test_the_checkpoint_of_a_training(self, finished):
         assert "load best.safetensors" in self.error(finished.folder / "last.safetensors")
 

@@ -138,6 +138,8 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     yield from _expected(features)
     yield "data", f"{record.get('data', experiment.data.name)} {experiment.data.path or ''}".strip()
     for part, score in record.get("scores", {}).items():
+        if score["mean"] is None:  # there are no graphs in it, or they have one class only
+            continue
         number = len(score["evaluations"])
         spread = f" ± {score['internal_deviation']:.4f} over {number} evaluations" if number > 1 else ""
         yield part, f"{task.metric} {score['mean']:.4f}{spread}"

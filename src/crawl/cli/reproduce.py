@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from crawl.cli.evaluate import check_positive
 from crawl.cli.output import say
+
+if TYPE_CHECKING:
+    from crawl.experiments.tables import Table
 
 
 @dataclass(frozen=True)
 class Reproduce:
     """Run the experiments behind a table of the paper, and print the table.
 
-    Without a name, lists the tables. Finished runs are read and stopped ones go on: the same command again continues.
+    Without a name, lists the tables; with --list, their rows too. Finished runs are read and stopped ones go on: the
+    same command again continues.
 
     Attributes:
         tables: The tables.
@@ -23,11 +28,12 @@ class Reproduce:
         minutes: Stop after so many minutes, at a checkpoint.
         jobs: Runs at a time, on each GPU if there are any.
         seeds: Run only so many seeds of each row.
-        rows: Run only these rows.
+        rows: Run only these rows, by their names in --list.
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
         device: Where to compute.
         tidy: Keep only the records of finished runs, and weights that another table evaluates.
         progress: Show a progress bar for each run.
+        list: Run nothing: list the rows of the tables, or of all, and how many of their runs are finished.
     """
 
     tables: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")] = ()
@@ -40,33 +46,59 @@ class Reproduce:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     tidy: bool = False
     progress: bool = False
+    list: bool = False
 
     def run(self) -> None:
         """Run what is left, and print."""
-        from crawl.experiments.reproduce import reproduce
+        from crawl.experiments.reproduce import find_tables, reproduce
         from crawl.experiments.tables import GROUPS, TABLES
         from crawl.training.trainer import choose_device
 
+        if self.list:
+            for table in find_tables(self.tables or tuple(TABLES)):
+                print(_listed(table, self.out))
+            return
         if not self.tables:
             for name, make in TABLES.items():
                 print(f"{name:18} {(make.__doc__ or '').splitlines()[0]}")
             for name, members in GROUPS.items():
                 print(f"{name:18} {' and '.join(members)}")
             return
+        check_positive(jobs=self.jobs, seeds=self.seeds)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
         choose_device(self.device)
-        done = reproduce(
-            self.tables,
-            self.out,
-            minutes=self.minutes,
-            jobs=self.jobs,
-            device=self.device,
-            root=self.data_root,
-            num_seeds=self.seeds,
-            rows=self.rows,
-            tidy=self.tidy,
-            quiet=not self.progress,
-        )
+        try:
+            done = reproduce(
+                self.tables,
+                self.out,
+                minutes=self.minutes,
+                jobs=self.jobs,
+                device=self.device,
+                root=self.data_root,
+                num_seeds=self.seeds,
+                rows=self.rows,
+                tidy=self.tidy,
+                quiet=not self.progress,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command goes on where it was stopped") from None
         print("\n".join(map(str, done)))
+        failed = {place for table in done for place in table.problems}
+        if failed:
+            raise ValueError(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} failed; the tables say why.")
+
+
+def _listed(table: Table, folder: Path) -> str:
+    """A table's title and rows, with how many of their runs are finished in a folder."""
+    from crawl.experiments.records import is_finished
+
+    lines = [f"{table.name}: {table.title}"]
+    for row in table.rows:
+        places = [folder / run.place for run in row.runs()]
+        num_finished = sum(map(is_finished, places))
+        lines.append(f"  {row.name:26} {num_finished:2} of {len(places):2} runs finished  {row.label}")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -74,9 +106,11 @@ class Report:
     """Make tables and plots from the records of runs.
 
     Attributes:
-        runs: Folders of `crawl reproduce`, folders of runs, or the small files that --collect wrote.
+        runs: Folders of `crawl reproduce` or of one of its tables, folders of runs, or the small files that --collect
+            wrote.
         out: Where to write tables.md, tables.csv and plots.
-        collect: Also write TABLE.json there, one small file for each table from which the same report can be made.
+        collect: Also write TABLE.json there, one small file for each table from which the same report can be made, and
+            runs.json for other runs.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
@@ -85,14 +119,10 @@ class Report:
 
     def run(self) -> None:
         """Write the report, and print its tables."""
-        from crawl.experiments.records import collect_all
         from crawl.experiments.report import write_report
 
         if not self.runs:
             raise ValueError("Say which runs to report: folders of `crawl reproduce`, of runs, or small files.")
-        written = write_report(self.runs, self.out)
-        if self.collect:
-            for path in self.runs:
-                written += collect_all(path, self.out) if path.is_dir() else []
+        written = write_report(self.runs, self.out, collect=self.collect)
         print(written[0].read_text(), end="")
         say("written: " + ", ".join(map(str, written)))

@@ -6,6 +6,7 @@ import csv
 import fcntl
 import io
 import json
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,16 +107,21 @@ class RunFolder:
         write_atomically(self.predictions, text.getvalue())
 
     def draw_curves(self, history: list[dict[str, Any]], metric: str, best_epoch: int) -> bool:
-        """Draw loss and validation score over the epochs; False where matplotlib is not installed."""
+        """Draw loss and validation score over the epochs; False where matplotlib is not installed.
+
+        Where there is no validation, the test score is drawn, if it was tracked.
+        """
         try:
             from matplotlib.figure import Figure
         except ImportError:
             return False
         figure = Figure(figsize=(9, 3.5), layout="constrained")
         epochs = [record["epoch"] for record in history]
-        for axes, key, label in zip(
-            figure.subplots(1, 2), ("loss", f"val_{metric}"), ("training loss", f"validation {metric}"), strict=True
-        ):
+        score, label = f"val_{metric}", f"validation {metric}"
+        if f"test_{metric}" in history[0] and all(math.isnan(record[score]) for record in history):
+            score, label = f"test_{metric}", f"without validation: test {metric}"
+        panels = {"loss": "training loss", score: label}
+        for axes, (key, label) in zip(figure.subplots(1, 2), panels.items(), strict=True):
             axes.plot(epochs, [record[key] for record in history], linewidth=1.2)
             axes.axvline(best_epoch, color="gray", linestyle=":", label=f"best epoch {best_epoch}")
             axes.set(xlabel="epoch", ylabel=label)

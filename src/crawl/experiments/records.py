@@ -8,18 +8,22 @@ epochs, a list for each key; `test_by_epoch` has the test score of every epoch, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from crawl.experiments.experiment import Experiment
 from crawl.experiments.folder import RunFolder
-from crawl.experiments.tables import TABLES, Table
 from crawl.files import write_atomically
+
+if TYPE_CHECKING:
+    from crawl.experiments.tables import Table
 
 _FORMAT = "crawl-results-1"
 _NUM_POINTS = 40  # of a learning curve that is kept
+_Content = TypeVar("_Content")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class RunRecord:
         seconds_per_epoch: The median over all epochs but the first; None where there are none.
         curve: Records of epochs: `epoch`, `lr`, `loss`, `val`, and `test` where it was tracked.
         test_by_epoch: The test score after every epoch, where it was tracked.
+        problem: What is wrong with its files; such a run is not finished. Empty if nothing is.
     """
 
     place: str
@@ -41,6 +46,7 @@ class RunRecord:
     seconds_per_epoch: float | None = None
     curve: list[dict[str, float | None]] = field(default_factory=list)
     test_by_epoch: list[float | None] = field(default_factory=list)
+    problem: str = ""
 
     @property
     def is_finished(self) -> bool:
@@ -48,29 +54,49 @@ class RunRecord:
         return self.record is not None
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether the run in a folder is over. One whose records are damaged is not: it is to be run again."""
+    run = read_run_or_problem(folder, "")
+    return run is not None and run.is_finished
+
+
+def read_config(path: Path) -> Experiment:
+    """The experiment in a file `config.json`.
+
+    Raises:
+        ValueError: If it is damaged or of another version; the message names the file.
+    """
+    return _read(path, Experiment.from_json, "remove the folder and run it again")
+
+
 def read_run(folder: Path, place: str) -> RunRecord | None:
     """The run in a folder; None if it was not begun.
 
+    Half a line at the end of `metrics.jsonl`, as a process that is killed leaves it, does not count.
+
     Raises:
-        ValueError: If its files are damaged.
+        ValueError: If one of its files is damaged or of another version; the message names the file.
     """
     run = RunFolder(folder)
-    if not run.config.is_file():
+    if run.result.is_file():
+        record = _read(run.result, _record, "run it again")
+    elif run.config.is_file():
+        record = None
+        read_config(run.config)
+    else:
         return None
-    try:
-        record = json.loads(run.result.read_text()) if run.result.is_file() else None
-        history = [json.loads(line) for line in run.metrics.read_text().splitlines()] if run.metrics.is_file() else []
-    except json.JSONDecodeError as error:
+    history = _read(run.metrics, _history, "run it again") if run.metrics.is_file() else []
+    if record is not None and history and len(history) != record["num_epochs"]:
         raise ValueError(
-            f"The records in {folder} are damaged ({error}): remove the folder and run it again."
-        ) from None
+            f"{run.metrics} is damaged: it has {len(history)} of {record['num_epochs']} epochs. Run it again."
+        )
     seconds = [epoch["seconds"] for epoch in history[1:]]
     curve = [
         {key.partition("_")[0]: value for key, value in epoch.items() if key != "seconds"} for epoch in history
     ]  # val_mae is called val
     return RunRecord(
         place,
-        None if record is None else _without_paths(record),
+        record,
         len(history),
         median(seconds) if seconds else None,
         curve,
@@ -79,40 +105,39 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
 
 
 def read_runs(folder: Path, table: Table) -> dict[str, RunRecord]:
-    """The runs of a table that were begun, by their place."""
+    """The runs of a table that were begun, by their place. Damaged ones are there, too, with their problem."""
     places = [run.place for row in table.rows for run in row.runs()]
-    found = {place: read_run(folder / place, place) for place in places}
+    found = {place: read_run_or_problem(folder / place, place) for place in places}
     return {place: run for place, run in found.items() if run is not None}
 
 
-def collect(folder: Path, table: Table, path: Path) -> int:
-    """Write the small file of a table; how many runs are in it."""
-    runs = [_thinned(run) for run in read_runs(folder, table).values()]
-    lines = ",\n".join(json.dumps(_in_columns(run)) for run in runs)  # a line for each run, so that changes can be read
+def read_run_or_problem(folder: Path, place: str) -> RunRecord | None:
+    """The same as `read_run`; a damaged run has its problem."""
+    try:
+        return read_run(folder, place)
+    except (OSError, ValueError) as error:
+        return RunRecord(place, None, problem=" ".join(str(error).split()))
+
+
+# ---- the small file
+
+
+def write_collected(table: str, runs: Iterable[RunRecord], path: Path) -> None:
+    """Write the small file of a table. Damaged runs are left out."""
+    kept = (_in_columns(_thinned(run)) for run in runs if not run.problem)
+    lines = ",\n".join(map(json.dumps, kept))  # a line for each run, so that changes can be read
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, f'{{"format": "{_FORMAT}", "table": "{table.name}", "runs": [\n{lines}\n]}}\n')
-    return len(runs)
-
-
-def collect_all(folder: Path, target: Path) -> list[Path]:
-    """Write the small files of all tables that have runs in a folder, `TABLE.json` each; the files written."""
-    found = [make() for name, make in TABLES.items() if (folder / name).is_dir()]  # not those that only share rows
-    return [path for table in found if collect(folder, table, path := target / f"{table.name}.json")]
+    write_atomically(path, f'{{"format": "{_FORMAT}", "table": "{table}", "runs": [\n{lines}\n]}}\n')
 
 
 def read_collected(path: Path) -> tuple[str, dict[str, RunRecord]]:
     """The name of the table and the runs in a small file.
 
     Raises:
-        ValueError: If it is another file.
+        ValueError: If it is another file, or damaged.
     """
-    try:
-        content = json.loads(path.read_text())
-        if content["format"] != _FORMAT:
-            raise KeyError("format")
-        return content["table"], {run["place"]: _in_rows(run) for run in content["runs"]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} does not hold the results of a table ({error}).") from None
+    table, runs = _read(path, _collected, "make it again with crawl report RUNS --collect")
+    return table, {run.place: run for run in runs}
 
 
 def _thinned(run: RunRecord) -> RunRecord:
@@ -127,23 +152,85 @@ def _thinned(run: RunRecord) -> RunRecord:
 def _in_columns(run: RunRecord) -> dict[str, Any]:
     """A run with its curve as a list for each key, which takes less space."""
     keys = list(run.curve[0]) if run.curve else []
-    return {**asdict(run), "curve": {key: [point.get(key) for point in run.curve] for key in keys}}
+    columns = {key: [point.get(key) for point in run.curve] for key in keys}
+    return {key: getattr(run, key) for key in _COLLECTED} | {"curve": columns}
 
 
-def _in_rows(run: dict[str, Any]) -> RunRecord:
+def _in_rows(run: Any) -> RunRecord:
+    _check(run, _COLLECTED, "a run: ")
     columns = run["curve"]
+    _check(columns, dict.fromkeys(columns, list), f"{run['place']}: curve.")
     curve = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return RunRecord(**{**run, "curve": curve})
+    record = None if run["record"] is None else _checked(run["record"], f"{run['place']}: ")
+    return RunRecord(**{key: run[key] for key in _COLLECTED} | {"curve": curve, "record": record})
 
 
 def _rounded(value: float | None) -> float | None:
     return value if value is None or isinstance(value, int) else float(f"{value:.5g}")
 
 
-def _without_paths(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without where the data lay on that machine."""
-    data = {**record["config"]["data"], "path": None, "root": None}
-    return {**record, "config": {**record["config"], "data": data}}
+# ---- what files must hold
+
+_NUMBER = int | float
+_RECORD = {
+    **{"config": dict, "data": str, "metric": str, "scores": dict, "num_epochs": int, "num_parameters": int},
+    **{"wall_time_s": _NUMBER, "device": str, "commit": str | None},
+}
+_SCORE = {"mean": _NUMBER | None, "internal_deviation": _NUMBER | None}
+_EPOCH = {"epoch": int, "loss": _NUMBER | None, "seconds": _NUMBER}
+_COLLECTED = {
+    **{"place": str, "record": dict | None, "epochs": int, "seconds_per_epoch": _NUMBER | None, "curve": dict},
+    **{"test_by_epoch": list},
+}
+
+
+def _read(path: Path, make: Callable[[str], _Content], remedy: str) -> _Content:
+    """What `make` makes of the text in a file; a refusal names the file and says what to do."""
+    try:
+        return make(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # also for what is not JSON, or not UTF-8
+        reason = str(error).rstrip(".")
+        raise ValueError(f"{path} is damaged or of another version ({reason}): {remedy}.") from None
+
+
+def _record(text: str) -> dict[str, Any]:
+    return _checked(json.loads(text))
+
+
+def _checked(record: Any, place: str = "") -> dict[str, Any]:
+    """A record that tables can be made from, without where the data lay on that machine."""
+    _check(record, _RECORD, place)
+    _check(record["scores"], {"test": dict}, f"{place}scores.")
+    _check(record["scores"]["test"], _SCORE, f"{place}scores.test.")
+    config = json.loads(Experiment.from_json(json.dumps(record["config"])).to_json())
+    return {**record, "config": {**config, "data": {**config["data"], "path": None, "root": None}}}
+
+
+def _history(text: str) -> list[dict[str, Any]]:
+    """The records of epochs, one in each line that is whole."""
+    history = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    for i, epoch in enumerate(history):
+        _check(epoch, _EPOCH, f"line {i + 1}: ")
+    return history
+
+
+def _collected(text: str) -> tuple[str, list[RunRecord]]:
+    content = json.loads(text)
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise ValueError("it does not hold the results of a table")
+    _check(content, {"table": str, "runs": list})
+    return content["table"], [_in_rows(run) for run in content["runs"]]
+
+
+def _check(values: Any, kinds: Mapping[str, Any], place: str = "") -> None:
+    """Refuse what is not a dictionary with these keys and kinds of values; others may be there."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{place}not a record")
+    for key, kind in kinds.items():
+        if key not in values:
+            raise ValueError(f"{place}{key} is missing")
+        if not isinstance(values[key], kind):
+            raise ValueError(f"{place}{key} is of a wrong kind")
 
 
 def scores_by_epoch(runs: Iterable[RunRecord]) -> Sequence[Sequence[float]]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from crawl.experiments.experiment import Experiment
-from crawl.experiments.records import RunRecord, read_collected, read_run, read_runs
-from crawl.experiments.summary import BY_TEST, Line, summarise, to_csv, to_markdown
+from crawl.experiments.records import RunRecord, read_collected, read_run_or_problem, read_runs, write_collected
+from crawl.experiments.summary import Line, metric_of, summarise, to_csv, to_markdown
 from crawl.experiments.tables import TABLES, PlannedRun, Row, Table
 from crawl.files import write_atomically
+from crawl.training.metrics import LOWER_IS_BETTER
 
 Runs = dict[str, RunRecord]
+OTHER_RUNS = "runs"  # the name of the table of runs that belong to none
 
 
-def write_report(paths: Sequence[Path], folder: Path) -> list[Path]:
+def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) -> list[Path]:
     """Write the tables and plots of all runs below the paths; the files written.
 
     `tables.md` and `tables.csv` hold a table for each of the paper that has runs, and one for other runs;
@@ -23,21 +27,26 @@ def write_report(paths: Sequence[Path], folder: Path) -> list[Path]:
     and are left out without it.
 
     Args:
-        paths: Folders of `crawl reproduce`, folders of runs, or files that `collect` wrote.
+        paths: Folders of `crawl reproduce`, of one of its tables or of runs, or small files that were written before.
         folder: Where to write.
+        collect: Also write a small file for each table, `TABLE.json`, from which the same report can be made.
 
     Raises:
-        ValueError: If a path holds no runs, or they are damaged.
+        ValueError: If a path holds no runs, a small file is damaged, or two paths hold different results of a run.
     """
     found = find_runs(paths)
     lines = {table.name: summarise(table, runs) for table, runs in found}
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "tables.md", folder / "tables.csv"]
-    sections = [to_markdown(table, lines[table.name]) + _machines(runs) for table, runs in found]
+    sections = [to_markdown(table, lines[table.name]) + _effort(runs) for table, runs in found]
     write_atomically(written[0], "# Results\n\n" + "\n".join(sections))
     write_atomically(written[1], to_csv(lines))
     for table, runs in found:
         written += _plots(table, runs, lines[table.name], folder)
+    if collect:
+        for table, runs in found:
+            written.append(folder / f"{table.name}.json")
+            write_collected(table.name, runs.values(), written[-1])
     return written
 
 
@@ -45,60 +54,112 @@ def find_runs(paths: Sequence[Path]) -> list[tuple[Table, Runs]]:
     """The tables that have runs below the paths, with these; runs of no table form one of their own.
 
     Raises:
-        ValueError: If a path holds no runs, or they are damaged.
+        ValueError: If a path holds no runs, a small file is damaged, or two paths hold different results of a run.
     """
-    tables: dict[str, Runs] = {}
-    others: Runs = {}
+    found = _Found()
     for path in paths:
-        if path.is_file():
-            name, runs = read_collected(path)
-            if name not in TABLES:
-                raise ValueError(f"{path} is about a table {name!r}, which this version does not know.")
-            tables.setdefault(name, {}).update(runs)
-            continue
-        in_tables = {name: read_runs(path, table()) for name, table in TABLES.items() if (path / name).is_dir()}
-        in_tables = {name: runs for name, runs in in_tables.items() if runs}
-        alone = {} if in_tables else _runs_alone(path)
-        if not in_tables and not alone:
+        names, runs = _collected_in(path) if path.is_file() else _runs_below(path)
+        if not runs:
             raise ValueError(f"There are no runs in {path}.")
-        for name, runs in in_tables.items():
-            tables.setdefault(name, {}).update(runs)
-        others |= alone
-    found = [(table(), tables[name]) for name, table in TABLES.items() if name in tables]
-    return found + ([(_table_of(others), others)] if others else [])
+        found.names |= names
+        for run in runs.values():
+            found.add(run, path)
+    return found.tables()
 
 
-def _runs_alone(path: Path) -> Runs:
-    """Runs in a folder, or in any folder below it."""
-    configs = [path / "config.json"] if (path / "config.json").is_file() else sorted(path.rglob("config.json"))
-    runs = {str(config.parent): read_run(config.parent, str(config.parent)) for config in configs}
-    return {place: run for place, run in runs.items() if run is not None}
+@dataclass
+class _Found:
+    """Runs from several paths.
+
+    Attributes:
+        names: The tables to be shown.
+        runs: All runs by their place, each once.
+        sources: Where they were found.
+    """
+
+    names: set[str] = field(default_factory=set)
+    runs: Runs = field(default_factory=dict)
+    sources: dict[str, Path] = field(default_factory=dict)
+
+    def add(self, run: RunRecord, source: Path) -> None:
+        """Add a run. Of two at one place, that counts which is finished, or knows more epochs."""
+        known = self.runs.get(run.place)
+        if known is not None and known.is_finished and run.is_finished and known.record != run.record:
+            raise ValueError(
+                f"{self.sources[run.place]} and {source} hold different results of {run.place}: report one of them."
+            )
+        if known is None or (run.is_finished, len(run.curve)) > (known.is_finished, len(known.curve)):
+            self.runs[run.place], self.sources[run.place] = run, source
+
+    def tables(self) -> list[tuple[Table, Runs]]:
+        """The tables in their order, and that of the other runs."""
+        shown = [make() for name, make in TABLES.items() if name in self.names]
+        tables = [
+            (table, {place: self.runs[place] for place in _places(table) if place in self.runs}) for table in shown
+        ]
+        in_tables = {place for _, runs in tables for place in runs}
+        others = {place: run for place, run in self.runs.items() if place not in in_tables}
+        return tables + ([(_table_of(others), others)] if others else [])
+
+
+def _collected_in(path: Path) -> tuple[set[str], Runs]:
+    name, runs = read_collected(path)
+    if name not in TABLES and name != OTHER_RUNS:
+        raise ValueError(f"{path} is about a table {name!r}, which this version does not know.")
+    return {name}, runs
+
+
+def _runs_below(path: Path) -> tuple[set[str], Runs]:
+    """The tables that have folders in a folder, their runs, and all other runs below; a table's own folder will do."""
+    name = path.resolve().name
+    is_table = name in TABLES and not _is_run(path)
+    root = path.resolve().parent if is_table else path
+    tables = [TABLES[name]()] if is_table else [make() for name, make in TABLES.items() if (path / name).is_dir()]
+    by_table = {table.name: read_runs(root, table) for table in tables}
+    runs = {place: run for of_table in by_table.values() for place, run in of_table.items()}
+    folders = sorted({file.parent for kind in ("config", "result") for file in path.rglob(f"{kind}.json")})
+    known = {(root / place).resolve() for place in runs}
+    others = (read_run_or_problem(folder, str(folder)) for folder in folders if folder.resolve() not in known)
+    runs |= {run.place: run for run in others if run is not None}
+    return {name for name, of_table in by_table.items() if of_table}, runs
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "config.json").is_file() or (path / "result.json").is_file()
+
+
+def _places(table: Table) -> Iterable[str]:
+    return (run.place for row in table.rows for run in row.runs())
 
 
 def _table_of(runs: Runs) -> Table:
     rows = []
-    for place in runs:
-        experiment = Experiment.from_json((Path(place) / "config.json").read_text())
-        label = f"{experiment.name}, {experiment.model.name}, {Path(place).name}"
+    for place, run in runs.items():
+        experiment, label = Experiment(), place
+        if run.record is not None:
+            experiment = Experiment.from_json(json.dumps(run.record["config"]))
+            label = f"{experiment.name}, {experiment.model.name}, {Path(place).name}"
         rows.append(Row(label, place, experiment, given=(PlannedRun(place, experiment),)))
-    return Table("runs", "Other runs: test score", tuple(rows))
+    return Table(OTHER_RUNS, "Other runs: test score", tuple(rows))
 
 
-def _machines(runs: Mapping[str, RunRecord]) -> str:
-    """Where the finished runs were computed, how long they took, and what the models' sizes are."""
+def _effort(runs: Mapping[str, RunRecord]) -> str:
+    """How long the finished runs took, and what the models' sizes are."""
     records = [run.record for run in runs.values() if run.record is not None]
     if not records:
         return ""
-    devices = ", ".join(sorted({str(record["device"]) for record in records}))
     commits = ", ".join(sorted({str(record["commit"]) for record in records}))
-    minutes = sum(record["wall_time_s"] for record in records) / 60
+    seconds = sum(record["wall_time_s"] for record in records if _has_own_time(record))
+    time = f"{seconds / 60:.1f} minutes of training and evaluation, added up; " if seconds else ""
     sizes = sorted({record["num_parameters"] for record in records})
     size = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-    runs_word = "run" if len(records) == 1 else "runs"
-    return (
-        f"\n{len(records)} finished {runs_word}, {minutes:.1f} minutes of training and evaluation in all, {size} "
-        f"parameters; device: {devices}; commit: {commits}.\n"
-    )
+    number = "1 finished run" if len(records) == 1 else f"{len(records)} finished runs"
+    return f"\n{number}; {time}{size} parameters; commit: {commits}.\n"
+
+
+def _has_own_time(record: Mapping[str, Any]) -> bool:
+    """Whether the time is that of the run; old records of an evaluation have that of the training."""
+    return "eval_start_share" not in record or "trained" in record
 
 
 # ---- plots
@@ -118,55 +179,69 @@ def _plots(table: Table, runs: Mapping[str, RunRecord], lines: Sequence[Line], f
 
 
 def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Path:
-    """The validation score over the epochs, a line for each run, a colour for each row."""
+    """Loss and score over the epochs: a line for each run, a colour for each row, two panels for each kind of score."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    loss_axes, score_axes = figure.subplots(1, 2)
+    curves = [[runs[run.place].curve for run in row.runs() if run.place in runs] for row in table.rows]
+    metrics = [metric_of(row, runs) for row in table.rows]
+    drawn = list(dict.fromkeys(metric for metric, of_row in zip(metrics, curves, strict=True) if any(of_row)))
+    figure = Figure(figsize=(9, 3.5 * len(drawn) + 0.5), layout="constrained")
     colours = colormaps["tab10" if len(table.rows) <= 10 else "tab20"]
-    for number, row in enumerate(table.rows):
-        label: str | None = row.label
-        for planned in row.runs():
-            curve = runs[planned.place].curve if planned.place in runs else []
-            if not curve:
-                continue
-            epochs = [point["epoch"] for point in curve]
-            style = {"color": colours(number % colours.N), "linewidth": 0.9, "alpha": 0.8}
-            loss_axes.plot(epochs, [point["loss"] for point in curve], **style)
-            score_axes.plot(epochs, [_or_nan(point.get("val")) for point in curve], label=label, **style)
-            label = None  # once in the legend
-    loss_axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
-    score_axes.set(xlabel="epoch", ylabel="validation score")
-    score_axes.legend(fontsize="x-small", frameon=False)
-    figure.suptitle(table.title)
+    for metric, (loss_axes, score_axes) in zip(drawn, figure.subplots(len(drawn), 2, squeeze=False), strict=True):
+        of_metric = [i for i, name in enumerate(metrics) if name == metric]
+        part = _part_to_draw(curve for i in of_metric for curve in curves[i])
+        for i in of_metric:
+            for number, curve in enumerate(filter(None, curves[i])):
+                epochs = [point["epoch"] for point in curve]
+                style = {"color": colours(i % colours.N), "linewidth": 0.9, "alpha": 0.7}
+                style |= {"marker": "."} if len(curve) == 1 else {}
+                loss_axes.plot(epochs, [_or_nan(point["loss"]) for point in curve], **style)
+                label = table.rows[i].label if number == 0 else None  # once in the legend
+                score_axes.plot(epochs, [_or_nan(point.get(part)) for point in curve], label=label, **style)
+        loss_axes.set(xlabel="epoch", ylabel="training loss")
+        score_axes.set(xlabel="epoch", ylabel=f"{_PARTS[part]} {metric}".strip())
+        if metric == "accuracy":
+            score_axes.set_ylim(-0.02, 1.02)
+        _refine(loss_axes, may_be_log=True)
+        _refine(score_axes, may_be_log=LOWER_IS_BETTER.get(metric, False))
+    figure.suptitle(f"Learning curves of {table.name}")
+    figure.legend(loc="outside lower center", ncols=4, fontsize="small", frameon=False)
     return _save(figure, path)
 
 
+_PARTS = {"val": "validation", "test": "without validation: test"}
+
+
+def _part_to_draw(curves: Iterable[list[dict[str, float | None]]]) -> str:
+    """Validation; or test, where only that was scored."""
+    points = [point for curve in curves for point in curve]
+    has = {part: any(point.get(part) is not None for point in points) for part in _PARTS}
+    return "test" if has["test"] and not has["val"] else "val"
+
+
+def _refine(axes: Any, may_be_log: bool) -> None:
+    """A grid, and a logarithmic axis where values span more than one power of ten."""
+    values = [value for line in axes.lines for value in line.get_ydata() if value == value]
+    if may_be_log and values and 0 < 10 * min(values) < max(values):
+        axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+
+
 def _draw_figure(table: Table, lines: Sequence[Line], path: Path) -> Path:
-    """What the paper reports and what came out, over the axis of the figure."""
+    """What the paper reports and what came out, over the axis of the figure and in its units."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.subplots()
-    known = [line for line in lines if line.x is not None and line.selection != BY_TEST]
-    published = [(line.x, line.published.mean) for line in known if line.published is not None]
-    ours = [
-        (line.x, line.mean, line.cross_deviation or 0.0)
-        for line in known
-        if line.x is not None and line.mean is not None
-    ]
-    axes.plot(*zip(*published, strict=True), marker="s", color="gray", linestyle="--", label="paper")
-    axes.errorbar(
-        [x for x, _, _ in ours],
-        [mean for _, mean, _ in ours],
-        [deviation for _, _, deviation in ours],
-        marker="o",
-        capsize=3,
-        label="ours, ± between models",
-    )
-    axes.set(xlabel=table.x_label, ylabel="test MAE", title=table.title)
-    axes.grid(alpha=0.3)
+    places = [_or_nan(line.x) for line in lines]
+    published = [100 * line.published.mean if line.published else float("nan") for line in lines]
+    ours = [100 * _or_nan(line.mean) for line in lines]
+    axes.plot(places, published, color="gray", marker="s", markerfacecolor="none", linestyle="--", label="paper")
+    spreads = [100 * (line.cross_deviation or 0.0) for line in lines]
+    axes.errorbar(places, ours, spreads, color="tab:red", marker="o", capsize=3, label="ours, ± between models")
+    axes.set(xlabel=table.x_label, ylabel=r"test MAE $\cdot\,10^{2}$", title=table.title, xticks=places)
+    axes.grid(axis="y", linestyle="--", alpha=0.5)
     axes.legend(frameon=False)
     return _save(figure, path)
 

@@ -6,17 +6,15 @@ Needs neither the command line's packages nor those that data are made with: wit
 
 from __future__ import annotations
 
-import multiprocessing
+import math
 import os
 import shutil
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +26,11 @@ from crawl.experiments.build import load_dataset
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.few_walks import evaluate_share
 from crawl.experiments.folder import RunFolder
-from crawl.experiments.records import read_runs
+from crawl.experiments.records import is_finished, read_config, read_runs
 from crawl.experiments.run import Stopped, resume_run, run_experiment
 from crawl.experiments.summary import Line, summarise, to_markdown
-from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Row, Table
+from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Table
+from crawl.experiments.workers import Workers, is_fatal, say
 from crawl.nn.gpu.streams import stream_of_thread
 
 FOLDER = Path("runs/reproduce")
@@ -46,10 +45,12 @@ class Reproduced:
     Attributes:
         table: The plan.
         lines: Its lines.
+        problems: Why runs of it failed now, by their place.
     """
 
     table: Table
     lines: list[Line]
+    problems: Mapping[str, str]
 
     def __str__(self) -> str:
         return to_markdown(self.table, self.lines)
@@ -81,7 +82,7 @@ def reproduce(
         device: `auto`, `cpu` or `cuda`.
         root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
         num_seeds: Run only so many seeds.
-        rows: Run only these rows, named by the last part of their place.
+        rows: Run only the rows of these names; of tables that these rows need, all.
         tidy: Remove from the folders of finished runs all that no table is made from; weights, too, unless another
             table evaluates them.
         quiet: Show no progress of a single run.
@@ -92,13 +93,13 @@ def reproduce(
     """
     deadline = None if minutes is None else time.time() + 60 * minutes
     tables = find_tables(names)
-    runs = _ordered([run for table in tables for run in _chosen(table, num_seeds, rows)])
+    runs = _ordered(_chosen(tables, _members(names), rows, num_seeds))
     if change is not None:
         runs = [replace(run, experiment=change(run.experiment)) for run in runs]
     work = _Work(Path(folder), device, deadline, tidy, quiet)
     with _data_root(root):
         problems = _run_all(runs, work, max(1, jobs))
-    return [Reproduced(table, summarise(table, read_runs(work.folder, table), problems)) for table in tables]
+    return [_reproduced(table, work.folder, problems) for table in tables]
 
 
 def find_tables(names: str | Sequence[str]) -> list[Table]:
@@ -107,12 +108,17 @@ def find_tables(names: str | Sequence[str]) -> list[Table]:
     Raises:
         ValueError: For a name that is none.
     """
-    wanted: list[str] = []
+    wanted = [name for member in _members(names) for name in (*TABLES[member]().needs, member)]
+    return [TABLES[name]() for name in dict.fromkeys(wanted)]
+
+
+def _members(names: str | Sequence[str]) -> list[str]:
+    """The names of the tables that these names mean."""
+    members: list[str] = []
     for name in (names,) if isinstance(names, str) else names:
         check_choice("The table", name, (*TABLES, *GROUPS))
-        for member in GROUPS.get(name, (name,)):
-            wanted += [*TABLES[member]().needs, member]
-    return [TABLES[name]() for name in dict.fromkeys(wanted)]
+        members += GROUPS.get(name, (name,))
+    return members
 
 
 @dataclass(frozen=True)
@@ -140,37 +146,39 @@ class _Work:
         """Whether it is time to stop."""
         return self.deadline is not None and time.time() >= self.deadline
 
-    def do(self, run: PlannedRun) -> str | None:
+    def do(self, run: PlannedRun, is_asked_to_stop: Callable[[], bool] = lambda: False) -> str | None:
         """Do a run or what is left of it; why it failed, if it did."""
         try:
-            self._do(run)
+            with nullcontext() if self.runs_at_a_time == 1 else _own_stream(self.device):
+                self._do(run, lambda: self.is_over or is_asked_to_stop())
         except Stopped:
             return None
         except Exception as error:  # other runs do not depend on it
             return " ".join(str(error).split()) or type(error).__name__
         return None
 
-    def _do(self, run: PlannedRun) -> None:
+    def _do(self, run: PlannedRun, stop: Callable[[], bool]) -> None:
         place = self.folder / run.place
         begun = RunFolder(place)
-        if begun.result.is_file():
+        if is_finished(place):
             return
         if run.trained:
-            if not (self.folder / run.trained / "result.json").is_file():
+            if not is_finished(self.folder / run.trained):
                 raise ValueError(f"{run.trained} is not finished")
-            evaluate_share(self.folder / run.trained, run.start_share, place, _dataset(run.experiment.data))
+            dataset = _dataset(run.experiment.data)
+            evaluate_share(self.folder / run.trained, run.start_share, place, dataset, self.device)
             return
         experiment = replace(run.experiment, training=replace(run.experiment.training, device=self.device))
         how: dict[str, Any] = {
             "dataset": _dataset(experiment.data),
             "quiet": self.quiet,
-            "stop": lambda: self.is_over,
+            "stop": stop,
             "runs_at_a_time": self.runs_at_a_time,
         }
         if begun.config.is_file():
-            if not _same(Experiment.from_json(begun.config.read_text()), experiment):
+            if not _same(read_config(begun.config), experiment):
                 raise ValueError(f"{place} holds a run with other settings: choose another folder")
-            resume_run(place, **how)
+            resume_run(place, device=self.device, **how)
         else:
             run_experiment(experiment, place, **how)
         if self.tidy:
@@ -181,47 +189,55 @@ class _Work:
 def tidy_run(folder: Path, *, keep_weights: bool) -> None:
     """Remove from the folder of a finished run all but its records, and its best weights if they are to be kept."""
     run = RunFolder(folder)
-    if run.result.is_file():
+    if is_finished(folder):
         shutil.rmtree(run.events, ignore_errors=True)
         for path in (run.last, run.predictions, run.curves, *(() if keep_weights else (run.best,))):
             path.unlink(missing_ok=True)
 
 
-def _chosen(table: Table, num_seeds: int | None, rows: Sequence[str]) -> Iterator[PlannedRun]:
-    known = {_short(row): row for row in table.rows}
+def _chosen(
+    tables: Sequence[Table], asked: Sequence[str], rows: Sequence[str], num_seeds: int | None
+) -> Iterator[PlannedRun]:
+    """The runs of the chosen rows of the tables that are asked for, and all runs of those that these need."""
+    known = {table.name: table.rows for table in tables if table.name in asked}
     for name in rows:
-        check_choice(f"The row of {table.name}", name, tuple(known))
-    for name, row in known.items():
-        if not rows or name in rows:
+        names = dict.fromkeys(row.name for own in known.values() for row in own)
+        check_choice(f"The row of {' or '.join(known)}", name, tuple(names))
+    chosen = {name: [row for row in own if not rows or row.name in rows] for name, own in known.items()}
+    needed = {need for table in tables if chosen.get(table.name) for need in table.needs}
+    for table in tables:
+        for row in table.rows if table.name in needed else chosen.get(table.name, ()):
             fewer = row.num_seeds if num_seeds is None else min(row.num_seeds, num_seeds)
             for run in replace(row, num_seeds=fewer).runs():
                 yield replace(run, is_timed=table.measure == "seconds")
 
 
-def _short(row: Row) -> str:
-    return row.place.rpartition("/")[2]
-
-
-def _ordered(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+def _ordered(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
     """Each run once: first the first seed of all rows, then the second, so that a table fills evenly."""
     once = list({run.place: run for run in runs}.values())
     return sorted(once, key=lambda run: (bool(run.trained), run.experiment.seed))
 
 
+def _reproduced(table: Table, folder: Path, problems: Mapping[str, str]) -> Reproduced:
+    places = {run.place for row in table.rows for run in row.runs()}
+    lines = summarise(table, read_runs(folder, table), problems)
+    return Reproduced(table, lines, {place: problem for place, problem in problems.items() if place in places})
+
+
 def _run_all(runs: Sequence[PlannedRun], work: _Work, jobs: int) -> dict[str, str]:
     """Do all runs that are not finished; why some failed, by their place."""
-    left = [run for run in runs if not (work.folder / run.place / "result.json").is_file()]
+    left = [run for run in runs if not is_finished(work.folder / run.place)]
     num_gpus = torch.cuda.device_count() if work.device != "cpu" else 0
     alone = [run for run in left if run.trained or run.is_timed]
     together = [run for run in left if not (run.trained or run.is_timed)]
     if min(jobs * max(1, num_gpus), len(together)) <= 1:
         return _one_by_one(left, work)
-    work_together = replace(work, runs_at_a_time=jobs)
     # What is recorded in CUDA graphs shares a GPU best within one process. The rest keeps the processor busy.
     recorded = [run for run in together if num_gpus and run.experiment.model.name == "crawl"]
     others = [run for run in together if run not in recorded]
-    problems = _in_processes(recorded, work_together, num_gpus, jobs, num_gpus)
-    problems |= _in_processes(others, work_together, jobs * max(1, num_gpus), 1, num_gpus)
+    gpus: list[int | None] = [*range(num_gpus)] or [None]
+    problems = _in_processes(recorded, work, gpus, jobs)
+    problems |= _in_processes(others, work, gpus * jobs, 1)
     return problems | _one_by_one(alone, work)
 
 
@@ -230,64 +246,32 @@ def _one_by_one(runs: Sequence[PlannedRun], work: _Work) -> dict[str, str]:
     for i, run in enumerate(runs):
         if work.is_over:
             break
-        _say(f"[{i + 1}/{len(runs)}] {run.place}")
-        problem = work.do(run)
-        if problem:
-            _say(f"{run.place}: {problem}")
+        say(f"[{i + 1}/{len(runs)}] {run.place}")
+        if problem := work.do(run):
+            say(f"{run.place}: {problem}")
             problems[run.place] = problem
+        if is_fatal(problem):
+            say("the GPU cannot be used any more in this process; the same command goes on")
+            break
     return problems
 
 
 def _in_processes(
-    runs: Sequence[PlannedRun], work: _Work, num_processes: int, num_threads: int, num_gpus: int
+    runs: Sequence[PlannedRun], work: _Work, gpus: Sequence[int | None], num_threads: int
 ) -> dict[str, str]:
     """The same in several processes, each on one GPU and with several threads that do one run after the other."""
-    context = multiprocessing.get_context("spawn")
-    to_do: SimpleQueue[PlannedRun | None] = context.SimpleQueue()
-    done: SimpleQueue[tuple[str, str]] = context.SimpleQueue()
-    num_processes = min(num_processes, len(runs))
-    workers = []
-    for i in range(num_processes):
-        with _environment(num_processes, i % num_gpus if num_gpus else None):
-            worker = context.Process(target=_work_in_threads, args=(to_do, done, work, num_threads), daemon=True)
-            worker.start()
-            workers.append(worker)
-    for run in (*runs, *(None for _ in range(num_processes * num_threads))):
-        to_do.put(run)
     problems: dict[str, str] = {}
-    while any(worker.is_alive() for worker in workers) or not done.empty():
-        if done.empty():
-            time.sleep(0.1)
-            continue
-        place, problem = done.get()
-        is_finished = (work.folder / place / "result.json").is_file()
-        _say(f"{place}: {problem or ('done' if is_finished else 'stopped')}")
-        if problem:
-            problems[place] = problem
-    for worker in workers:
-        worker.join()
-        if worker.exitcode:
-            _say(f"a process ended with code {worker.exitcode}; its runs can be resumed")
+    num_at_a_time = min(len(gpus) * num_threads, len(runs))
+    work = replace(work, runs_at_a_time=math.ceil(num_at_a_time / len(set(gpus))))
+
+    def report(run: PlannedRun, problem: str | None) -> None:
+        is_done = is_finished(work.folder / run.place)
+        say(f"{run.place}: {'done' if is_done else problem or 'stopped'}")
+        if problem and not is_done:
+            problems[run.place] = problem
+
+    Workers(runs, work.do, report, lambda: work.is_over, gpus, num_threads).run()
     return problems
-
-
-_ToDo = SimpleQueue[PlannedRun | None]
-_Done = SimpleQueue[tuple[str, str]]
-
-
-def _work_in_threads(to_do: _ToDo, done: _Done, work: _Work, num_threads: int) -> None:
-    threads = [threading.Thread(target=_work_through, args=(to_do, done, work)) for _ in range(num_threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def _work_through(to_do: _ToDo, done: _Done, work: _Work) -> None:
-    with _own_stream(work.device):
-        while (run := to_do.get()) is not None:
-            if not work.is_over:
-                done.put((run.place, work.do(run) or ""))
 
 
 def _own_stream(device: str) -> AbstractContextManager[Any]:
@@ -295,25 +279,6 @@ def _own_stream(device: str) -> AbstractContextManager[Any]:
     if device == "cpu" or not torch.cuda.is_available():
         return nullcontext()
     return torch.cuda.stream(stream_of_thread(torch.device("cuda", torch.cuda.current_device()), "main"))
-
-
-@contextmanager
-def _environment(num_workers: int, gpu: int | None) -> Iterator[None]:
-    """What a process that is started now shall see: one GPU, and its share of the processor."""
-    before = dict(os.environ)
-    num_threads = max(1, (os.cpu_count() or 1) // num_workers)
-    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))
-    os.environ.setdefault("NUMBA_NUM_THREADS", str(num_threads))
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # with fewer, streams would wait for each other
-    if gpu is not None:
-        visible = before.get("CUDA_VISIBLE_DEVICES", "")
-        names = [name for name in visible.split(",") if name]
-        os.environ["CUDA_VISIBLE_DEVICES"] = names[gpu] if names else str(gpu)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @contextmanager
@@ -345,7 +310,3 @@ def _loaded(data: Data) -> Dataset:
 def _same(one: Experiment, other: Experiment) -> bool:
     """Whether two experiments differ at most in the device."""
     return one == replace(other, training=replace(other.training, device=one.training.device))
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)

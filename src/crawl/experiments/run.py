@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
@@ -28,9 +28,10 @@ from crawl.data.splits import Split
 from crawl.experiments.build import Features, build_model, load_dataset
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.folder import RunFolder
+from crawl.experiments.records import is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
-from crawl.training.evaluation import targets_of
+from crawl.training.evaluation import Array, Predictions, targets_of
 from crawl.training.trainer import Trainer
 
 _SECONDS_BETWEEN_LOOKS = 0.2
@@ -96,21 +97,33 @@ def run_experiment(
 def resume_run(
     folder: Path | str,
     *,
+    device: str | None = None,
     dataset: Dataset | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
     runs_at_a_time: int = 1,
 ) -> Result:
-    """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read.
+    """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read; one
+    whose result is damaged goes on from its checkpoint.
+
+    Args:
+        folder: The folder of the run.
+        device: Where to compute; as the run began when None.
+        dataset: As for `run_experiment`, as are the others.
+        quiet: See there.
+        stop: See there.
+        runs_at_a_time: See there.
 
     Raises:
         ValueError: If the folder is not that of a run, or its checkpoint is damaged.
         Stopped: If it was asked to stop before training was over.
     """
     run = RunFolder.open(Path(folder))
-    if run.result.is_file():
+    if is_finished(run.path):
         return Result(run.path, json.loads(run.result.read_text()))
-    experiment = Experiment.from_json(run.config.read_text())
+    experiment = read_config(run.config)
+    if device is not None:
+        experiment = replace(experiment, training=replace(experiment.training, device=device))
     dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
     with run.locked():
         if not run.split.is_file():  # it was stopped before anything depended on the split
@@ -133,8 +146,8 @@ def _train_and_evaluate(
     runs_at_a_time: int,
 ) -> Result:
     features = Features.of(dataset)
-    if torch.cuda.is_available() and runs_at_a_time == 1:
-        torch.cuda.reset_peak_memory_stats()  # there may have been other runs in this process
+    if runs_at_a_time == 1:
+        forget_peak_memory()
     trainer = Trainer(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
     )
@@ -145,7 +158,7 @@ def _train_and_evaluate(
     _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet, stop)
     trainer.use_best_weights()
     record = _evaluate(trainer, experiment, dataset, run)
-    record |= _circumstances(trainer, time.perf_counter() - began, runs_at_a_time)
+    record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time)
     description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
     description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
     save_checkpoint(run.best, trainer.model.state_dict(), description)
@@ -179,13 +192,7 @@ def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: R
         ids = getattr(dataset.split, part)
         predictions = trainer.evaluate(ids, num_repeats, part)
         targets = targets_of(trainer.store, ids)
-        values = predictions.scores(targets)
-        scores[part] = {
-            "mean": _or_none(float(np.mean(values))),
-            "internal_deviation": _or_none(float(np.std(values))),
-            "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
-            "evaluations": [_or_none(value) for value in values],
-        }
+        scores[part] = scores_of(predictions, targets)
     run.write_predictions(dataset, predictions, targets)
     return {
         "config": json.loads(experiment.to_json()),
@@ -201,13 +208,31 @@ def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: R
     }
 
 
+def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
+    """What a record says about the predictions for a part."""
+    values = predictions.scores(targets)
+    return {
+        "mean": _or_none(float(np.mean(values))),
+        "internal_deviation": _or_none(float(np.std(values))),
+        "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
+        "evaluations": [_or_none(value) for value in values],
+    }
+
+
 def _or_none(score: float) -> float | None:
     """JSON has no NaN, which is the score of a part without graphs, or with one class only."""
     return None if math.isnan(score) else score
 
 
-def _circumstances(trainer: Trainer, seconds: float, runs_at_a_time: int) -> dict[str, Any]:
-    on_gpu = trainer.device.type == "cuda"
+def forget_peak_memory() -> None:
+    """Let `circumstances` not count the GPU memory of earlier runs in this process."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def circumstances(device: torch.device, seconds: float, runs_at_a_time: int = 1) -> dict[str, Any]:
+    """What a record says about how it came about: time, memory, device, commit, versions."""
+    on_gpu = device.type == "cuda"
     peak = (
         torch.cuda.max_memory_allocated() / 2**20
         if on_gpu
@@ -234,12 +259,14 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree this package runs from; of a copy without git, what CRAWL_COMMIT says."""
+    """What CRAWL_COMMIT says, since a copy may lie in the repository of another commit; else the commit by git."""
+    if commit := os.environ.get("CRAWL_COMMIT"):
+        return commit
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("CRAWL_COMMIT")
+        return None
     return done.stdout.strip()
 
 

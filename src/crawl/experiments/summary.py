@@ -19,6 +19,7 @@ from crawl.experiments.tables import PlannedRun, Published, Row, Table
 BY_VALIDATION = "epoch chosen by validation"
 LAST_EPOCH = "last epoch"
 BY_TEST = "epoch with the best mean test score (as in the paper)"
+OVER_FOLDS = "± over folds"
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,15 @@ class Line:
         label: The row.
         selection: How the reported epoch was chosen.
         metric: The score, or `seconds`.
-        num_finished: Runs that are finished.
+        num_finished: Runs that are finished and counted.
         num_planned: Runs that the row has.
-        mean: The mean over finished models; None if there are none.
+        mean: The mean over these runs; None if there are none.
         cross_deviation: How far models lie apart; None for one model.
         internal_deviation: How far the evaluations of a model lie apart.
         published: What the paper reports, for comparison.
         x: Where it stands on the axis of a figure.
         notes: What a reader must know.
+        machines: On what these runs were made.
     """
 
     label: str
@@ -50,6 +52,7 @@ class Line:
     published: Published | None = None
     x: float | None = None
     notes: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float | None:
@@ -62,7 +65,8 @@ def summarise(table: Table, runs: Mapping[str, RunRecord], problems: Mapping[str
 
     Args:
         table: The plan.
-        runs: The runs that were begun, by their place.
+        runs: The runs that were begun, by their place. Where some have other settings than planned, they are left out,
+            unless all have.
         problems: Why runs failed, by their place.
     """
     lines: list[Line] = []
@@ -74,45 +78,67 @@ def summarise(table: Table, runs: Mapping[str, RunRecord], problems: Mapping[str
 def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapping[str, str]) -> list[Line]:
     planned = list(row.runs())
     finished = [run for run in planned if run.place in runs and runs[run.place].is_finished]
-    notes = _notes(planned, finished, runs, problems)
+    as_planned = [run for run in finished if _is_as_planned(run, runs[run.place])]
+    counted = as_planned or finished
     tracks_test = row.experiment.evaluation.track_test
-    metric = _metric(table, row, [runs[run.place] for run in finished])
     empty = Line(
         row.label,
         LAST_EPOCH if not row.experiment.data.has_validation else BY_VALIDATION,
-        metric,
-        len(finished),
+        "seconds" if table.measure == "seconds" else metric_of(row, runs),
+        len(counted),
         len(planned),
         published=None if tracks_test else row.published,
         x=row.x,
-        notes=notes,
+        notes=(
+            *_progress(planned, counted, runs),
+            *_problems(planned, runs, problems),
+            *_settings_notes(len(finished) - len(as_planned), bool(as_planned)),
+            *_data_notes(counted, runs),
+        ),
+        machines=tuple(sorted({_machine(runs[run.place]) for run in counted})),
     )
-    own = empty if not finished else _scored(table, empty, finished, runs)
+    own = empty if not counted else _scored(table, row, empty, counted, runs)
     if not tracks_test:
         return [own]
-    return [_chosen_by_test(row, empty, finished, runs), own]
+    return [_chosen_by_test(row, empty, counted, runs), own]
 
 
-def _scored(table: Table, line: Line, finished: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
-    """The line with its numbers. Models are seeds, with the mean over their folds; or folds, if there is one seed."""
-    values, deviations = [], []
-    for run in finished:
-        value, deviation = _value(table, runs[run.place])
-        values.append(value)
-        deviations.append(deviation)
-    seeds = [run.experiment.seed for run in finished]
-    models = values
-    if len(set(seeds)) > 1:
-        models = [
-            float(np.mean([value for value, s in zip(values, seeds, strict=True) if s == seed])) for seed in set(seeds)
-        ]
+def _scored(table: Table, row: Row, line: Line, counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
+    """The line with its numbers. The mean is over runs, which is that over seeds as soon as the row is finished."""
+    values, deviations = zip(*(_value(table, runs[run.place]) for run in counted), strict=True)
     known = [deviation for deviation in deviations if deviation is not None]
+    cross_deviation, over = _between_models(row, counted, values)
     return replace(
         line,
-        mean=float(np.mean(models)),
-        cross_deviation=float(np.std(models)) if len(models) > 1 else None,
+        mean=float(np.mean(values)),
+        cross_deviation=cross_deviation,
         internal_deviation=float(np.mean(known)) if known else None,
+        notes=line.notes + over,
     )
+
+
+def _between_models(
+    row: Row, counted: Sequence[PlannedRun], values: Sequence[float]
+) -> tuple[float | None, tuple[str, ...]]:
+    """How far models lie apart, with a note where that is not between all seeds.
+
+    A seed counts with the mean over its folds, and only if all of them are there. While there are not two such seeds,
+    it is how far the folds of one seed lie apart.
+    """
+    if row.num_folds == 1:
+        return _deviation(values), ()
+    by_seed: dict[int, list[float]] = {}
+    for run, value in zip(counted, values, strict=True):
+        by_seed.setdefault(run.experiment.seed, []).append(value)
+    whole = [float(np.mean(folds)) for folds in by_seed.values() if len(folds) == row.num_folds]
+    if len(whole) > 1:
+        return _deviation(whole), () if len(whole) == row.num_seeds else (f"± over {len(whole)} seeds",)
+    deviation = _deviation(max(by_seed.values(), key=len))
+    return deviation, () if deviation is None else (OVER_FOLDS,)
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    return float(np.std(values)) if len(values) > 1 else None
 
 
 def _value(table: Table, run: RunRecord) -> tuple[float, float | None]:
@@ -123,45 +149,73 @@ def _value(table: Table, run: RunRecord) -> tuple[float, float | None]:
     return float("nan") if score["mean"] is None else score["mean"], score["internal_deviation"]
 
 
-def _chosen_by_test(row: Row, line: Line, finished: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
+def _chosen_by_test(row: Row, line: Line, counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
     """The epoch with the best mean over folds, and how far the folds lie apart there."""
-    curves = np.array(scores_by_epoch(runs[run.place] for run in finished), dtype=np.float64)
+    curves = np.array(scores_by_epoch(runs[run.place] for run in counted), dtype=np.float64)
     line = replace(line, selection=BY_TEST, published=row.published)
     if not curves.size:
         return line
     means = curves.mean(axis=0)
     epoch = int(means.argmax())  # scores that are tracked are accuracies
+    deviation = _deviation(curves[:, epoch].tolist())
+    over = () if deviation is None else (OVER_FOLDS,)
     return replace(
         line,
         mean=float(means[epoch]),
-        cross_deviation=float(curves[:, epoch].std()) if len(curves) > 1 else None,
-        notes=(*line.notes, f"epoch {epoch + 1}, one evaluation"),
+        cross_deviation=deviation,
+        notes=(*line.notes, *over, f"epoch {epoch + 1}, one evaluation"),
     )
 
 
-def _notes(
-    planned: Sequence[PlannedRun],
-    finished: Sequence[PlannedRun],
-    runs: Mapping[str, RunRecord],
-    problems: Mapping[str, str],
+# ---- what a reader must know
+
+
+def _progress(
+    planned: Sequence[PlannedRun], counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]
 ) -> tuple[str, ...]:
-    notes = []
-    begun = [runs[run.place] for run in planned if run.place in runs and not runs[run.place].is_finished]
-    if not finished and not begun:
-        notes.append("not run")
-    elif len(finished) < len(planned):
-        more = f", {len(begun)} begun (epoch {max(run.epochs for run in begun)})" if begun else ""
-        notes.append(f"unfinished: {len(finished)} of {len(planned)} runs{more}")
-    reasons = list(dict.fromkeys(problems[run.place] for run in planned if run.place in problems))
-    notes += reasons[:1]
-    others = [run for run in finished if not _is_as_planned(run, runs[run.place])]
-    if others:
-        notes.append(f"{len(others)} runs have other settings than planned")
-    names = {
-        str(run.record["data"]) for run in runs.values() if run.record and run.place in {r.place for r in finished}
-    }
-    notes += sorted(f"data: {name}" for name in names if name.endswith(("(rebuilt)", "(synthetic)")))
-    return tuple(notes)
+    found = [runs[run.place] for run in planned if run.place in runs]
+    if not found:
+        return ("not run",)
+    if len(counted) == len(planned):
+        return ()
+    epochs = [run.epochs for run in found if not run.is_finished and not run.problem]
+    more = f", {len(epochs)} begun (epoch {max(epochs)})" if epochs else ""
+    return (f"unfinished: {len(counted)} of {len(planned)} runs{more}",)
+
+
+def _problems(
+    planned: Sequence[PlannedRun], runs: Mapping[str, RunRecord], problems: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The first problem, whether a run failed or its files are damaged, and how many others there are."""
+    damaged = {place: run.problem for place, run in runs.items() if run.problem}
+    of_places = damaged | dict(problems)  # what a run failed with is newer
+    found = list(dict.fromkeys(of_places[run.place] for run in planned if run.place in of_places))
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return (found[0] + more,) if found else ()
+
+
+def _settings_notes(num_others: int, are_left_out: bool) -> tuple[str, ...]:
+    if not num_others:
+        return ()
+    if are_left_out:
+        return (f"{_runs(num_others, 'is', 'are')} left out, with other settings than planned",)
+    return (f"{_runs(num_others, 'has', 'have')} other settings than planned",)
+
+
+def _runs(number: int, one: str, several: str) -> str:
+    return f"1 run {one}" if number == 1 else f"{number} runs {several}"
+
+
+def _data_notes(counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> tuple[str, ...]:
+    names = {str((runs[run.place].record or {})["data"]) for run in counted}
+    return tuple(sorted(f"data: {name}" for name in names if name.endswith(("(rebuilt)", "(synthetic)"))))
+
+
+def _machine(run: RunRecord) -> str:
+    """The device of a finished run, and how many runs shared it; there were records before that was counted."""
+    assert run.record is not None
+    number = run.record.get("runs_at_a_time", 1)
+    return f"{run.record['device']}, {'one run' if number == 1 else f'{number} runs'} at a time"
 
 
 def _is_as_planned(planned: PlannedRun, run: RunRecord) -> bool:
@@ -178,13 +232,12 @@ def _settings(experiment: Experiment) -> str:
     return json.dumps(values)
 
 
-def _metric(table: Table, row: Row, finished: Sequence[RunRecord]) -> str:
-    """What the numbers of a row are; empty if nothing tells."""
-    if table.measure == "seconds":
-        return "seconds"
-    for run in finished:
-        assert run.record is not None
-        return str(run.record["metric"])
+def metric_of(row: Row, runs: Mapping[str, RunRecord]) -> str:
+    """What the scores of a row are; empty if nothing tells."""
+    for run in row.runs():
+        record = runs[run.place].record if run.place in runs else None
+        if record is not None:
+            return str(record["metric"])
     name = row.experiment.data.name
     return BENCHMARKS[name].task.metric if name in BENCHMARKS else ""
 
@@ -192,39 +245,57 @@ def _metric(table: Table, row: Row, finished: Sequence[RunRecord]) -> str:
 # ---- as text
 
 _COLUMNS = (
-    *("table", "row", "epoch", "metric", "paper", "paper_deviation", "ours", "difference", "cross_deviation"),
-    *("internal_deviation", "num_finished", "num_planned", "notes"),
+    *("table", "row", "epoch", "metric", "paper", "paper_deviation", "paper_internal_deviation", "ours", "difference"),
+    *("cross_deviation", "internal_deviation", "num_finished", "num_planned", "machines", "notes"),
 )
 HEADER = ("row", "epoch", "paper", "ours", "difference", "± models", "± evaluations", "runs", "notes")
 
 
-def cells(line: Line, several_selections: bool) -> tuple[str, ...]:
-    """A line as people read it."""
-    published = "–"
-    if line.published is not None:
-        bound = "≤ " if line.published.at_most else ""
-        published = bound + with_deviation(line.metric, line.published.mean, line.published.cross_deviation)
-    difference = "–" if line.difference is None else _format(line.metric, line.difference, signed=True)
-    return (
-        line.label,
-        line.selection if several_selections else "",
-        published,
-        _format(line.metric, line.mean),
-        difference,
-        _format(line.metric, line.cross_deviation),
-        _format(line.metric, line.internal_deviation),
-        f"{line.num_finished} of {line.num_planned}",
-        "; ".join(line.notes),
-    )
+_BOTH_SPREADS = "In brackets is how far the paper's evaluations of one model lie apart."
 
 
 def to_markdown(table: Table, lines: Sequence[Line]) -> str:
     """A section with the table."""
     several = len({line.selection for line in lines}) > 1
     kept = [i for i, name in enumerate(HEADER) if several or name != "epoch"]
-    rows = [HEADER, tuple("---" for _ in HEADER), *(cells(line, several) for line in lines)]
+    machines = {line.machines for line in lines if line.machines}
+    if len(machines) > 1:
+        lines = [replace(line, notes=line.notes + tuple(f"on {name}" for name in line.machines)) for line in lines]
+    rows = [HEADER, tuple("---" for _ in HEADER), *map(_cells, lines)]
     text = "\n".join("| " + " | ".join(row[i] for i in kept) + " |" for row in rows)
-    return f"## {table.title}\n\n{text}\n" + (f"\n{table.note}\n" if table.note else "")
+    has_both = any(line.published and line.published.internal_deviation is not None for line in lines)
+    made_on = f"Made on {' and '.join(machines.pop())}." if len(machines) == 1 else ""
+    remarks = " ".join(filter(None, (table.note, _BOTH_SPREADS if has_both else "", made_on)))
+    return f"## {table.title}\n\n{text}\n" + (f"\n{remarks}\n" if remarks else "")
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    """A line as people read it."""
+    cells = (
+        line.label,
+        line.selection,
+        _published(line),
+        _format(line.metric, line.mean),
+        "–" if line.difference is None else _format(line.metric, line.difference, signed=True),
+        _format(line.metric, line.cross_deviation),
+        _format(line.metric, line.internal_deviation),
+        f"{line.num_finished} of {line.num_planned}",
+        "; ".join(line.notes),
+    )
+    return tuple(cell.replace("|", "\\|") for cell in cells)
+
+
+def _published(line: Line) -> str:
+    """What the paper reports, with its two spreads where it does."""
+    published = line.published
+    if published is None:
+        return "–"
+    text = ("≤ " if published.at_most else "") + _format(line.metric, published.mean)
+    if published.cross_deviation is not None:
+        text += f" ± {_format(line.metric, published.cross_deviation)}"
+    if published.internal_deviation is not None:
+        text += f" (± {_format(line.metric, published.internal_deviation)})"
+    return text
 
 
 def to_csv(lines_by_table: Mapping[str, Sequence[Line]]) -> str:
@@ -235,19 +306,16 @@ def to_csv(lines_by_table: Mapping[str, Sequence[Line]]) -> str:
     for table, lines in lines_by_table.items():
         for line in lines:
             published = line.published
-            values = [None, None] if published is None else [published.mean, published.cross_deviation]
-            numbers = [*values, line.mean, line.difference, line.cross_deviation, line.internal_deviation]
+            numbers: list[float | None] = [None] * 3
+            if published is not None:
+                numbers = [published.mean, published.cross_deviation, published.internal_deviation]
+            numbers += [line.mean, line.difference, line.cross_deviation, line.internal_deviation]
             writer.writerow(
                 [table, line.label, line.selection, line.metric]
                 + ["" if number is None else f"{number:.6g}" for number in numbers]
-                + [line.num_finished, line.num_planned, "; ".join(line.notes)]
+                + [line.num_finished, line.num_planned, "; ".join(line.machines), "; ".join(line.notes)]
             )
     return text.getvalue()
-
-
-def with_deviation(metric: str, mean: float, deviation: float | None) -> str:
-    """A mean with how far models lie apart, where that is known."""
-    return _format(metric, mean) + ("" if deviation is None else f" ± {_format(metric, deviation)}")
 
 
 def _format(metric: str, value: float | None, signed: bool = False) -> str:

@@ -50,6 +50,8 @@ class TrainedModel:
         path = Path(path)
         if path.is_dir():
             run = RunFolder.open(path)
+            if not run.best.is_file() and run.result.is_file():
+                raise ValueError(f"The weights of the run {path} were removed: remove its folder and train it again.")
             if not run.best.is_file():
                 raise ValueError(f"The run {path} is not finished: go on with crawl train --resume {path}.")
             path = run.best
@@ -69,6 +71,11 @@ class TrainedModel:
         return cls(
             model.to(choose_device(device)), experiment, features, Scaling(mean, deviation), description["record"]
         )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
 
     def predict(
         self,
@@ -91,11 +98,10 @@ class TrainedModel:
             on_batch: Called after every step.
         """
         evaluation = self.experiment.evaluation
-        device = next(self.model.parameters()).device
         return predict(
             self.model,
             self.features.task,
-            store.to(device),
+            store.to(self.device),
             torch.arange(len(store)),
             num_repeats=evaluation.num_test_repeats if num_repeats is None else num_repeats,
             num_steps=num_steps,
