@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from crawl.data.benchmarks import BENCHMARKS, data_root, import_benchmark, is_ready, load_benchmark
-from crawl.data.benchmarks.root import symmetric
+from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.store import GraphStore
 
 EDGES = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])  # a path of three nodes
@@ -73,7 +73,7 @@ def test_molecules_as_pyg_reads_them(tmp_path, shrink):
 
 
 def test_superpixels_as_pyg_reads_them(tmp_path, shrink):
-    shrink("mnist", (10, 10, 10), 3, None)
+    shrink("mnist", (10, 10, 10), 3, 4)
     graph = {
         "x": torch.rand(3, 1),
         "pos": torch.rand(3, 2),
@@ -216,7 +216,7 @@ def test_peptides_from_their_table(tmp_path, shrink):
     assert dataset.split.train.tolist() == [3, 1]
     path = tmp_path / "peptide_multi_class_dataset.csv.gz"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"peptide_multi_class_dataset\.csv\.gz, row \d+: .*get the file again"):
+    with pytest.raises(ValueError, match=r"peptide_multi_class_dataset\.csv\.gz cannot be read: "):
         import_benchmark("peptides_func", tmp_path, tmp_path / "root")
 
 
@@ -249,7 +249,7 @@ def test_molpcba_as_ogb_reads_it(tmp_path, shrink):
 class TestRefusals:
     def test_a_truncated_file(self, zinc_file, tmp_path):
         zinc_file.write_bytes(zinc_file.read_bytes()[:-50])
-        with pytest.raises(ValueError, match=r"^\S+zinc12k\.npz is truncated, damaged or no npz file [^\n]*$"):
+        with pytest.raises(ValueError, match=r"^\S+zinc12k\.npz is truncated, damaged or another file [^\n]*$"):
             import_benchmark("zinc", zinc_file, tmp_path)
         assert not is_ready("zinc", tmp_path)
 
