@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_files import EDGES
 
 from crawl.data.benchmarks import BENCHMARKS, Statistics
-
-EDGES = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])  # a path of three nodes
 
 
 @pytest.fixture

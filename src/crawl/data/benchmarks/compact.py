@@ -113,21 +113,24 @@ def _peptides(
 ) -> Packed:
     from crawl.data.smiles import molecule_graph
 
+    arrays = load_arrays(split)
+    with naming(split):
+        parts = Split(*(_long(arrays[part]) for part in PARTS))
     table = Table(path)
     for column in ("smiles", *columns):
         table.check_column(column)
-    graphs, rows = [], []
-    for row in table:
+    graphs, y = [], []
+    for row in list(table):  # all are read before the long work begins
         try:
+            if row.problem:
+                raise ValueError(row.problem)
             graphs.append(molecule_graph(row.cells["smiles"]))
-            rows.append(targets(row.cells))
+            y.append(targets(row.cells))
         except ValueError as error:
-            raise ValueError(f"{path}, line {row.line}: {row.problem or reason(error)}; get the file again.") from None
+            raise ValueError(f"{path}, line {row.line}: {reason(error)}; get the file again.") from None
     with naming(path):
-        store = replace(GraphStore.from_graphs(graphs), y=torch.tensor(rows).float())
-    arrays = load_arrays(split)
-    with naming(split):
-        return Packed(store, Split(*(_long(arrays[part]) for part in PARTS)))
+        store = replace(GraphStore.from_graphs(graphs), y=torch.tensor(y).float())
+    return Packed(store, parts)
 
 
 def _both_ways(store: GraphStore) -> GraphStore:
