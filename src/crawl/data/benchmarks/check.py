@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ REBUILT_TOLERANCE = 0.2  # superpixels depend on the version of scikit-image
 _MOST_SHOWN = 12  # values in a message
 
 
-def check(benchmark: Benchmark, packed: Packed, source: object) -> None:
+def check(benchmark: Benchmark, packed: Packed, source: Path | str) -> None:
     """Refuse graphs that are not those of the benchmark.
 
     Means may be off by 2 %, those of graphs that are `rebuilt` by 20 %. All else must agree.

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crawl.data.benchmarks.packed import PARTS, Packed, as_ptr, load_arrays, naming, reason
+from crawl.data.benchmarks.packed import PARTS, Packed, as_ptr, load_arrays, naming, reason, split_in_order
 from crawl.data.benchmarks.symmetry import without_reverse
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
@@ -139,11 +139,6 @@ def _both_ways(store: GraphStore) -> GraphStore:
     if len(lacking):
         raise ValueError(f"{len(lacking)} of its edges lack their reverse")
     return store
-
-
-def split_in_order(sizes: list[int]) -> Split:
-    """Parts that lie one after the other."""
-    return Split(*torch.split(torch.arange(sum(sizes)), sizes))
 
 
 def _long(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:

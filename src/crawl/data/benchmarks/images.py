@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from crawl.data.benchmarks.compact import split_in_order
-from crawl.data.benchmarks.packed import Packed, as_ptr, naming, open_binary
+from crawl.data.benchmarks.packed import Packed, as_ptr, naming, open_binary, split_in_order
 from crawl.data.benchmarks.superpixels import Image, Nodes, all_nodes, cifar10_nodes, mnist_nodes, nearest_neighbours
 from crawl.data.store import GraphStore
 

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch_geometric.data import InMemoryDataset
 
-from crawl.data.benchmarks.compact import split_in_order
-from crawl.data.benchmarks.packed import PARTS, Packed
+from crawl.data.benchmarks.packed import PARTS, Packed, split_in_order
 from crawl.data.benchmarks.record import Loader
 from crawl.data.splits import Split, stratified_folds
 from crawl.data.store import GraphStore

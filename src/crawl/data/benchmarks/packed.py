@@ -184,6 +184,11 @@ def as_ptr(sizes: Tensor) -> Tensor:
     return torch.cat([torch.zeros(1, dtype=torch.long), sizes.long().cumsum(0)])
 
 
+def split_in_order(sizes: list[int]) -> Split:
+    """Parts that lie one after the other."""
+    return Split(*torch.split(torch.arange(sum(sizes)), sizes))
+
+
 def _is_rebuilt_image(packed: Packed) -> bool:
     return packed.origin == "rebuilt" and packed.pos is not None
 

@@ -12,7 +12,6 @@ from crawl.data.task import Task
 
 NUM_LAPLACIAN = 20
 _COUNTED = ("triangle", "tailed_triangle", "star", "cycle4")
-_ZINC_FORM = Form(files=("zinc12k.npz",), read=compact.zinc)
 _PEPTIDES = Statistics(num_graphs=(10_873, 2_331, 2_331), mean_nodes=150.94, mean_edges=307.30)
 _MOLECULES = (ATOM_CATEGORIES, BOND_CATEGORIES)
 
@@ -72,7 +71,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             categories=((21,), (4,)),
             file="zinc",
             loader=loaders.zinc(),
-            forms=(_ZINC_FORM,),
+            forms=(Form(files=("zinc12k.npz",), read=compact.zinc),),
         ),
         Benchmark(
             name="cifar10",

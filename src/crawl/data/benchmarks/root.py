@@ -102,27 +102,26 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
         raise ValueError(f"{benchmark.title} is made in code: there is nothing to import.")
     if not path.exists():
         raise ValueError(f"There is no file or folder {path}.")
-    _make_writable(root)
+    _prepare(root)
     for form in benchmark.forms:
         files = _find(form.files, path, may_be_packed=True)
         if files:
-            source = " with ".join([str(files[0]), *(file.name for file in files[1:])])
-            return _keep(benchmark, form.read(*files), root, source)
+            return _keep(benchmark, form.read(*files), root, _listed(files))
     loader = benchmark.loader
     files = [] if loader is None else _find(loader.files, path, may_be_packed=False)
     if loader is None or not files:
-        wanted = [", ".join(form.files) for form in benchmark.forms] + ([", ".join(loader.files)] if loader else [])
-        raise ValueError(f"{path} does not hold {benchmark.title}: looked for {'; or for '.join(wanted)}.")
-    folder = files[0].parent
+        wanted = [form.files for form in benchmark.forms] + ([loader.files] if loader else [])
+        looked_for = "; or for ".join(", ".join(names) for names in wanted)
+        raise ValueError(f"{path} does not hold {benchmark.title}: looked for {looked_for}.")
     try:
         packed = _through(loader, root, files)
     except ImportError:
         raise
     except Exception as error:  # whatever PyG and pickle make of a damaged file
         raise ValueError(
-            f"{folder} cannot be read as {benchmark.title} ({reason(error)}): get the files again."
+            f"{_listed(files)} cannot be read as {benchmark.title} ({reason(error)}): get the files again."
         ) from error
-    return _keep(benchmark, packed, root, folder)
+    return _keep(benchmark, packed, root, _listed(files))
 
 
 def _file(benchmark: Benchmark, root: Path) -> Path:
@@ -133,7 +132,7 @@ def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
     command = f"crawl datasets import {benchmark.name} PATH"
     if benchmark.loader is None:
         raise ValueError(f"{benchmark.title} is not in {root} and cannot be downloaded; get its file, then: {command}")
-    _make_writable(root)
+    _prepare(root)
     try:
         with _impatient():
             packed = _through(benchmark.loader, root)
@@ -147,7 +146,7 @@ def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
     return load_packed(_keep(benchmark, packed, root, "What was downloaded"))
 
 
-def _keep(benchmark: Benchmark, packed: Packed, root: Path, source: object) -> Path:
+def _keep(benchmark: Benchmark, packed: Packed, root: Path, source: str) -> Path:
     """Write graphs into the data root, if they are those of the benchmark."""
     store = symmetric(packed.store) if benchmark.is_symmetric and packed.origin != "rebuilt" else packed.store
     packed = replace(packed, store=_with_targets(benchmark, store))
@@ -204,11 +203,12 @@ def _find(files: Sequence[str], path: Path, may_be_packed: bool) -> list[Path]:
 
     Args:
         files: Their names.
-        path: A folder, or one of the files, which is then taken before others.
-        may_be_packed: Whether each may also come with .gz at its end, or without.
+        path: A folder, or one of the files.
+        may_be_packed: Whether each may also come with .gz at its end, or without; the one that is `path` goes first.
     """
     is_file = path.is_file()
-    for folder in (path.parent,) if is_file else (path, *sorted(place for place in path.rglob("*") if place.is_dir())):
+    folders = [path.parent] if is_file else [path, *sorted(place for place in path.rglob("*") if place.is_dir())]
+    for folder in folders:
         found = []
         for file in files:
             names = (file, file.removesuffix(".gz"), f"{file}.gz") if may_be_packed else (file,)
@@ -217,6 +217,12 @@ def _find(files: Sequence[str], path: Path, may_be_packed: bool) -> list[Path]:
         if len(found) == len(files) and (path in found or not is_file):
             return found
     return []
+
+
+def _listed(files: Sequence[Path]) -> str:
+    """The first path, and the names of the files beside it."""
+    others = ", ".join(file.name for file in files[1:])
+    return f"{files[0]} with {others}" if others else str(files[0])
 
 
 def _through(loader: Loader, root: Path, files: Sequence[Path] = ()) -> Packed:
@@ -229,7 +235,7 @@ def _through(loader: Loader, root: Path, files: Sequence[Path] = ()) -> Packed:
         return loader.read(Path(raw))
 
 
-def _make_writable(root: Path) -> None:
+def _prepare(root: Path) -> None:
     """Make the data root, if it is not there, and see whether it takes files: before the work, not after it."""
     try:
         root.mkdir(parents=True, exist_ok=True)

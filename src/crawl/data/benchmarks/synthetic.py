@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crawl.data.benchmarks.compact import split_in_order
-from crawl.data.benchmarks.packed import as_ptr
+from crawl.data.benchmarks.packed import as_ptr, split_in_order
 from crawl.data.benchmarks.record import Benchmark
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
