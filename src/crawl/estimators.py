@@ -398,7 +398,7 @@ def _as_features(name: str, features: Tensor | None, ptr: Tensor) -> Tensor | No
 def _categories(name: str, features: Tensor | None, is_smiles: bool) -> tuple[int, ...]:
     """How many values each column takes if they are categories: integers from 0 on."""
     if is_smiles:
-        from crawl.data.smiles import ATOM_CATEGORIES, BOND_CATEGORIES
+        from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 
         return ATOM_CATEGORIES if name == "x" else BOND_CATEGORIES
     if features is None or features.is_floating_point() or bool((features < 0).any()):

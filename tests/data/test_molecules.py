@@ -10,7 +10,7 @@ pytest.importorskip("rdkit")
 
 import crawl
 from crawl.data import Split, from_csv, read_molecules
-from crawl.data.smiles import ATOM_CATEGORIES, BOND_CATEGORIES
+from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 
 SMILES = ["C", "CC", "CCC", "CCO", "CCN", "c1ccccc1", "Cc1ccccc1", "C1CCCCC1", "OC1CCCCC1", "O"]
 

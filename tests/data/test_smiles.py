@@ -3,7 +3,8 @@ import torch
 
 pytest.importorskip("rdkit")
 
-from crawl.data.smiles import ATOM_CATEGORIES, BOND_CATEGORIES, molecule_graph, read_smiles, scaffold
+from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
+from crawl.data.smiles import molecule_graph, read_smiles, scaffold
 
 MOLECULES = [
     "CCO",

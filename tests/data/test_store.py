@@ -218,3 +218,24 @@ def test_refuses_wrong_number_of_rows():
     ptr = torch.tensor([0, 2])
     with pytest.raises(ValueError, match="x must have 2 entries"):
         GraphStore(ptr, ptr, torch.zeros(2, 2, dtype=torch.long), x=torch.ones(3, 1))
+
+
+@pytest.mark.parametrize(
+    ("node_ptr", "edge_ptr", "edge_index", "message"),
+    [
+        ([0, 2, 4], [0, 1, 2], [[0, 0], [1, 2]], "Graph 1 has 2 nodes but an edge from 0 to 2"),
+        ([0, 2, 4], [0, 1, 2], [[0, -1], [1, 0]], "Graph 1 has 2 nodes but an edge from -1 to 0"),
+        ([0, 2, 4], [0, 1, 2], [[0, 0], [1, 1], [1, 1]], r"edge_index must have the shape \[2, E\], not \[3, 2\]"),
+        ([0, 5, 4], [0, 1, 2], [[0, 0], [1, 1]], "must begin with 0 and never fall"),
+        ([1, 2, 4], [0, 1, 2], [[0, 0], [1, 1]], "must begin with 0 and never fall"),
+        ([0, 4], [0, 1, 2], [[0, 0], [1, 1]], "node_ptr has 2 entries, but edge_ptr 3"),
+    ],
+)
+def test_arrays_that_are_no_graphs(node_ptr, edge_ptr, edge_index, message):
+    with pytest.raises(ValueError, match=message):
+        GraphStore(torch.tensor(node_ptr), torch.tensor(edge_ptr), torch.tensor(edge_index)).checked()
+
+
+def test_a_store_of_graphs_is_its_own_checked_one():
+    store = GraphStore.from_graphs([path(2), path(3)])
+    assert store.checked() is store

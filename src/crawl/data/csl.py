@@ -47,8 +47,9 @@ def csl(fold: int = 0, laplacian: int = 0) -> Dataset:
     Args:
         fold: The split, 0 to 4.
         laplacian: Give every node its entries in this many eigenvectors of the normalised Laplacian, those of the
-            smallest eigenvalues but for the first. Of v and -v, it is the one whose entry of largest size is positive.
-            Eigenvalues come in pairs here, so the vectors of a pair may differ between machines by a rotation.
+            smallest eigenvalues but for the first. Of v and -v, it is always the one whose entry of largest size is
+            positive; Dwivedi et al. draw the signs anew for each batch of training. Eigenvalues come in pairs here, so
+            the vectors of a pair may differ between machines by a rotation.
 
     Raises:
         ValueError: For a fold that does not exist or more eigenvectors than there are.

@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)  # how many values each column of a molecule's `x` can take
+BOND_CATEGORIES = (5, 6, 2)  # the same for its `edge_attr`
+
 _MOST_WORDS = 1000  # in one attribute; more are taken for names
 _MOST_INTEGERS = 100  # in one attribute; more are taken for quantities
 

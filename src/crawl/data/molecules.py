@@ -9,6 +9,7 @@ from pathlib import Path
 from torch_geometric.data import Data
 
 from crawl.data.dataset import Dataset
+from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
 from crawl.data.splits import Fractions, Split
 from crawl.data.store import GraphStore
@@ -48,8 +49,6 @@ def from_csv(
         ValueError: For anything wrong with the file or the choices; the message says what to do.
         ImportError: If rdkit is not installed.
     """
-    from crawl.data.smiles import ATOM_CATEGORIES, BOND_CATEGORIES
-
     table = Table(path)
     smiles_column = _smiles_column(table, smiles_column)
     targets = choose_targets(table, target_columns, taken=(smiles_column, split))

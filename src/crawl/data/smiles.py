@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
+from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
+
 try:
     from rdkit import Chem, rdBase
 except ImportError:
     raise ImportError("Molecules need rdkit; install it with: pip install 'crawl[mol]'") from None
-
-ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)  # how many values each column of `x` takes
-BOND_CATEGORIES = (5, 6, 2)  # the same for `edge_attr`
 
 _Chiral, _Hybrid = Chem.ChiralType, Chem.HybridizationType
 _Type, _Stereo = Chem.BondType, Chem.BondStereo

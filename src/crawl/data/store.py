@@ -40,6 +40,8 @@ class GraphStore:
     sizes: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.node_ptr.shape != self.edge_ptr.shape:
+            raise ValueError(f"node_ptr has {self.node_ptr.numel()} entries, but edge_ptr {self.edge_ptr.numel()}.")
         object.__setattr__(self, "sizes", torch.stack([self.node_ptr.diff(), self.edge_ptr.diff()]).cpu())
         expected = {
             "edge_index": (self.edge_index.t(), int(self.sizes[1].sum())),
@@ -90,7 +92,7 @@ class GraphStore:
         y, y_per_node = None, False
         if data.y is not None:
             y, y_per_node = _as_targets(_as_rows(data.y), slices["y"], slices["nodes"])
-        edge_index = _checked_edge_index(_edge_index(data), slices["nodes"], slices["edges"])
+        edge_index = _edge_index(data)
         store = cls(
             node_ptr=slices["nodes"].to(edge_index.device),
             edge_ptr=slices["edges"].to(edge_index.device),
@@ -99,7 +101,7 @@ class GraphStore:
             edge_attr=data.edge_attr,
             y=y,
             y_per_node=y_per_node,
-        )
+        ).checked()
         chosen = list(dataset.indices())
         return store if chosen == list(range(num_graphs)) else store.subset(chosen)
 
@@ -128,12 +130,12 @@ class GraphStore:
         return cls(
             node_ptr=node_ptr.to(edge_index.device),
             edge_ptr=edge_ptr.to(edge_index.device),
-            edge_index=_checked_edge_index(edge_index, node_ptr, edge_ptr),
+            edge_index=edge_index,
             x=_concatenated("x", [data.x for data in graphs]),
             edge_attr=_concatenated("edge_attr", [data.edge_attr for data in graphs]),
             y=y,
             y_per_node=y_per_node,
-        )
+        ).checked()
 
     @classmethod
     def concatenate(cls, stores: Sequence[GraphStore]) -> GraphStore:
@@ -158,6 +160,29 @@ class GraphStore:
             y=_concatenated("y", [store.y for store in stores], "Part"),
             y_per_node=stores[0].y_per_node,
         )
+
+    def checked(self) -> GraphStore:
+        """The same store, for arrays that come from outside, if they are graphs.
+
+        Raises:
+            ValueError: If an edge leaves its graph, or a pointer is none.
+        """
+        edge_index = self.edge_index
+        if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+            raise ValueError(f"edge_index must have the shape [2, E], not {list(edge_index.shape)}.")
+        if bool((self.sizes < 0).any()) or bool(self.node_ptr[0] != 0) or bool(self.edge_ptr[0] != 0):
+            raise ValueError("node_ptr and edge_ptr must begin with 0 and never fall.")
+        limit = self.node_ptr.diff().repeat_interleave(self.edge_ptr.diff())
+        wrong = ((edge_index < 0) | (edge_index >= limit)).any(dim=0)
+        if bool(wrong.any()):
+            edge = int(wrong.nonzero()[0])
+            graph = int(torch.searchsorted(self.edge_ptr, edge, right=True)) - 1
+            source, target = edge_index[:, edge].tolist()
+            raise ValueError(
+                f"Graph {graph} has {int(self.sizes[0, graph])} nodes but an edge from {source} to {target}; "
+                "ids count from 0 within each graph."
+            )
+        return self
 
     def to(self, device: torch.device | str) -> GraphStore:
         """The same graphs on another device."""
@@ -319,7 +344,7 @@ def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Gra
 
 
 def _edge_index(data: Data) -> Tensor:
-    """The edges of one graph or of a collated data set, which may have none."""
+    """The edges of one graph or of a collated data set, which may have none; int32 and int64 are not copied."""
     edge_index: Tensor | None = data.edge_index
     if edge_index is None or edge_index.numel() == 0:
         return torch.empty(2, 0, dtype=torch.long)
@@ -327,21 +352,4 @@ def _edge_index(data: Data) -> Tensor:
         edge_index = edge_index.as_tensor()
     if not holds_integers(edge_index) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise ValueError(f"edge_index must be integers of shape [2, E], not {list(data.edge_index.shape)}.")
-    return edge_index
-
-
-def _checked_edge_index(edge_index: Tensor, node_ptr: Tensor, edge_ptr: Tensor) -> Tensor:
-    """The edges, of which each must stay within its graph; as int32 or int64, which are not copied."""
-    if edge_index.dtype not in (torch.int32, torch.int64):
-        edge_index = edge_index.long()
-    limit = node_ptr.diff().repeat_interleave(edge_ptr.diff()).to(edge_index.device)
-    wrong = ((edge_index < 0) | (edge_index >= limit)).any(dim=0)
-    if bool(wrong.any()):
-        edge = int(wrong.nonzero()[0])
-        graph = int(torch.searchsorted(edge_ptr, edge, right=True)) - 1
-        source, target = edge_index[:, edge].tolist()
-        raise ValueError(
-            f"Graph {graph} has {int(node_ptr.diff()[graph])} nodes but an edge from {source} to {target}; "
-            "ids count from 0 within each graph."
-        )
-    return edge_index
+    return edge_index if edge_index.dtype in (torch.int32, torch.int64) else edge_index.long()

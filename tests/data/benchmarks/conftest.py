@@ -8,17 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_files import EDGES
 
 from crawl.data.benchmarks import BENCHMARKS, Statistics
-
-EDGES = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])  # a path of three nodes
 
 
 @pytest.fixture
 def shrink(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`shrink("zinc", (2, 1, 1), 3, 4)`: from now on ZINC shall have so many graphs, nodes and edges."""
 
-    def set_statistics(name: str, num_graphs: tuple[int, ...], nodes: float, edges: float | None) -> None:
+    def set_statistics(name: str, num_graphs: tuple[int, ...], nodes: float, edges: float) -> None:
         statistics = Statistics(num_graphs=num_graphs, mean_nodes=nodes, mean_edges=edges)
         monkeypatch.setitem(BENCHMARKS, name, replace(BENCHMARKS[name], statistics=statistics))
 

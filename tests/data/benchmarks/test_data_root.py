@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny_files import EDGES, change, put, write_counts, write_peptides, write_social
 
 from crawl.data.benchmarks import BENCHMARKS, data_root, import_benchmark, is_ready, load_benchmark
-from crawl.data.benchmarks.root import symmetric
+from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.store import GraphStore
-
-EDGES = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])  # a path of three nodes
 
 
 def test_the_root_is_given_or_set_or_in_the_home(monkeypatch, tmp_path):
@@ -68,12 +67,14 @@ def test_molecules_as_pyg_reads_them(tmp_path, shrink):
     assert (dataset.node_categories, dataset.edge_categories) == ((21,), (4,))
     assert dataset.store.graph(0).edge_index.tolist() == EDGES.tolist()
     (folder / "val.pickle").write_bytes(b"abc")
-    with pytest.raises(ValueError, match=r"molecules cannot be read as ZINC .*get the files again"):
+    with pytest.raises(
+        ValueError, match=r"molecules/train\.pickle with val\.pickle, .* cannot be read as ZINC .*again"
+    ):
         import_benchmark("zinc", folder, tmp_path / "root")
 
 
 def test_superpixels_as_pyg_reads_them(tmp_path, shrink):
-    shrink("mnist", (10, 10, 10), 3, None)
+    shrink("mnist", (10, 10, 10), 3, 4)
     graph = {
         "x": torch.rand(3, 1),
         "pos": torch.rand(3, 2),
@@ -135,19 +136,6 @@ def test_social_graphs_as_pyg_reads_them_get_folds(tmp_path, shrink):
         load_benchmark("imdb_multi", tmp_path / "root", fold=10)
 
 
-def write_social(folder: Path, **changed: np.ndarray) -> Path:
-    num_graphs = 20
-    arrays = {
-        "num_nodes": np.full(num_graphs, 3, np.uint16),
-        "num_edges": np.full(num_graphs, 2, np.int32),
-        "edges": np.tile([[0, 1], [1, 2]], num_graphs).astype(np.uint16),
-        "y": (np.arange(num_graphs) % 2).astype(np.uint8),
-        "test_fold": (np.arange(num_graphs) // 2).astype(np.uint8),
-    }
-    np.savez(folder / "reddit-binary.npz", **(arrays | changed))
-    return folder
-
-
 def test_compact_social_graphs_with_their_folds(tmp_path, shrink):
     shrink("reddit_binary", (20,), 3, 4)
     import_benchmark("reddit_binary", write_social(tmp_path), tmp_path)
@@ -164,17 +152,8 @@ def test_compact_social_graphs_with_their_folds(tmp_path, shrink):
 def test_compact_counts(tmp_path, shrink):
     for target in ("triangle", "cycle4"):
         shrink(f"counting_{target}", (2, 1, 1), 3, 4)
+    write_counts(tmp_path)
     counts = np.arange(16.0).reshape(4, 4)
-    np.savez(
-        tmp_path / "counting.npz",
-        num_nodes=np.full(4, 3),
-        edge_index=np.tile(EDGES, 4),
-        edge_ptr=4 * np.arange(5),
-        counts_tri_tailed_star_cyc4=counts,
-        train_idx=[0, 2],
-        val_idx=[1],
-        test_idx=[3],
-    )
     import_benchmark("counting_triangle", tmp_path, tmp_path / "root")
     for column, target in ((0, "triangle"), (3, "cycle4")):  # one file for all
         dataset = load_benchmark(f"counting_{target}", tmp_path / "root")
@@ -196,15 +175,6 @@ def test_shapes_of_peptides_from_their_table(tmp_path, shrink):
     assert torch.allclose(y.std(0), torch.ones(11))
 
 
-def write_peptides(folder: Path) -> None:
-    with gzip.open(folder / "peptide_multi_class_dataset.csv.gz", "wt", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["", "smiles", "labels"])
-        for i in range(4):
-            writer.writerow([i, "CC(=O)N", [int(k == i) for k in range(10)]])
-    np.savez(folder / "peptides_split.npz", train=[3, 1], val=[0], test=[2])
-
-
 def test_peptides_from_their_table(tmp_path, shrink):
     pytest.importorskip("rdkit")
     shrink("peptides_func", (2, 1, 1), 4, 6)
@@ -214,9 +184,13 @@ def test_peptides_from_their_table(tmp_path, shrink):
     assert (sum(dataset.node_categories), sum(dataset.edge_categories)) == (78, 9)
     assert torch.equal(dataset.store.y, torch.eye(10)[:4])
     assert dataset.split.train.tolist() == [3, 1]
+    for label, message in ((np.nan, "1 of its targets are missing"), (0.5, r"its labels are \[0, 0\.5, 1\]")):
+        change(tmp_path / "root" / "peptides_func.npz", y=put((0, 0), label))
+        with pytest.raises(ValueError, match=rf"peptides_func\.npz is not PEPTIDES-FUNC as published: {message}"):
+            load_benchmark("peptides_func", tmp_path / "root")
     path = tmp_path / "peptide_multi_class_dataset.csv.gz"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"peptide_multi_class_dataset\.csv\.gz, row \d+: .*get the file again"):
+    with pytest.raises(ValueError, match=r"peptide_multi_class_dataset\.csv\.gz cannot be read: "):
         import_benchmark("peptides_func", tmp_path, tmp_path / "root")
 
 
@@ -246,47 +220,59 @@ def test_molpcba_as_ogb_reads_it(tmp_path, shrink):
     assert (sum(dataset.node_categories), sum(dataset.edge_categories)) == (78, 9)
 
 
+def test_edges_of_superpixels_are_those_of_the_papers_table():
+    mnist, cifar10 = (BENCHMARKS[name].statistics for name in ("mnist", "cifar10"))
+    assert mnist.mean_edges / mnist.mean_nodes == pytest.approx(785.39 / 80.98, rel=1e-4)
+    assert cifar10.mean_edges / cifar10.mean_nodes == pytest.approx(1129.8 / 117.6)
+
+
+class TestNamedFiles:
+    def test_one_that_is_not_looked_for(self, zinc_file, tmp_path):
+        other = zinc_file.with_name("zinc12k.csv.gz")
+        other.touch()
+        with pytest.raises(ValueError, match=r"zinc12k\.csv\.gz does not hold ZINC: looked for zinc12k\.npz; or for"):
+            import_benchmark("zinc", other, tmp_path / "root")
+        assert not is_ready("zinc", tmp_path / "root")
+
+    def test_one_of_the_loader_is_taken_before_another_form(self, zinc_file, tmp_path):
+        for part in ("train", "val", "test"):
+            zinc_file.with_name(f"{part}.pickle").write_bytes(b"abc")
+            zinc_file.with_name(f"{part}.index").touch()
+        with pytest.raises(ValueError, match=r"files/train\.pickle with .* cannot be read as ZINC"):
+            import_benchmark("zinc", zinc_file.with_name("train.pickle"), tmp_path / "root")
+
+    def test_one_spelling_is_taken_before_another(self, zinc_file, tmp_path):
+        packed = zinc_file.with_name("zinc12k.npz.gz")
+        packed.write_bytes(gzip.compress(zinc_file.read_bytes()))
+        zinc_file.write_bytes(b"abc")
+        import_benchmark("zinc", packed, tmp_path / "root")
+        with pytest.raises(ValueError, match=r"zinc12k\.npz is truncated"):
+            import_benchmark("zinc", zinc_file, tmp_path / "root")
+
+    def test_files_of_the_loader_have_one_spelling(self, tmp_path):
+        (tmp_path / "MNIST_v2.pt.gz").touch()
+        with pytest.raises(ValueError, match="does not hold MNIST: looked for"):
+            import_benchmark("mnist", tmp_path, tmp_path / "root")
+
+
 class TestRefusals:
-    def test_a_truncated_file(self, zinc_file, tmp_path):
-        zinc_file.write_bytes(zinc_file.read_bytes()[:-50])
-        with pytest.raises(ValueError, match=r"^\S+zinc12k\.npz is truncated, damaged or no npz file [^\n]*$"):
-            import_benchmark("zinc", zinc_file, tmp_path)
-        assert not is_ready("zinc", tmp_path)
+    @pytest.mark.parametrize("place", ["file", "file/below"])
+    def test_a_root_that_cannot_be_written_to(self, zinc_file, tmp_path, place):
+        (tmp_path / "file").touch()
+        with pytest.raises(ValueError, match=rf"^The data root \S+{place} cannot be written to .*--data-root"):
+            import_benchmark("zinc", zinc_file, tmp_path / place)
 
-    def test_a_file_with_fewer_graphs(self, zinc_file, tmp_path, shrink):
-        shrink("zinc", (3, 1, 1), 3, 4)
-        with pytest.raises(ValueError, match=r"zinc12k\.npz is not ZINC as published: it has 2 / 1 / 1 graphs, not 3"):
-            import_benchmark("zinc", zinc_file, tmp_path)
-        assert not is_ready("zinc", tmp_path)
+    def test_an_interrupted_import_leaves_nothing(self, tmp_path, monkeypatch):
+        (tmp_path / "MNIST_v2.pt").write_bytes(b"abc")
 
-    def test_graphs_of_another_size(self, zinc_file, tmp_path, shrink):
-        shrink("zinc", (2, 1, 1), 3.2, 4)
-        with pytest.raises(ValueError, match=r"3\.00 nodes on average, not 3\.20\. .*crawl datasets import zinc PATH$"):
-            import_benchmark("zinc", zinc_file, tmp_path)
-        shrink("zinc", (2, 1, 1), 3, 5)
-        with pytest.raises(ValueError, match=r"4\.00 edges on average, not 5\.00"):
-            import_benchmark("zinc", zinc_file, tmp_path)
+        def interrupted(_: Path, target: Path) -> None:
+            target.write_bytes(b"a")
+            raise KeyboardInterrupt
 
-    def test_a_file_in_the_root_is_checked_when_loaded(self, zinc_file, tmp_path, shrink):
-        path = import_benchmark("zinc", zinc_file, tmp_path)
-        shrink("zinc", (9, 1, 1), 3, 4)
-        with pytest.raises(ValueError, match=r"zinc\.npz is not ZINC as published"):
-            load_benchmark("zinc", tmp_path)
-        path.write_bytes(path.read_bytes()[:-9])
-        with pytest.raises(ValueError, match=r"zinc\.npz is truncated"):
-            load_benchmark("zinc", tmp_path)
-
-    def test_a_file_without_an_array(self, tmp_path):
-        np.savez(tmp_path / "zinc12k.npz", train_x=np.arange(3))
-        with pytest.raises(ValueError, match=r"zinc12k\.npz has no array 'train_node_ptr'"):
-            import_benchmark("zinc", tmp_path, tmp_path)
-
-    def test_other_classes_and_folds(self, tmp_path, shrink):
-        shrink("reddit_binary", (20,), 3, 4)
-        with pytest.raises(ValueError, match=r"its classes are \[0\], not 0 to 1"):
-            import_benchmark("reddit_binary", write_social(tmp_path, y=np.zeros(20)), tmp_path)
-        with pytest.raises(ValueError, match=r"its folds are \[0\], not 0 to 9"):
-            import_benchmark("reddit_binary", write_social(tmp_path, test_fold=np.zeros(20)), tmp_path)
+        monkeypatch.setattr("shutil.copyfile", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            import_benchmark("mnist", tmp_path, tmp_path / "root")
+        assert list((tmp_path / "root").iterdir()) == []
 
     @pytest.mark.parametrize(
         ("name", "message"),

@@ -82,7 +82,8 @@ def test_files_of_digits(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "mnist_nodes", corners)
     monkeypatch.setattr(images, "NUM_VAL", 2)
     monkeypatch.setattr(images.rebuild, "__defaults__", (2,))
-    packed = images.mnist(tmp_path)
+    paths = [tmp_path / (f"{name}.gz" if i == 2 else name) for i, name in enumerate(images.MNIST_FILES)]
+    packed = images.mnist(*paths)
     assert packed.origin == "rebuilt"
     assert [len(part) for part in (packed.split.train, packed.split.val, packed.split.test)] == [3, 2, 2]
     assert packed.store.y.tolist() == [0, 1, 2, 3, 4, 0, 1]
@@ -97,13 +98,19 @@ def corners(image):
 
 
 def test_damaged_files_of_digits_are_refused_by_name(tmp_path):
-    name = images.MNIST_FILES[0]
-    (tmp_path / name).write_bytes(b"\x00\x00\x08\x01\x00\x00\x00\x09abc")
-    with pytest.raises(ValueError, match="train-images-idx3-ubyte is truncated"):
-        images.mnist(tmp_path)
-    (tmp_path / name).write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="train-images-idx3-ubyte is truncated or no file of MNIST"):
-        images.mnist(tmp_path)
+    paths = [tmp_path / name for name in images.MNIST_FILES]
+    for damaged in (
+        *(b"", b"nonsense", b"\x00\x00\x08\x03", struct.pack(">HBB3i", 0, 8, 3, 0, 28, 28)),
+        struct.pack(">HBB3i", 0, 8, 3, 1, 2, 2) + b"abc",  # a pixel short
+        struct.pack(">HBBi", 0, 8, 1, 3) + b"abc",  # classes in place of images
+    ):
+        paths[0].write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"train-images-idx3-ubyte is truncated, damaged or another file [^\n]*$"):
+            images.mnist(*paths)
+    for path, array in zip(paths, (np.zeros((3, 28, 28), np.uint8), np.zeros(2, np.uint8)), strict=False):
+        write_idx(path, array)
+    with pytest.raises(ValueError, match="train-labels-idx1-ubyte has 2 classes for 3 images"):
+        images.mnist(*paths)
 
 
 def test_files_of_colour_images(tmp_path, monkeypatch):
@@ -122,13 +129,15 @@ def test_files_of_colour_images(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "cifar10_nodes", first_pixel)
     monkeypatch.setattr(images, "all_nodes", lambda batch, nodes, _: _nodes(batch, nodes))
     monkeypatch.setattr(images.rebuild, "__defaults__", (2,))
-    packed = images.cifar10(tmp_path)
+    paths = [tmp_path / name for name in images.CIFAR10_FILES]
+    packed = images.cifar10(*paths)
     assert seen[0].shape == (32, 32, 3)
     assert (seen[0][:, :, 0] == 77).all()
     assert packed.store.y.tolist() == [1, 9] * 6
-    (tmp_path / "test_batch.bin").write_bytes(b"abc")
-    with pytest.raises(ValueError, match=r"test_batch\.bin is truncated"):
-        images.cifar10(tmp_path)
+    for damaged in (b"", b"abc"):
+        (tmp_path / "test_batch.bin").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"test_batch\.bin is truncated"):
+            images.cifar10(*paths)
 
 
 def test_pictures_of_colour_images(tmp_path, monkeypatch):
@@ -149,12 +158,19 @@ def test_pictures_of_colour_images(tmp_path, monkeypatch):
     monkeypatch.setattr(images, "cifar10_nodes", no_nodes)
     monkeypatch.setattr(images, "all_nodes", lambda batch, nodes, _: _nodes(batch, nodes))
     monkeypatch.setattr(images.rebuild, "__defaults__", (2,))
-    packed = images.cifar10_pictures(tmp_path)
+    paths = [tmp_path / name for name in images.CIFAR10_PICTURES]
+    packed = images.cifar10_pictures(*paths)
     assert packed.store.y.tolist() == [3] * 10 + [1, 2]
     assert (seen[11][:, :, 2] == 5).all()
-    (tmp_path / "test_batch.png").write_bytes(b"abc")
-    with pytest.raises(ValueError, match=r"test_batch\.png is truncated"):
-        images.cifar10_pictures(tmp_path)
+    for name, damaged, message in (
+        ("test_lables.json", "[1, 300]", "is truncated"),
+        ("test_lables.json", "[1", "is truncated"),
+        ("test_lables.json", "[1]", "has 1 classes for 2 images"),
+        ("test_batch.png", "abc", "is truncated"),
+    ):
+        (tmp_path / name).write_text(damaged)
+        with pytest.raises(ValueError, match=f"{name} {message}"):
+            images.cifar10_pictures(*paths)
 
 
 def _nodes(batch, nodes):

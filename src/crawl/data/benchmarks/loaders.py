@@ -15,13 +15,12 @@ from typing import Any
 import torch
 from torch_geometric.data import InMemoryDataset
 
-from crawl.data.benchmarks.compact import split_in_order
-from crawl.data.benchmarks.packed import Packed
+from crawl.data.benchmarks.packed import PARTS, Packed, split_in_order
 from crawl.data.benchmarks.record import Loader
 from crawl.data.splits import Split, stratified_folds
 from crawl.data.store import GraphStore
 
-_PARTS = ("train", "val", "test")
+_SCAFFOLD_PARTS = ("train", "valid", "test")
 
 
 def zinc() -> Loader:
@@ -30,9 +29,9 @@ def zinc() -> Loader:
     def read(raw: Path) -> Packed:
         from torch_geometric.datasets import ZINC
 
-        return _joined([ZINC(str(raw / "zinc"), subset=True, split=part) for part in _PARTS])
+        return _joined([ZINC(str(raw / "zinc"), subset=True, split=part) for part in PARTS])
 
-    files = (*(f"{part}.pickle" for part in _PARTS), *(f"{part}.index" for part in _PARTS))
+    files = (*(f"{part}.pickle" for part in PARTS), *(f"{part}.index" for part in PARTS))
     return Loader(folder="zinc/raw", files=files, read=read)
 
 
@@ -42,7 +41,7 @@ def superpixels(name: str) -> Loader:
     def read(raw: Path) -> Packed:
         from torch_geometric.datasets import GNNBenchmarkDataset
 
-        return _joined([GNNBenchmarkDataset(str(raw), name, split=part) for part in _PARTS])
+        return _joined([GNNBenchmarkDataset(str(raw), name, split=part) for part in PARTS])
 
     return Loader(folder=f"{name}/raw", files=(f"{name}_v2.pt",), read=read)
 
@@ -53,10 +52,10 @@ def long_range(name: str) -> Loader:
     def read(raw: Path) -> Packed:
         from torch_geometric.datasets import LRGBDataset
 
-        return _joined([LRGBDataset(str(raw), name, split=part) for part in _PARTS])
+        return _joined([LRGBDataset(str(raw), name, split=part) for part in PARTS])
 
     suffix = "pickle" if name.endswith("sp") else "pt"
-    return Loader(folder=f"{name}/raw", files=tuple(f"{part}.{suffix}" for part in _PARTS), read=read)
+    return Loader(folder=f"{name}/raw", files=tuple(f"{part}.{suffix}" for part in PARTS), read=read)
 
 
 def tu(name: str) -> Loader:
@@ -91,15 +90,12 @@ def molpcba() -> Loader:
         with _trusting_pickles():
             dataset = PygGraphPropPredDataset("ogbg-molpcba", str(raw))
             parts = dataset.get_idx_split()
-        split = Split(*(torch.as_tensor(parts[part]) for part in ("train", "valid", "test")))
+        split = Split(*(torch.as_tensor(parts[part]) for part in _SCAFFOLD_PARTS))
         return Packed(GraphStore.from_dataset(dataset), split)
 
     names = ("edge", "node-feat", "edge-feat", "num-node-list", "num-edge-list", "graph-label")
     files = (*(f"raw/{name}.csv.gz" for name in names), *(f"split/scaffold/{part}.csv.gz" for part in _SCAFFOLD_PARTS))
     return Loader(folder="ogbg_molpcba", files=files, read=read)
-
-
-_SCAFFOLD_PARTS = ("train", "valid", "test")
 
 
 def _joined(parts: Sequence[InMemoryDataset]) -> Packed:

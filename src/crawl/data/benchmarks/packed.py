@@ -8,12 +8,14 @@ edges, which follow from `x` and `pos`.
 
 from __future__ import annotations
 
+import gzip
 import json
 import zipfile
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -26,7 +28,7 @@ from crawl.data.store import GraphStore
 from crawl.files import whole_file
 
 _FORMAT = "crawl-graphs-1"
-_PARTS = ("train", "val", "test")
+PARTS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +91,7 @@ def save_packed(path: Path, packed: Packed) -> None:
         "test_fold": packed.test_fold,
     }
     if packed.split is not None:
-        tensors |= {part: getattr(packed.split, part) for part in _PARTS}
+        tensors |= {part: getattr(packed.split, part) for part in PARTS}
     if _is_rebuilt_image(packed):
         tensors |= {"num_edges": None, "edge_index": None, "edge_attr": None}
         tensors |= {name: tensors[name].half() for name in ("x", "pos")}
@@ -107,10 +109,10 @@ def load_packed(path: Path) -> Packed:
         ValueError: If it is damaged or something else; the message names it.
     """
     arrays = load_arrays(path)
-    try:
+    with naming(path, "import it again"):
         description = json.loads(arrays.pop("description").tobytes())
         if description["format"] != _FORMAT:
-            raise KeyError(description["format"])
+            raise ValueError(f"its format is {description['format']}, not {_FORMAT}")
         tensors = {name: _wide(array) for name, array in arrays.items()}
         if "edge_index" not in tensors:
             node_ptr = as_ptr(tensors["num_nodes"])
@@ -124,18 +126,16 @@ def load_packed(path: Path) -> Packed:
             edge_attr=tensors.get("edge_attr"),
             y=tensors.get("y"),
             y_per_node=description["y_per_node"],
-        )
+        ).checked()
         return Packed(
             store,
-            Split(**{part: tensors[part] for part in _PARTS}) if "train" in tensors else None,
+            Split(**{part: tensors[part] for part in PARTS}) if "train" in tensors else None,
             tensors.get("test_fold"),
             tensors.get("pos"),
             description["origin"],
             tuple(description["node_categories"]),
             tuple(description["edge_categories"]),
         )
-    except (KeyError, ValueError, TypeError) as error:
-        raise ValueError(f"{path} does not hold graphs as CRaWl writes them ({error}): import it again.") from None
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
@@ -144,16 +144,49 @@ def load_arrays(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     Raises:
         ValueError: If the file is truncated, damaged or of another kind; the message names it.
     """
-    try:
-        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+    with naming(path), open_binary(path) as opened:
+        if not zipfile.is_zipfile(opened):
+            raise ValueError("it is no npz file, or its end is missing")
+        opened.seek(0)
+        with np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, AttributeError, OSError) as error:
-        raise ValueError(f"{path} is truncated, damaged or no npz file ({error}): get it again.") from None
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """A file to read, without the compression if its name ends in .gz."""
+    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
+
+
+@contextmanager
+def naming(path: Path, remedy: str = "get it again") -> Iterator[None]:
+    """Whatever is wrong with what a file holds becomes one line that names the file.
+
+    Raises:
+        ValueError: For any error but that of a missing package.
+    """
+    try:
+        yield
+    except ImportError:
+        raise
+    except KeyError as error:
+        raise ValueError(f"{path} has no array {error}: it is another file than CRaWl knows; {remedy}.") from error
+    except Exception as error:  # zip, pickle, numpy and torch have many for a damaged file
+        raise ValueError(f"{path} is truncated, damaged or another file ({reason(error)}): {remedy}.") from error
+
+
+def reason(error: Exception) -> str:
+    """What an error says, in one line without a full stop."""
+    return " ".join(str(error).split()).removesuffix(".") or type(error).__name__
 
 
 def as_ptr(sizes: Tensor) -> Tensor:
     """`[G + 1]` where each graph begins, from the sizes of all."""
     return torch.cat([torch.zeros(1, dtype=torch.long), sizes.long().cumsum(0)])
+
+
+def split_in_order(sizes: list[int]) -> Split:
+    """Parts that lie one after the other."""
+    return Split(*torch.split(torch.arange(sum(sizes)), sizes))
 
 
 def _is_rebuilt_image(packed: Packed) -> bool:

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import torch
 
-from crawl.data.benchmarks.packed import Packed, load_packed, save_packed, with_categories
-from crawl.data.benchmarks.record import Benchmark, Loader, check
+from crawl.data.benchmarks.check import check
+from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
+from crawl.data.benchmarks.record import Benchmark, Loader
 from crawl.data.benchmarks.registry import BENCHMARKS
+from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
@@ -99,23 +102,26 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
         raise ValueError(f"{benchmark.title} is made in code: there is nothing to import.")
     if not path.exists():
         raise ValueError(f"There is no file or folder {path}.")
+    _prepare(root)
     for form in benchmark.forms:
-        folder = _folder_with(form.files, path)
-        if folder is not None:
-            return _keep(benchmark, form.read(folder), root, folder / form.files[0])
+        files = _find(form.files, path, may_be_packed=True)
+        if files:
+            return _keep(benchmark, form.read(*files), root, _listed(files))
     loader = benchmark.loader
-    folder = None if loader is None else _folder_with(loader.files, path)
-    if loader is None or folder is None:
-        wanted = [", ".join(form.files) for form in benchmark.forms] + ([", ".join(loader.files)] if loader else [])
-        raise ValueError(f"{path} does not hold {benchmark.title}: looked for {'; or for '.join(wanted)}.")
-    _copy(loader, folder, root / "raw")
+    files = [] if loader is None else _find(loader.files, path, may_be_packed=False)
+    if loader is None or not files:
+        wanted = [form.files for form in benchmark.forms] + ([loader.files] if loader else [])
+        looked_for = "; or for ".join(", ".join(names) for names in wanted)
+        raise ValueError(f"{path} does not hold {benchmark.title}: looked for {looked_for}.")
     try:
-        packed = loader.read(root / "raw")
+        packed = _through(loader, root, files)
     except ImportError:
         raise
     except Exception as error:  # whatever PyG and pickle make of a damaged file
-        raise ValueError(f"{folder} cannot be read as {benchmark.title} ({error}): get the files again.") from error
-    return _keep(benchmark, packed, root, folder)
+        raise ValueError(
+            f"{_listed(files)} cannot be read as {benchmark.title} ({reason(error)}): get the files again."
+        ) from error
+    return _keep(benchmark, packed, root, _listed(files))
 
 
 def _file(benchmark: Benchmark, root: Path) -> Path:
@@ -126,26 +132,25 @@ def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
     command = f"crawl datasets import {benchmark.name} PATH"
     if benchmark.loader is None:
         raise ValueError(f"{benchmark.title} is not in {root} and cannot be downloaded; get its file, then: {command}")
+    _prepare(root)
     try:
         with _impatient():
-            packed = benchmark.loader.read(root / "raw")
+            packed = _through(benchmark.loader, root)
     except ImportError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
-            f"{benchmark.title} is not in {root} and could not be downloaded ({reason}); set CRAWL_DATA to a folder "
-            f"that has it, or: {command}"
+            f"{benchmark.title} is not in {root} and could not be downloaded ({reason(error)}); set CRAWL_DATA to a "
+            f"folder that has it, or: {command}"
         ) from error
-    return load_packed(_keep(benchmark, packed, root, root / "raw" / benchmark.loader.folder))
+    return load_packed(_keep(benchmark, packed, root, "What was downloaded"))
 
 
-def _keep(benchmark: Benchmark, packed: Packed, root: Path, source: Path) -> Path:
+def _keep(benchmark: Benchmark, packed: Packed, root: Path, source: str) -> Path:
     """Write graphs into the data root, if they are those of the benchmark."""
-    packed = replace(packed, store=_with_targets(benchmark, packed.store))
+    store = symmetric(packed.store) if benchmark.is_symmetric and packed.origin != "rebuilt" else packed.store
+    packed = replace(packed, store=_with_targets(benchmark, store))
     check(benchmark, packed, source)
-    if benchmark.is_symmetric and packed.origin != "rebuilt":
-        packed = replace(packed, store=symmetric(packed.store))
     path = _file(benchmark, root)
     save_packed(path, with_categories(packed, benchmark.widths))
     return path
@@ -157,7 +162,8 @@ def _with_targets(benchmark: Benchmark, store: GraphStore) -> GraphStore:
     if y is None:
         return store
     if benchmark.task.kind in ("binary", "multiclass"):
-        return replace(store, y=y.long().flatten())
+        is_whole = y.numel() == len(y) and bool((y == y.long()).all())
+        return replace(store, y=y.long().flatten()) if is_whole else store
     return replace(store, y=(y.unsqueeze(1) if y.dim() == 1 else y).float())
 
 
@@ -192,50 +198,53 @@ def _split(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool
     return Split(*(mask.nonzero().flatten() for mask in (~is_test & ~is_val, is_val, is_test)))
 
 
-def symmetric(store: GraphStore) -> GraphStore:
-    """The same graphs with the reverse of every edge, where it lacks; it has the features of the edge."""
-    sizes = store.node_ptr.diff()
-    graph = torch.arange(len(store)).repeat_interleave(store.edge_ptr.diff())
-    base = store.node_ptr[:-1][graph]
-    source, target = store.edge_index + base
-    keys = source * store.num_nodes + target
-    lacking = (~torch.isin(target * store.num_nodes + source, keys)).nonzero().flatten()
-    edges = torch.cat([torch.arange(len(graph)), lacking])
-    graph = graph[edges]
-    edge_index = torch.cat([store.edge_index, store.edge_index[:, lacking].flip(0)], dim=1)
-    order = graph.argsort(stable=True)
-    num_edges = graph.bincount(minlength=len(sizes))
-    return replace(
-        store,
-        edge_ptr=torch.cat([num_edges.new_zeros(1), num_edges.cumsum(0)]),
-        edge_index=edge_index[:, order],
-        edge_attr=None if store.edge_attr is None else store.edge_attr[edges[order]],
-    )
+def _find(files: Sequence[str], path: Path, may_be_packed: bool) -> list[Path]:
+    """The files, all in the given folder or in one below it, or beside a file that is one of them; [] if there are not.
+
+    Args:
+        files: Their names.
+        path: A folder, or one of the files.
+        may_be_packed: Whether each may also come with .gz at its end, or without; the one that is `path` goes first.
+    """
+    is_file = path.is_file()
+    folders = [path.parent] if is_file else [path, *sorted(place for place in path.rglob("*") if place.is_dir())]
+    for folder in folders:
+        found = []
+        for file in files:
+            names = (file, file.removesuffix(".gz"), f"{file}.gz") if may_be_packed else (file,)
+            there = [folder / name for name in names if (folder / name).is_file()]
+            found += [path] if path in there else there[:1]
+        if len(found) == len(files) and (path in found or not is_file):
+            return found
+    return []
 
 
-def _folder_with(files: Sequence[str], path: Path) -> Path | None:
-    """The folder that holds all the files: the given one or one below it; any of them may be there without .gz."""
-    if path.is_file():
-        path = path.parent
-    for folder in (path, *sorted(place for place in path.rglob("*") if place.is_dir())):
-        if all(any((folder / name).is_file() for name in _spellings(file)) for file in files):
-            return folder
-    return None
+def _listed(files: Sequence[Path]) -> str:
+    """The first path, and the names of the files beside it."""
+    others = ", ".join(file.name for file in files[1:])
+    return f"{files[0]} with {others}" if others else str(files[0])
 
 
-def _spellings(file: str) -> tuple[str, ...]:
-    return (file, file.removesuffix(".gz"), f"{file}.gz")
+def _through(loader: Loader, root: Path, files: Sequence[Path] = ()) -> Packed:
+    """What the loader makes of its files, given or else downloaded, in a folder that is gone afterwards."""
+    with TemporaryDirectory(prefix=".raw-", dir=root) as raw:
+        for name, file in zip(loader.files, files, strict=False):
+            place = Path(raw, loader.folder, name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, place)
+        return loader.read(Path(raw))
 
 
-def _copy(loader: Loader, folder: Path, raw: Path) -> None:
-    """Put files where the loader expects them, without what it made of others before."""
-    target = raw / loader.folder
-    for old in (target / "processed", target.parent / "processed", target.parent / "subset"):
-        shutil.rmtree(old, ignore_errors=True)
-    for file in loader.files:
-        (target / file).parent.mkdir(parents=True, exist_ok=True)
-        if (folder / file).resolve() != (target / file).resolve():
-            shutil.copyfile(folder / file, target / file)
+def _prepare(root: Path) -> None:
+    """Make the data root, if it is not there, and see whether it takes files: before the work, not after it."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=root).close()
+    except OSError as error:
+        raise ValueError(
+            f"The data root {root} cannot be written to ({error.strerror}): choose another with --data-root or "
+            "CRAWL_DATA."
+        ) from None
 
 
 @contextmanager

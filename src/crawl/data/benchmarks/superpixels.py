@@ -95,8 +95,7 @@ def nearest_neighbours(node_ptr: Tensor, x: Tensor, pos: Tensor) -> tuple[Tensor
         for graphs in torch.split(same, max(1, 4_000_000 // size**2)):
             rows = node_ptr[graphs][:, None] + torch.arange(size)
             weight = _weights(x[rows], pos[rows])
-            keys = min(NUM_NEIGHBOURS, size - 1)
-            nearest = weight.topk(keys, dim=2).indices
+            nearest = weight.topk(min(NUM_NEIGHBOURS, size - 1), dim=2).indices
             joined = torch.zeros_like(weight, dtype=torch.bool).scatter_(2, nearest, True)
             graph, source, target = (joined | joined.transpose(1, 2)).nonzero(as_tuple=True)
             pieces.append((graphs[graph], torch.stack([source, target]), weight[graph, source, target]))
@@ -112,8 +111,8 @@ def _weights(x: Tensor, pos: Tensor) -> Tensor:
     scaled = torch.zeros(len(x), x.shape[1], x.shape[1])
     for values in (pos, x):
         distance = torch.cdist(values, values, compute_mode="donot_use_mm_for_euclid_dist")
-        keys = min(NUM_NEIGHBOURS + 1, x.shape[1])
-        scale = distance.topk(keys, dim=2, largest=False).values.sum(dim=2, keepdim=True) / NUM_NEIGHBOURS
+        nearest = distance.topk(min(NUM_NEIGHBOURS + 1, x.shape[1]), dim=2, largest=False).values  # and the node itself
+        scale = nearest.sum(dim=2, keepdim=True) / NUM_NEIGHBOURS
         scaled += (distance / (scale + 1e-8)).square()
     weight = (-scaled).exp()
     weight = (weight + weight.transpose(1, 2)) / 2

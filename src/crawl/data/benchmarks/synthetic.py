@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crawl.data.benchmarks.compact import split_in_order
-from crawl.data.benchmarks.packed import as_ptr
+from crawl.data.benchmarks.packed import as_ptr, split_in_order
 from crawl.data.benchmarks.record import Benchmark
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
@@ -29,15 +28,13 @@ def synthetic(benchmark: Benchmark, num_graphs: int | None = None, seed: int = 0
     total = statistics.total if num_graphs is None else num_graphs
     mean = statistics.mean_nodes
     sizes = (mean * (0.5 + torch.rand(total, generator=generator))).round().long().clamp_min(2)
-    mean_edges = 9.6 * mean if statistics.mean_edges is None else statistics.mean_edges  # of superpixels
     node_ptr = as_ptr(sizes)
-    num_edges, edge_index = _edges(sizes, node_ptr, mean_edges / mean, generator)
-    x, edge_attr = (
-        _features(rows, width, num_columns, generator)
-        for rows, width, num_columns in zip(
-            (int(node_ptr[-1]), edge_index.shape[1]), benchmark.widths, benchmark.num_columns, strict=True
-        )
+    num_edges, edge_index = _edges(sizes, node_ptr, statistics.mean_edges / mean, generator)
+    node_categories, edge_categories = (
+        _categories(width, len(sizes)) for width, sizes in zip(benchmark.widths, benchmark.categories, strict=True)
     )
+    x = _features(int(node_ptr[-1]), benchmark.widths[0], node_categories, generator)
+    edge_attr = _features(edge_index.shape[1], benchmark.widths[1], edge_categories, generator)
     y = _targets(benchmark, total, int(node_ptr[-1]), generator)
     store = GraphStore(
         node_ptr, as_ptr(num_edges), edge_index, x, edge_attr, y, y_per_node=benchmark.task.level == "node"
@@ -47,19 +44,18 @@ def synthetic(benchmark: Benchmark, num_graphs: int | None = None, seed: int = 0
         store,
         benchmark.task,
         _split(benchmark, total),
-        node_categories=_sizes(benchmark.widths[0], benchmark.num_columns[0]),
-        edge_categories=_sizes(benchmark.widths[1], benchmark.num_columns[1]),
+        node_categories=node_categories,
+        edge_categories=edge_categories,
     )
 
 
-def _features(num_rows: int, width: int, num_columns: int, generator: torch.Generator) -> Tensor:
-    if not num_columns:
+def _features(num_rows: int, width: int, categories: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    if not categories:
         return torch.rand(num_rows, width, generator=generator)
-    columns = [torch.randint(size, (num_rows,), generator=generator) for size in _sizes(width, num_columns)]
-    return torch.stack(columns, dim=1)
+    return torch.stack([torch.randint(size, (num_rows,), generator=generator) for size in categories], dim=1)
 
 
-def _sizes(width: int, num_columns: int) -> tuple[int, ...]:
+def _categories(width: int, num_columns: int) -> tuple[int, ...]:
     """How many values each column of categories takes: two, but for the first; () for numbers."""
     return (width - 2 * (num_columns - 1), *(num_columns - 1) * (2,)) if num_columns else ()
 

@@ -1,0 +1,38 @@
+"""Graphs whose edges go both ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from crawl.data.benchmarks.packed import as_ptr
+from crawl.data.store import GraphStore
+
+
+def symmetric(store: GraphStore) -> GraphStore:
+    """The same graphs with the reverse of every edge, where it lacks; it has the features of the edge."""
+    lacking = without_reverse(store)
+    graph = _graph_of_edge(store)
+    edges = torch.cat([torch.arange(len(graph)), lacking])
+    graph = graph[edges]
+    edge_index = torch.cat([store.edge_index, store.edge_index[:, lacking].flip(0)], dim=1)
+    order = graph.argsort(stable=True)
+    return replace(
+        store,
+        edge_ptr=as_ptr(graph.bincount(minlength=len(store))),
+        edge_index=edge_index[:, order],
+        edge_attr=None if store.edge_attr is None else store.edge_attr[edges[order]],
+    )
+
+
+def without_reverse(store: GraphStore) -> Tensor:
+    """The positions of the edges whose reverse lacks."""
+    source, target = store.edge_index + store.node_ptr[:-1][_graph_of_edge(store)]
+    is_there = torch.isin(target * store.num_nodes + source, source * store.num_nodes + target)
+    return (~is_there).nonzero().flatten()
+
+
+def _graph_of_edge(store: GraphStore) -> Tensor:
+    return torch.arange(len(store)).repeat_interleave(store.edge_ptr.diff())
