@@ -106,13 +106,8 @@ def resume_run(
     """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read; one
     whose result is damaged goes on from its checkpoint.
 
-    Args:
-        folder: The folder of the run.
-        device: Where to compute; as the run began when None.
-        dataset: As for `run_experiment`, as are the others.
-        quiet: See there.
-        stop: See there.
-        runs_at_a_time: See there.
+    `device` is where to compute, by the run's configuration when None; the other arguments are those of
+    `run_experiment`.
 
     Raises:
         ValueError: If the folder is not that of a run, or its checkpoint is damaged.
