@@ -13,6 +13,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, GINConv
 
 from crawl import CRaWl, CRaWlConv, Embedding, Graph, OneHot, Walks
+from crawl.data.csl import csl
 
 each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
 each_mode = pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
@@ -148,10 +149,27 @@ def test_edge_features(edge_dim: Any, attributes: dict[str, Tensor]) -> None:
     assert model(cycle(5, **attributes)).isfinite().all()
 
 
-def test_missing_features_are_ones() -> None:
-    model = make_model(1, edge_dim=1).eval()
-    expected = model(cycle(5, x=torch.ones(5, 1), edge_attr=torch.ones(10, 1)), seed=1)
-    assert torch.equal(model(cycle(5), seed=1), expected)
+@each_implementation
+@each_mode
+def test_missing_features_are_ones_at_nodes_and_zeros_at_edges(training: bool, implementation: str) -> None:
+    model = make_model(1, edge_dim=1, implementation=implementation).train(training)
+    whole = cycle(5, x=torch.ones(5, 1), edge_attr=torch.zeros(10, 1))
+    gradients = []
+    for data in (cycle(5), whole):
+        model.zero_grad()
+        out = model(data, seed=1)
+        out.sum().backward()
+        gradients.append([out.detach(), *(parameter.grad for parameter in model.parameters())])
+    for found, expected in zip(*gradients, strict=True):
+        assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_without_bits_regular_graphs_look_the_same() -> None:
+    model = make_model(1, edge_dim=1, identity=False, adjacency=False, pool="mean").eval()
+    graphs = [csl(0).store.graph(i) for i in (0, 20, 140)]
+    answers = [model(Data(edge_index=graph.edge_index, num_nodes=41), seed=1) for graph in graphs]
+    assert torch.allclose(answers[0], answers[1], atol=1e-6)
+    assert torch.allclose(answers[0], answers[2], atol=1e-6)
 
 
 SMALL_DATA = {
@@ -555,7 +573,7 @@ def test_walks_of_another_graph_are_refused(implementation: str) -> None:
     with pytest.raises(ValueError, match="x has 5 rows, but the walks visit row 8"):
         model(cycle(5), walks)
     with pytest.raises(ValueError, match="edge_attr has 10 rows"):
-        model(Data(edge_index=cycle(5).edge_index, num_nodes=9), walks)
+        model(Data(edge_index=cycle(5).edge_index, edge_attr=torch.ones(10, 1), num_nodes=9), walks)
 
 
 def test_given_walks_may_run_against_the_edges() -> None:

@@ -33,8 +33,8 @@ class CRaWl(nn.Module):
         out_channels: The width of the answer.
         hidden_channels: The width of the layers (d).
         num_layers: The number of layers (L).
-        edge_dim: The width of the edge features `edge_attr`, or an encoder for them; 0 for none. With 1, data without
-            `edge_attr` gets ones.
+        edge_dim: The width of the edge features `edge_attr`, or an encoder for them; 0 for none. With 1, data may come
+            without `edge_attr`, as if it were zero: a constant would tell the first position of a walk from the others.
         window_size: How far back the structural bits look (s).
         kernel_size: The width of the convolutions, odd; s + 1 when None.
         identity: Use the identity bits.
@@ -130,7 +130,7 @@ class CRaWl(nn.Module):
         like = self.readout.norm.weight  # any parameter tells the dtype and the device
         x = self.node_encoder(data.x, graph.num_nodes, like)
         edge_attr = None
-        if self.edge_encoder.out_channels:
+        if self.edge_encoder.out_channels and not (data.edge_attr is None and self._edges_may_be_bare):
             edge_attr = self.edge_encoder(data.edge_attr, graph.num_edges, like)
         members = Membership(graph.batch.to(like.device), graph.graph_ptr.to(like.device))
         return self.network(x, edge_attr, walks.to(like.device), members)
@@ -144,6 +144,10 @@ class CRaWl(nn.Module):
                 x, state = self.virtual_nodes[i](x, state, members)
         out: Tensor = self.readout(x, members)
         return out
+
+    @property
+    def _edges_may_be_bare(self) -> bool:
+        return isinstance(self.edge_encoder, Dense) and self.edge_encoder.out_channels == 1
 
     def starts(self) -> float | None:
         """The share of nodes that start a walk in the mode the model is in; None for all."""

@@ -57,7 +57,7 @@ def make_conv(walks: Walks, width_in: int, width: int, edge_dim: int, kernel_siz
 def both_ways(conv: CRaWlConv, walks: Walks, num_nodes: int, num_edges: int) -> tuple[dict, dict]:
     """Outputs, gradients and running statistics of the reference in float64 and of the kernels."""
     x = torch.randn(num_nodes, conv.in_channels)
-    edge_attr = torch.randn(num_edges, conv.edge_dim) if conv.edge_dim else None
+    edge_attr = torch.randn(num_edges, conv.edge_dim) if conv.edge_dim and num_edges else None
     grad = torch.randn(num_nodes, conv.out_channels)
     results = []
     for exact in (True, False):
@@ -101,6 +101,16 @@ def test_equals_the_reference(case: tuple[int, ...], precision: str) -> None:
     graph = molecules(2)
     walks = sample_walks(graph, num_steps, window_size=window_size, seed=1)
     check(make_conv(walks, width_in, width, edge_dim, kernel_size, precision=precision), walks, graph)
+
+
+def test_edges_without_features() -> None:
+    graph = molecules(2)
+    walks = sample_walks(graph, 12, window_size=4, seed=1)
+    conv = make_conv(walks, 3, 16, 1, 5, precision="float32")
+    expected, found = both_ways(conv, walks, graph.num_nodes, num_edges=0)
+    assert not expected["project.weight"][:, 3].any()
+    for name in expected:
+        assert_close(found[name], expected[name], "float32", name)
 
 
 @pytest.mark.parametrize(("identity", "adjacency"), [(False, True), (True, False), (False, False)])

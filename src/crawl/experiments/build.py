@@ -76,7 +76,8 @@ class Features:
 def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePassing:
     """The model of an experiment, with weights drawn from its seed.
 
-    Graphs without node features get a constant 1, and so do edges, as in the paper.
+    Nodes without features get a constant 1, edges without features a channel that is always 0: as in the paper, a model
+    without structural bits then cannot but guess on regular graphs.
     """
     settings, walk, task = experiment.model, experiment.walk, features.task
     node_encoder = _encoder(features.node_categories, features.num_node_features)

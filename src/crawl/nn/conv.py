@@ -95,7 +95,8 @@ class CRaWlConv(nn.Module):
         Args:
             x: `[N, in_channels]` node features.
             walks: Walks on these nodes, with a window of at least this layer's.
-            edge_attr: `[E, edge_dim]` edge features, in the order of the `edge_index` the walks were made from.
+            edge_attr: `[E, edge_dim]` edge features, in the order of the `edge_index` the walks were made from. If
+                `edge_dim` is 1 they may be missing, which is the same as zeros.
             num_nodes: `[1]` int32 on the GPU: only the first so many nodes are real; all when None.
 
         Raises:
@@ -121,7 +122,7 @@ class CRaWlConv(nn.Module):
         if walks.device != x.device:
             raise ValueError(f"x is on {x.device}, the walks are on {walks.device}: move one with .to(device).")
         _check_features("x", x, self.in_channels, walks, walks.nodes)
-        if self.edge_dim:
+        if self.edge_dim > 1 or (self.edge_dim == 1 and edge_attr is not None):
             _check_features("edge_attr", edge_attr, self.edge_dim, walks, walks.edges)
 
     def extra_repr(self) -> str:

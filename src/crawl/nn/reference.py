@@ -17,17 +17,20 @@ if TYPE_CHECKING:
     from crawl.nn.conv import CRaWlConv
 
 
-def walk_features(x: Tensor, walks: Walks, edge_attr: Tensor | None, columns: Tensor) -> Tensor:
+def walk_features(x: Tensor, walks: Walks, edge_attr: Tensor | None, columns: Tensor, edge_dim: int = 0) -> Tensor:
     """The walk feature matrix X = [h | g | I | A], `[W, T, D]`.
 
     Args:
         x: `[N, C]` node embeddings (h).
         walks: The walks.
-        edge_attr: `[E, edge_dim]` edge features (g), zero at the first position; None leaves them out.
+        edge_attr: `[E, edge_dim]` edge features (g), zero at the first position; None for zeros everywhere.
         columns: The columns of `walks.bits()` to use.
+        edge_dim: How many zeros.
     """
     parts = [x[walks.nodes]]
-    if edge_attr is not None:
+    if edge_attr is None:
+        parts.append(x.new_zeros(*walks.nodes.shape, edge_dim))
+    else:
         steps = edge_attr[walks.edges]
         parts.append(torch.cat([steps.new_zeros(len(walks), 1, edge_attr.shape[1]), steps], dim=1))
     parts.append(walks.bits()[..., columns].to(x.dtype))
@@ -36,7 +39,7 @@ def walk_features(x: Tensor, walks: Walks, edge_attr: Tensor | None, columns: Te
 
 def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
     """p(v), `[N, out_channels]`: the mean of the CNN's outputs over all windows centred at v, 0 where there is none."""
-    features = walk_features(x, walks, edge_attr, bit_columns(conv, walks))
+    features = walk_features(x, walks, edge_attr, bit_columns(conv, walks), conv.edge_dim)
     windows = conv.project(features.transpose(1, 2))
     windows = conv.norm(conv.depthwise(windows)).relu()
     windows = conv.mix(windows).relu().transpose(1, 2)  # [W, T - kernel_size + 1, C]

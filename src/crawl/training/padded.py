@@ -243,7 +243,7 @@ class DeviceGraphs:
         keys = self.node_keys[start]
         nodes, edges, code = gpu.sample(self.graph, start, keys, num_steps, law, model.window_size, seed, slots)
         of_nodes = Groups.of(nodes, room.num_nodes)
-        of_edges = Groups.of(edges, room.num_edges) if has_edge_groups else None
+        of_edges = Groups.of(edges, room.num_edges) if has_edge_groups and self.edge_attr is not None else None
         y = self.y
         if y is not None:
             rows, is_real = ids.clamp_max(len(y) - 1), is_graph
@@ -254,7 +254,7 @@ class DeviceGraphs:
         if not learns(model.node_encoder):
             x = model.node_encoder.encode(x, room.num_nodes, model.readout.norm.weight)
         edge_attr = None if self.edge_attr is None else self.edge_attr[edge]
-        if model.edge_encoder.out_channels and not learns(model.edge_encoder):
+        if edge_attr is not None and not learns(model.edge_encoder):
             edge_attr = model.edge_encoder.encode(edge_attr, room.num_edges, model.readout.norm.weight)
         return PaddedBatch(
             room=room,

@@ -121,6 +121,8 @@ class _PooledWindows(torch.autograd.Function):
             parts = [product(grad_nodes.t(), x, conv.precision)]
             if edge_attr is not None:
                 parts.append(product(_sum_edges(shape, walks, grad_rows, edge_attr).t(), edge_attr, conv.precision))
+            elif conv.edge_dim:
+                parts.append(weight.new_zeros(num_channels, conv.edge_dim))
             if shape.num_code_bytes:
                 by_bit = bit_weight_backward(shape, walks, grad_rows, conv.precision)[:, :num_channels]
                 parts.append(product(by_bit.t(), chosen_bits(conv, walks, len(by_bit), by_bit.dtype), "float32"))
