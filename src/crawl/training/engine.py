@@ -133,7 +133,7 @@ class Engine:
         return model.network(x, edge_attr, batch.walks(model.window_size), batch.members)
 
     def predict(self, ids: Tensor, batch_size: int, num_steps: int, seed: int) -> Tensor:
-        """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the CPU."""
+        """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the device."""
         outputs = []
         batches = list(torch.split(ids, batch_size))
         results = self.run(
@@ -147,7 +147,7 @@ class Engine:
         per_node = self.model.readout.pool is None
         for batch, result in zip(batches, results, strict=True):
             outputs.append(result[: int(self.store.sizes[0, batch].sum()) if per_node else len(batch)].clone())
-        return torch.cat(outputs).cpu()
+        return torch.cat(outputs)
 
     def _answer_without_gradient(self, batch: PaddedBatch) -> Tensor:
         with torch.no_grad():

@@ -155,12 +155,11 @@ def predict_by_engine(
     model = engine.model
     was_training = model.training
     model.eval()
-    repeats = []
-    for repeat in range(num_repeats):
-        walk_seed = derive_seed(seed, "evaluation", repeat)
-        output = engine.predict(ids, batch_size, num_steps or model.num_eval_steps, walk_seed)
-        repeats.append(_as_prediction(task, output.double(), scaling or Scaling()).numpy())
+    num_steps = num_steps or model.num_eval_steps
+    seeds = [derive_seed(seed, "evaluation", repeat) for repeat in range(num_repeats)]
+    outputs = torch.stack([engine.predict(ids, batch_size, num_steps, walk_seed) for walk_seed in seeds])
     model.train(was_training)
+    repeats = [_as_prediction(task, output, scaling or Scaling()).numpy() for output in outputs.cpu().double()]
     return Predictions(np.stack(repeats), task)
 
 

@@ -170,13 +170,14 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
         with self._seeded(derive_seed(self.seed, "dropout", epoch)):
-            loss = self._train_epoch(epoch, on_batch)
+            total_loss = self._train_epoch(epoch, on_batch)
+        val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch)
+        loss = float(total_loss) / len(self.split.train)  # only now: a GPU goes on with the evaluation meanwhile
         if not loss == loss or loss in (float("inf"), float("-inf")):
             raise ValueError(
                 f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
                 "lower training.lr, or set training.clip_norm."
             )
-        val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch)
         self.schedule.update(val_score)
         if self.schedule.best in (val_score, None):  # of equal epochs the last, which has learned for longest
             self.best_epoch, self.best_weights = epoch, self._weights()
@@ -202,8 +203,8 @@ class Trainer:
         scores = self.evaluate(ids, num_repeats, purpose).scores(targets_of(self.store, ids))
         return sum(scores) / len(scores)
 
-    def _train_epoch(self, epoch: int, on_batch: Callable[[Callable[[], float]], None] | None) -> float:
-        """The mean loss over the graphs of the epoch."""
+    def _train_epoch(self, epoch: int, on_batch: Callable[[Callable[[], float]], None] | None) -> Tensor:
+        """The sum of the losses of the graphs of the epoch."""
         self.model.train()
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
@@ -213,7 +214,7 @@ class Trainer:
             total.add_(loss, alpha=len(batch))
             if on_batch is not None:
                 on_batch(loss.item)
-        return float(total) / len(order)
+        return total
 
     def _engine_step(self, batch: PaddedBatch) -> Tensor:
         assert self.engine is not None
