@@ -1,1 +1,1 @@
-"""Speed and memory on one NVIDIA GPU; `run.py` has the order of the sections, `sections/` has them."""
+"""Speed and memory on one NVIDIA GPU; see `__main__.py`."""

@@ -34,7 +34,7 @@ class Bench:
     def zinc(self) -> Dataset:
         """ZINC on the device; molecule-like graphs of the same sizes if the file is not there."""
         file = self.data / "zinc12k.npz"
-        num_graphs = (200, 40, 40) if self.smoke else (10_000, 1_000, 1_000)
+        num_graphs = (40, 10, 10) if self.smoke else (10_000, 1_000, 1_000)
         if file.exists():
             store = zinc_store(file, num_graphs)
         else:

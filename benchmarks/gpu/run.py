@@ -30,6 +30,7 @@ from gpu.sections.precision import precision
 from gpu.sections.profile import profile
 from gpu.sections.sampling import sampling
 from gpu.sections.step import step
+from gpu.sections.together import together
 
 VERSIONS_OF = ["torch", "triton", "torch-geometric", "numpy"]
 SECTION_LIMIT_S, RUN_LIMIT_S = 100, 345
@@ -38,6 +39,7 @@ SECTIONS: dict[str, Callable[[Bench], Section]] = {
     "ceilings": ceilings,
     "step": step,
     "epoch": epoch,
+    "together": together,
     "sampling": sampling,
     "profile": profile,
     "precision": precision,
