@@ -3,8 +3,8 @@
 Writes `gpu.md`, which is also printed, and the raw numbers, `gpu.json`, after every section. `--only NAME` runs one
 section, `--smoke` tries everything on a CPU in a minute or two with sizes that mean nothing.
 
-`run.py` has the order of the sections and `sections/` has them; `steps.py` is what is timed, `timing.py` how. What other
-benchmarks use, too, is beside this folder: `measure.py`, `graphs.py`, `published.py`, `message_passing.py`.
+`run.py` has the order of the sections and `sections/` has them; `steps.py` is what is timed, `timing.py` how.
+`measure.py`, `graphs.py`, `published.py` and `message_passing.py` are beside this folder.
 """
 
 import sys

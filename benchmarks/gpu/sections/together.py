@@ -35,9 +35,9 @@ def together(bench: Bench) -> Section:
         gain = rate / raw["1"]["epochs_per_s"]
         rows.append([str(num_trainings), spread_cell(spread), f"{rate:.2f}", f"{gain:.2f}×"])
     text = [
-        f"{bench.zinc.name}: {num_epochs} epochs of each training, as above, after one to warm up. The clock starts when",
-        "all have warmed up. They share a process, as with `crawl reproduce --jobs`, and each has a thread and a CUDA",
-        "stream of its own.",
+        f"{bench.zinc.name}: {num_epochs} epochs of each training, as above, after one to warm up. The clock starts",
+        "when all have warmed up. They share a process, as with `crawl reproduce --jobs`, and each has a thread and a",
+        "CUDA stream of its own.",
     ]
     header = ["trainings at a time", "epoch of each in s", "epochs per s in all", "times one alone"]
     return Section("Trainings at the same time", text, header, rows, raw)
