@@ -33,7 +33,7 @@ def molecules(num_graphs: int, seed: int = 0) -> list[Data]:
     generator = torch.Generator().manual_seed(seed)
     graphs = []
     for _ in range(num_graphs):
-        bonds = _bonds(rng, num_atoms=rng.randint(20, 26), num_rings=3)
+        bonds = molecule_bonds(rng, num_atoms=rng.randint(20, 26), num_rings=3)
         pairs = torch.tensor(bonds).t()
         num_nodes = int(pairs.max()) + 1
         bond_type = torch.randint(NUM_BOND_TYPES, (len(bonds),), generator=generator)
@@ -48,7 +48,8 @@ def molecules(num_graphs: int, seed: int = 0) -> list[Data]:
     return graphs
 
 
-def _bonds(rng: random.Random, num_atoms: int, num_rings: int) -> list[tuple[int, int]]:
+def molecule_bonds(rng: random.Random, num_atoms: int, num_rings: int) -> list[tuple[int, int]]:
+    """The bonds of a random molecule, each once."""
     degree: list[int] = []
     bonds: list[tuple[int, int]] = []
 

@@ -127,6 +127,9 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
+    """What CRAWL_COMMIT says, since a copy may lie in the repository of another commit; else the commit by git."""
+    if commit := os.environ.get("CRAWL_COMMIT"):
+        return commit
     command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,1 @@
+"""Speed and memory on one NVIDIA GPU; see `__main__.py`."""

@@ -1,0 +1,1 @@
+"""The sections of the report, each a function from `Bench` to `Section`."""
