@@ -88,6 +88,13 @@ class TestFolders:
             assert table.name == "ablation_zinc"
             assert list(runs) == ["ablation_zinc/none-un/seed-0", "zinc/crawl/seed-0"]
 
+    def test_a_folder_of_small_files(self, tmp_path):
+        write_planned(tmp_path / "runs", "zinc/crawl/seed-0", 0.1)
+        write_run(tmp_path / "runs/mine", Experiment(), 0.2)
+        write_report([tmp_path / "runs"], tmp_path / "results", collect=True)
+        (tmp_path / "results/other.json").write_text("{}")
+        assert places(find_runs([tmp_path / "results"])) == places(find_runs([tmp_path / "runs"]))
+
     def test_a_run_that_is_called_like_a_table(self, tmp_path):
         path = write_run(tmp_path / "zinc", Experiment(name="mine"), 0.25)
         assert places(find_runs([path])) == [[str(path)]]

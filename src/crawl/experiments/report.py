@@ -27,7 +27,8 @@ def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) 
     and are left out without it.
 
     Args:
-        paths: Folders of `crawl reproduce`, of one of its tables or of runs, or small files that were written before.
+        paths: Folders of `crawl reproduce`, of one of its tables or of runs, or small files that were written before,
+            or a folder of these.
         folder: Where to write.
         collect: Also write a small file for each table, `TABLE.json`, from which the same report can be made.
 
@@ -57,7 +58,7 @@ def find_runs(paths: Sequence[Path]) -> list[tuple[Table, Runs]]:
         ValueError: If a path holds no runs, a small file is damaged, or two paths hold different results of a run.
     """
     found = _Found()
-    for path in paths:
+    for path in [file for given in paths for file in _small_files(given) or [given]]:
         names, runs = _collected_in(path) if path.is_file() else _runs_below(path)
         if not runs:
             raise ValueError(f"There are no runs in {path}.")
@@ -100,6 +101,12 @@ class _Found:
         in_tables = {place for _, runs in tables for place in runs}
         others = {place: run for place, run in self.runs.items() if place not in in_tables}
         return tables + ([(_table_of(others), others)] if others else [])
+
+
+def _small_files(folder: Path) -> list[Path]:
+    """The small files of tables in a folder, if it is one of these."""
+    files = [folder / f"{name}.json" for name in (*TABLES, OTHER_RUNS)]
+    return [file for file in files if file.is_file()]
 
 
 def _collected_in(path: Path) -> tuple[set[str], Runs]:
