@@ -38,6 +38,19 @@ def test_predictions(model, paths):
     np.testing.assert_allclose(alone.mean[0], found.mean[6], rtol=1e-5, atol=1e-5)
 
 
+def test_many_batches_are_predicted_by_the_engine(model, paths, monkeypatch):
+    pytest.importorskip("triton")
+    expected = model.predict(paths.store, num_repeats=3, batch_size=1)
+    monkeypatch.setattr("crawl.nn.gpu._DEVICES", {"cuda", "cpu"})  # Triton's interpreter stands in for a GPU
+    monkeypatch.setattr("crawl.experiments.trained.predict", None)
+    batches = []
+    found = model.predict(paths.store, num_repeats=3, batch_size=1, on_batch=lambda: batches.append(1))
+    assert len(batches) == 30
+    np.testing.assert_allclose(found.repeats, expected.repeats, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
+        model.predict(paths.store, batch_size=0)
+
+
 def test_targets_are_given_back_in_their_unit(tiny, paths, tmp_path):
     store = replace(paths.store, y=paths.store.y + 1e6)
     experiment = replace(tiny, training=replace(tiny.training, normalise_targets=True))

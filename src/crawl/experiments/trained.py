@@ -9,14 +9,18 @@ from typing import Any
 
 import torch
 
+from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.experiments.build import Features, build_model
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.folder import RunFolder
 from crawl.training.checkpoint import load_checkpoint
-from crawl.training.evaluation import Predictions, Scaling, predict
+from crawl.training.engine import Engine, can_use_engine
+from crawl.training.evaluation import Predictions, Scaling, predict, predict_by_engine
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
+
+_FEW_BATCHES = 20  # not worth recording for a GPU
 
 
 class TrainedModel:
@@ -98,15 +102,19 @@ class TrainedModel:
             on_batch: Called after every step.
         """
         evaluation = self.experiment.evaluation
-        return predict(
-            self.model,
-            self.features.task,
-            store.to(self.device),
-            torch.arange(len(store)),
-            num_repeats=evaluation.num_test_repeats if num_repeats is None else num_repeats,
-            num_steps=num_steps,
-            seed=derive_seed(seed, "predict"),
-            scaling=self.scaling,
-            batch_size=evaluation.batch_size if batch_size is None else batch_size,
-            on_batch=on_batch,
-        )
+        num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
+        batch_size = evaluation.batch_size if batch_size is None else batch_size
+        settings: dict[str, Any] = {
+            "num_repeats": num_repeats,
+            "num_steps": num_steps,
+            "seed": derive_seed(seed, "predict"),
+            "scaling": self.scaling,
+            "batch_size": batch_size,
+            "on_batch": on_batch,
+        }
+        model, task, ids = self.model, self.features.task, torch.arange(len(store))
+        is_long = num_repeats * len(store) > _FEW_BATCHES * batch_size
+        if is_long and can_use_engine(model, store, self.device):
+            engine = Engine(model, store, graph_keys(store), self.device, largest_batch=batch_size)
+            return predict_by_engine(engine, task, ids, **settings)
+        return predict(model, task, store.to(self.device), ids, **settings)

@@ -132,8 +132,18 @@ class Engine:
         assert x is not None
         return model.network(x, edge_attr, batch.walks(model.window_size), batch.members)
 
-    def predict(self, ids: Tensor, batch_size: int, num_steps: int, seed: int) -> Tensor:
-        """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the device."""
+    def predict(
+        self, ids: Tensor, batch_size: int, num_steps: int, seed: int, on_batch: Callable[[], None] | None = None
+    ) -> Tensor:
+        """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the device.
+
+        Args:
+            ids: Which graphs, on the CPU.
+            batch_size: The most graphs of a batch.
+            num_steps: Steps of the walks.
+            seed: The seed of the walks.
+            on_batch: Called after every batch is begun.
+        """
         outputs = []
         batches = list(torch.split(ids, batch_size))
         results = self.run(
@@ -147,6 +157,8 @@ class Engine:
         per_node = self.model.readout.pool is None
         for batch, result in zip(batches, results, strict=True):
             outputs.append(result[: int(self.store.sizes[0, batch].sum()) if per_node else len(batch)].clone())
+            if on_batch is not None:
+                on_batch()
         return torch.cat(outputs)
 
     def _answer_without_gradient(self, batch: PaddedBatch) -> Tensor:

@@ -119,8 +119,7 @@ def predict(
     The walks of a graph depend on the seed and on the graph, so its prediction does not depend on `batch_size` or on
     what else is predicted, up to rounding.
     """
-    if num_repeats < 1 or batch_size < 1:
-        raise ValueError(f"num_repeats={num_repeats} and batch_size={batch_size} must be at least 1.")
+    _check_positive(num_repeats, batch_size)
     keys = graph_keys(store)
     was_training = model.training
     model.eval()
@@ -150,17 +149,24 @@ def predict_by_engine(
     scaling: Scaling | None = None,
     num_steps: int | None = None,
     batch_size: int = 100,
+    on_batch: Callable[[], None] | None = None,
 ) -> Predictions:
     """`predict` for the model and the graphs of an engine."""
+    _check_positive(num_repeats, batch_size)
     model = engine.model
     was_training = model.training
     model.eval()
     num_steps = num_steps or model.num_eval_steps
     seeds = [derive_seed(seed, "evaluation", repeat) for repeat in range(num_repeats)]
-    outputs = torch.stack([engine.predict(ids, batch_size, num_steps, walk_seed) for walk_seed in seeds])
+    outputs = torch.stack([engine.predict(ids, batch_size, num_steps, walk_seed, on_batch) for walk_seed in seeds])
     model.train(was_training)
     repeats = [_as_prediction(task, output, scaling or Scaling()).numpy() for output in outputs.cpu().double()]
     return Predictions(np.stack(repeats), task)
+
+
+def _check_positive(num_repeats: int, batch_size: int) -> None:
+    if num_repeats < 1 or batch_size < 1:
+        raise ValueError(f"num_repeats={num_repeats} and batch_size={batch_size} must be at least 1.")
 
 
 def targets_of(store: GraphStore, ids: Tensor) -> Array:
