@@ -248,16 +248,25 @@ def test_long_groups_are_summed_in_pieces(sizes: list[int], has_order: bool, mon
     ptr = torch.tensor([0, *sizes]).cumsum(0)
     order = torch.randperm(len(rows)) if has_order else torch.arange(len(rows))
     group = torch.repeat_interleave(torch.tensor(sizes))
-    found = segments.sum_rows(rows.to(DEVICE), ptr.to(DEVICE), order.to(DEVICE) if has_order else None)
+    launches = Launches(segments._sum_pieces)
+    monkeypatch.setattr(segments, "_sum_pieces", launches)
+    arguments = rows.to(DEVICE), ptr.to(DEVICE), order.to(DEVICE) if has_order else None
     expected = torch.zeros(len(sizes), 70).index_add(0, group, rows[order])
-    assert torch.allclose(found.cpu(), expected, atol=1e-5)
-    serial = segments.sum_rows(
-        rows.to(DEVICE),
-        ptr.to(DEVICE),
-        order.to(DEVICE) if has_order else None,
-        longest=64 if max(sizes) <= 64 else None,
-    )
-    assert torch.allclose(serial.cpu(), expected, atol=1e-5)
+    assert torch.allclose(segments.sum_rows(*arguments).cpu(), expected, atol=1e-5)
+    assert launches.number == 1
+    assert torch.allclose(segments.sum_rows(*arguments, longest=64).cpu(), expected, atol=1e-5)
+    assert launches.number == 1  # no group was said to be long
+
+
+class Launches:
+    """A kernel that counts its launches."""
+
+    def __init__(self, kernel) -> None:
+        self.kernel, self.number = kernel, 0
+
+    def __getitem__(self, grid):
+        self.number += 1
+        return self.kernel[grid]
 
 
 def test_the_mean_of_windows_at_a_hub(monkeypatch) -> None:

@@ -82,16 +82,13 @@ def _launch(
     num_places = len(rows) if order is None else order.numel()
     num_pieces = num_places // _PIECE if min(num_places, longest or num_places) > _LONG else 0
     sums = out.new_empty(num_pieces, num_channels + 1)  # the last column counts
-    arguments = (
-        *(rows, ptr, ptr if order is None else order, out, sums),
-        *(out if counts is None else counts, out if is_active is None else is_active),
-        *(num_positions, len(out)),
-    )
+    order, has_order = (ptr, False) if order is None else (order, True)
+    is_active = out if is_active is None else is_active
     settings = {
         "NUM_CHANNELS": num_channels,
         "KERNEL_SIZE": kernel_size,
         "PLACES": places,
-        "HAS_ORDER": order is not None,
+        "HAS_ORDER": has_order,
         "BLOCK_ROWS": 512 // block_channels,
         "BLOCK_CHANNELS": block_channels,
         "PIECE": _PIECE,
@@ -99,21 +96,33 @@ def _launch(
     }
     with torch.cuda.device(rows.get_device()):
         if num_pieces:
-            _sum_pieces[(num_pieces, num_blocks)](*arguments, **settings)
-        _sum_rows[(len(out), num_blocks)](*arguments, HAS_PIECES=num_pieces > 0, **settings)
+            _sum_pieces[(num_pieces, num_blocks)](
+                rows, ptr, order, is_active, sums, num_positions, len(out), **settings
+            )
+        _sum_rows[(len(out), num_blocks)](
+            rows,
+            ptr,
+            order,
+            is_active,
+            sums,
+            out,
+            out if counts is None else counts,
+            num_positions,
+            HAS_PIECES=num_pieces > 0,
+            **settings,
+        )
 
 
-@triton.jit(do_not_specialize=["num_positions", "num_groups"])
+@triton.jit(do_not_specialize=["num_positions"])
 def _sum_rows(
     rows: tl.tensor,
     ptr: tl.tensor,
     order: tl.tensor,
-    out: tl.tensor,
-    sums: tl.tensor,
-    counts: tl.tensor,
     is_active: tl.tensor,
+    sums: tl.tensor,
+    out: tl.tensor,
+    counts: tl.tensor,
     num_positions: tl.int32,
-    num_groups: tl.int32,
     NUM_CHANNELS: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
     PLACES: tl.constexpr,
@@ -189,10 +198,8 @@ def _sum_pieces(
     rows: tl.tensor,
     ptr: tl.tensor,
     order: tl.tensor,
-    out: tl.tensor,
-    sums: tl.tensor,
-    counts: tl.tensor,
     is_active: tl.tensor,
+    sums: tl.tensor,
     num_positions: tl.int32,
     num_groups: tl.int32,
     NUM_CHANNELS: tl.constexpr,
