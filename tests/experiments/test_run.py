@@ -33,6 +33,14 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_several_targets_have_their_own_scores(finished):
+    score = finished.record["scores"]["test"]
+    by_target = score["by_target"]
+    assert list(by_target) == ["a", "b"]
+    assert sum(one["mean"] for one in by_target.values()) / 2 == pytest.approx(score["mean"])
+    assert by_target["a"] != by_target["b"]
+
+
 class TestTheFolder:
     def test_holds_everything(self, finished):
         names = {path.name for path in finished.folder.iterdir()} - {"events", ".lock"}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ def test_plans(name):
     assert table.name == name
     assert TABLES[name].__doc__
     runs = [run for row in table.rows for run in row.runs()]
-    assert len({run.place for run in runs}) == len(runs)
+    assert len({(row.target, run.place) for row in table.rows for run in row.runs()}) == len(runs)
     for run in runs:
         assert Experiment.from_json(run.experiment.to_json()) == run.experiment
     assert set(table.needs) <= set(TABLES)
@@ -43,7 +44,8 @@ def test_numbers_of_models():
     assert counts["molpcba"] == [10]
     assert counts["peptides"] == counts["peptides_struct"] == counts["pascalvoc"] == [4]
     assert counts["social"] == [10, 10, 10]
-    assert counts["counting"] == [4, 4, 4, 4]
+    assert counts["counting"] == counts["counting_each"] == [4, 4, 4, 4]
+    assert len({run.place for row in TABLES["counting"]().rows for run in row.runs()}) == 4
     assert counts["ablation_csl"] == [25] * 8
     assert counts["window"] == [3] * 6
     assert {member for members in GROUPS.values() for member in members} <= set(TABLES)
@@ -87,6 +89,20 @@ def test_both_spreads_over_seeds():
     assert line.internal_deviation == pytest.approx(0.005)
     assert line.difference == pytest.approx(0.01)
     assert (line.num_finished, line.num_planned, line.notes) == (2, 2, ())
+
+
+def test_a_row_can_be_one_of_several_targets():
+    table = TABLES["counting"]()
+    (run, *_) = table.rows[0].runs()
+    done = finished(run, 0.1)
+    assert done.record is not None
+    scores = {target: {"mean": 0.01 * k, "internal_deviation": 0.001} for k, target in enumerate(("triangle", "star"))}
+    done.record["scores"]["test"]["by_target"] = scores
+    lines = summarise(table, {run.place: done})
+    assert (lines[0].mean, lines[2].mean) == (0.0, 0.01)
+    assert all(math.isnan(lines[k].mean or 0.0) for k in (1, 3))  # not measured
+    assert lines[2].internal_deviation == 0.001
+    assert "| – |" in to_markdown(table, lines).splitlines()[5]
 
 
 def line_of(num_seeds: int, num_folds: int, values: dict[tuple[int, int], float]) -> Line:

@@ -35,6 +35,7 @@ DataName = Literal[
     "counting_tailed_triangle",
     "counting_star",
     "counting_cycle4",
+    "counting_all",
 ]
 ModelName = Literal["crawl", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
 

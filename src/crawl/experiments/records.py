@@ -202,6 +202,10 @@ def _checked(record: Any, place: str = "") -> dict[str, Any]:
     _check(record, _RECORD, place)
     _check(record["scores"], {"test": dict}, f"{place}scores.")
     _check(record["scores"]["test"], _SCORE, f"{place}scores.test.")
+    by_target = record["scores"]["test"].get("by_target", {})
+    _check(by_target, dict.fromkeys(by_target, dict), f"{place}scores.test.by_target.")
+    for name, score in by_target.items():
+        _check(score, _SCORE, f"{place}scores.test.by_target.{name}.")
     config = json.loads(Experiment.from_json(json.dumps(record["config"])).to_json())
     return {**record, "config": {**config, "data": {**config["data"], "path": None, "root": None}}}
 

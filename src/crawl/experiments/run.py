@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -206,12 +206,20 @@ def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: R
 def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
     """What a record says about the predictions for a part."""
     values = predictions.scores(targets)
-    return {
-        "mean": _or_none(float(np.mean(values))),
-        "internal_deviation": _or_none(float(np.std(values))),
+    record = {
+        **_mean_and_deviation(values),
         "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
         "evaluations": [_or_none(value) for value in values],
     }
+    names = predictions.task.target_names
+    if len(names) > 1:
+        of_target = (predictions.column(k).scores(targets[:, k : k + 1]) for k in range(len(names)))
+        record["by_target"] = dict(zip(names, map(_mean_and_deviation, of_target), strict=True))
+    return record
+
+
+def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
+    return {"mean": _or_none(float(np.mean(values))), "internal_deviation": _or_none(float(np.std(values)))}
 
 
 def _or_none(score: float) -> float | None:

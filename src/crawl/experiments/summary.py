@@ -105,7 +105,7 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
 
 def _scored(table: Table, row: Row, line: Line, counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
     """The line with its numbers. The mean is over runs, which is that over seeds as soon as the row is finished."""
-    values, deviations = zip(*(_value(table, runs[run.place]) for run in counted), strict=True)
+    values, deviations = zip(*(_value(table, row, runs[run.place]) for run in counted), strict=True)
     known = [deviation for deviation in deviations if deviation is not None]
     cross_deviation, over = _between_models(row, counted, values)
     return replace(
@@ -141,11 +141,13 @@ def _deviation(values: Sequence[float]) -> float | None:
     return float(np.std(values)) if len(values) > 1 else None
 
 
-def _value(table: Table, run: RunRecord) -> tuple[float, float | None]:
+def _value(table: Table, row: Row, run: RunRecord) -> tuple[float, float | None]:
     assert run.record is not None
     if table.measure == "seconds":
         return float("nan") if run.seconds_per_epoch is None else run.seconds_per_epoch, None
     score = run.record["scores"]["test"]
+    if row.target:
+        score = score.get("by_target", {}).get(row.target, {"mean": None, "internal_deviation": None})
     return float("nan") if score["mean"] is None else score["mean"], score["internal_deviation"]
 
 

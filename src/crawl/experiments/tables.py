@@ -71,6 +71,7 @@ class Row:
         x: Where the row stands on the axis of a figure.
         given: The runs, if they are not those that seeds and folds make.
         own_name: What it is called in commands, if that is not the last part of its place.
+        target: The one of several targets whose score is reported; their mean if empty.
     """
 
     label: str
@@ -84,6 +85,7 @@ class Row:
     x: float | None = None
     given: tuple[PlannedRun, ...] = ()
     own_name: str = ""
+    target: str = ""
 
     @property
     def name(self) -> str:
@@ -240,19 +242,34 @@ def social_nine() -> Table:
     return Table("social_nine", table.title + ", nine to train on", rows, note=note)
 
 
+_COUNTS = {
+    "triangle": Published(0.0208, 0.0022),
+    "tailed_triangle": Published(0.0197, 0.0019),
+    "star": Published(0.0095, 0.0015),
+    "cycle4": Published(0.0322, 0.0013),
+}
+
+
 def counting() -> Table:
-    """Counting substructures (paper, table 10)."""
-    published = {
-        "triangle": Published(0.0208, 0.0022),
-        "tailed_triangle": Published(0.0197, 0.0019),
-        "star": Published(0.0095, 0.0015),
-        "cycle4": Published(0.0322, 0.0013),
-    }
+    """Counting substructures, four at once (paper, table 10)."""
+    experiment = RECIPES["counting_all"]()
     rows = tuple(
-        Row(target.replace("_", " "), f"counting/{target}", RECIPES[f"counting_{target}"](), 4, published=value)
-        for target, value in published.items()
+        Row(target.replace("_", " "), "counting/all", experiment, 4, published=value, own_name=target, target=target)
+        for target, value in _COUNTS.items()
     )
-    return Table("counting", "Counting substructures: test mae", rows)
+    note = (
+        "A model counts all four. The paper does not say whether its models do (table counting_each has the other way)."
+    )
+    return Table("counting", "Counting substructures: test mae", rows, note=note)
+
+
+def counting_each() -> Table:
+    """The same with models of their own for each of the four."""
+    rows = tuple(
+        Row(target.replace("_", " "), f"counting_each/{target}", RECIPES[f"counting_{target}"](), 4, published=value)
+        for target, value in _COUNTS.items()
+    )
+    return Table("counting_each", "Counting substructures, a model for each: test mae", rows)
 
 
 _BITS: dict[Bits, str] = {"none": "no bits", "adjacency": "A", "identity": "I", "both": "I + A"}
@@ -427,8 +444,8 @@ def baselines() -> Table:
 TABLES: dict[str, Callable[[], Table]] = {
     table.__name__: table
     for table in (
-        *(csl, zinc, ablation_csl, ablation_zinc, window, walks, counting, peptides, social, social_nine, mnist),
-        *(cifar10, molpcba, ablation_molpcba, pascalvoc, peptides_struct, runtime, baselines),
+        *(csl, zinc, ablation_csl, ablation_zinc, window, walks, counting, counting_each, peptides, social),
+        *(social_nine, mnist, cifar10, molpcba, ablation_molpcba, pascalvoc, peptides_struct, runtime, baselines),
     )
 }
 GROUPS: dict[str, tuple[str, ...]] = {"ablation": ("ablation_csl", "ablation_zinc")}  # names for several at once

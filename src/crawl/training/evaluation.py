@@ -91,6 +91,10 @@ class Predictions:
         mean = self.mean
         return (mean[:, 0] > 0.5).astype(np.int64) if self.task.kind == "binary" else mean.argmax(axis=1)
 
+    def column(self, k: int) -> Predictions:
+        """Those of one target alone."""
+        return Predictions(self.repeats[:, :, k : k + 1], self.task)
+
     def scores(self, targets: Array) -> list[float]:
         """The score of each evaluation by itself, as the paper reports them."""
         return [score(self.task.metric, repeat, targets) for repeat in self.repeats]

@@ -30,7 +30,7 @@ def test_every_benchmark_of_the_paper_has_a_record():
     assert set(BENCHMARKS) == {
         *("zinc", "cifar10", "mnist", "csl", "csl_lap", "molpcba", "pascalvoc_sp", "peptides_func", "peptides_struct"),
         *("collab", "imdb_multi", "reddit_binary"),
-        *(f"counting_{target}" for target in ("triangle", "tailed_triangle", "star", "cycle4")),
+        *(f"counting_{target}" for target in ("triangle", "tailed_triangle", "star", "cycle4", "all")),
     }
     assert all(name == benchmark.name for name, benchmark in BENCHMARKS.items())
 
@@ -150,7 +150,7 @@ def test_compact_social_graphs_with_their_folds(tmp_path, shrink):
 
 
 def test_compact_counts(tmp_path, shrink):
-    for target in ("triangle", "cycle4"):
+    for target in ("triangle", "cycle4", "all"):
         shrink(f"counting_{target}", (2, 1, 1), 3, 4)
     write_counts(tmp_path)
     counts = np.arange(16.0).reshape(4, 4)
@@ -159,6 +159,9 @@ def test_compact_counts(tmp_path, shrink):
         dataset = load_benchmark(f"counting_{target}", tmp_path / "root")
         assert torch.allclose(dataset.store.y[:, 0], torch.tensor(counts[:, column] / counts[:, column].std()).float())
     assert dataset.split.train.tolist() == [0, 2]
+    together = load_benchmark("counting_all", tmp_path / "root")
+    assert together.task.target_names == ("triangle", "tailed_triangle", "star", "cycle4")
+    assert torch.allclose(together.store.y, torch.tensor(counts / counts.std(axis=0)).float())
 
 
 def test_shapes_of_peptides_from_their_table(tmp_path, shrink):

@@ -114,9 +114,9 @@ def _problem_with_targets(benchmark: Benchmark, store: GraphStore) -> str | None
     is_class = task.kind in ("binary", "multiclass")
     rows = y.reshape(len(y), -1)
     num_targets = rows.shape[1]
-    if benchmark.column is None and num_targets != (1 if is_class else task.num_outputs):
+    if not benchmark.columns and num_targets != (1 if is_class else task.num_outputs):
         return f"it has {num_targets} targets, not {1 if is_class else task.num_outputs}"
-    if benchmark.column is not None and num_targets <= benchmark.column:
+    if num_targets <= max(benchmark.columns, default=-1):
         return f"it has {num_targets} targets"
     num_missing = int(rows.isnan().sum())
     if num_missing and not benchmark.has_missing:

@@ -77,7 +77,7 @@ class Benchmark:
         forms: Other files it can be made from.
         num_folds: The number of folds, 0 if the parts are fixed.
         has_missing: Whether targets may be missing (NaN).
-        column: If the file has several targets, the one to take; it is divided by its standard deviation.
+        columns: Those of the file's targets to take; each is divided by its standard deviation. All as they are if ().
         is_symmetric: Whether edges get their reverse, which may lack in a graph of nearest neighbours.
         make: For graphs made in code, from the fold to the data set.
     """
@@ -94,6 +94,6 @@ class Benchmark:
     forms: tuple[Form, ...] = ()
     num_folds: int = 0
     has_missing: bool = False
-    column: int | None = None
+    columns: tuple[int, ...] = ()
     is_symmetric: bool = False
     make: Callable[[int], Dataset] | None = None

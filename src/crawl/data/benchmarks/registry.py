@@ -45,16 +45,17 @@ def _social(name: str, title: str, about: str, num_classes: int, statistics: Sta
     )
 
 
-def _counting(column: int, target: str) -> Benchmark:
+def _counting(name: str, *targets: str) -> Benchmark:
+    about = "random graphs and how often a substructure occurs"
     return Benchmark(
-        name=f"counting_{target}",
-        title=f"Counting, {target.replace('_', ' ')}",
-        about="random graphs and how often a substructure occurs",
-        task=Task(kind="regression", num_outputs=1, metric="mae", target_names=(target,)),
+        name=f"counting_{name}",
+        title=f"Counting, {name.replace('_', ' ')}",
+        about=about if len(targets) == 1 else "the same with all four substructures",
+        task=Task(kind="regression", num_outputs=len(targets), metric="mae", target_names=targets),
         statistics=Statistics(num_graphs=(1500, 1000, 2500), mean_nodes=18.8, mean_edges=62.68),
         file="counting",
         forms=(Form(files=("counting.npz",), read=compact.counting),),
-        column=column,
+        columns=tuple(map(_COUNTED.index, targets)),
     )
 
 
@@ -190,6 +191,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             num_classes=2,
             statistics=Statistics(num_graphs=(2_000,), mean_nodes=429.63, mean_edges=995.5),
         ),
-        *(_counting(column, target) for column, target in enumerate(_COUNTED)),
+        *(_counting(target, target) for target in _COUNTED),
+        _counting("all", *_COUNTED),
     )
 }

@@ -170,9 +170,9 @@ def _with_targets(benchmark: Benchmark, store: GraphStore) -> GraphStore:
 def _as_dataset(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool, has_positions: bool) -> Dataset:
     store, y = packed.store, packed.store.y
     assert y is not None
-    if benchmark.column is not None:
-        column = y[:, benchmark.column : benchmark.column + 1]
-        store = replace(store, y=column / column.std(correction=0))
+    if benchmark.columns:
+        chosen = y[:, list(benchmark.columns)]
+        store = replace(store, y=chosen / chosen.std(dim=0, correction=0))
     if has_positions:
         if packed.pos is None or store.x is None:
             raise ValueError(f"The nodes of {benchmark.title} have no places: leave out positions.")
