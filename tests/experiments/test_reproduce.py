@@ -202,10 +202,10 @@ def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):
         return cycles()
 
     monkeypatch.setattr(module, "load_dataset", load)
-    (done,) = reproduce("counting_each", tmp_path, num_seeds=1, device="cpu", change=small)
+    (done,) = reproduce("counting", tmp_path, num_seeds=1, device="cpu", change=small)
     assert [line.num_finished for line in done.lines] == [1, 1, 0, 1]
     assert done.lines[2].notes == ("not run", "Counting, star is not there.")
-    assert "counting_each/star/seed-0: Counting, star is not there." in capsys.readouterr().err
+    assert "counting/star/seed-0: Counting, star is not there." in capsys.readouterr().err
 
 
 def test_a_run_goes_on_where_the_command_says(tmp_path, cycles_for_zinc):
@@ -342,8 +342,8 @@ def asked(monkeypatch) -> list[str]:
         ("walks", ("0.2", "1.0"), {"zinc/crawl/seed-0", "walks/0.2/seed-0", "walks/1.0/seed-0"}),
         (("csl", "zinc"), ("gin",), {f"csl/gin/seed-0-fold-{fold}" for fold in range(5)}),
         (("window", "zinc"), ("8", "0"), {"zinc/crawl/seed-0", "ablation_zinc/none-nb/seed-0"}),
-        (("counting_each", "walks"), ("star",), {"counting_each/star/seed-0"}),
-        ("counting", ("star", "cycle4"), {"counting/all/seed-0"}),
+        (("counting", "walks"), ("star",), {"counting/star/seed-0"}),
+        ("counting_together", ("star", "cycle4"), {"counting_together/all/seed-0"}),
         ("ablation_zinc", ("both-nb",), {"zinc/crawl/seed-0"}),
         ("baselines", ("zinc-gin",), {"baselines/zinc-gin/seed-0"}),
     ],

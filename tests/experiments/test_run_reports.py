@@ -45,6 +45,14 @@ class TestSeveralPaths:
         write_report([out / "zinc.json"], tmp_path / "again")
         assert (tmp_path / "again/tables.md").read_text() == text
 
+    def test_other_runs_can_be_told_apart(self, tmp_path):
+        for name in ("small", "large"):
+            write_run(tmp_path / f"runs/{name}/seed-0", Experiment(name="mine"), 0.25)
+        write_report([tmp_path / "runs"], tmp_path)
+        text = (tmp_path / "tables.md").read_text()
+        assert "| mine, crawl, small/seed-0 |" in text
+        assert "| mine, crawl, large/seed-0 |" in text
+
     def test_other_runs_are_collected_too(self, tmp_path):
         write_run(tmp_path / "runs/mine", Experiment(name="mine"), 0.25)
         write_run(tmp_path / "runs/begun", Experiment(name="begun"))

@@ -149,7 +149,7 @@ def counting_cycle4() -> Experiment:
 
 
 def counting_all() -> Experiment:
-    """All four at once, as the paper does: it reports four numbers for each of its models."""
+    """All four at once, in the same graphs."""
     return _counting("counting_all")
 
 

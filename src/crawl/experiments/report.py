@@ -141,11 +141,12 @@ def _places(table: Table) -> Iterable[str]:
 
 def _table_of(runs: Runs) -> Table:
     rows = []
+    num_parts = 1 if len({Path(place).name for place in runs}) == len(runs) else 2  # of a place, to tell runs apart
     for place, run in runs.items():
         experiment, label = Experiment(), place
         if run.record is not None:
             experiment = Experiment.from_json(json.dumps(run.record["config"]))
-            label = f"{experiment.name}, {experiment.model.name}, {Path(place).name}"
+            label = f"{experiment.name}, {experiment.model.name}, {'/'.join(Path(place).parts[-num_parts:])}"
         rows.append(Row(label, place, experiment, given=(PlannedRun(place, experiment),)))
     return Table(OTHER_RUNS, "Other runs: test score", tuple(rows))
 
@@ -190,11 +191,12 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    curves = [[runs[run.place].curve for run in row.runs() if run.place in runs] for row in table.rows]
-    metrics = [metric_of(row, runs) for row in table.rows]
+    rows = list({row.place: row for row in table.rows}.values())  # several may be about targets of the same runs
+    curves = [[runs[run.place].curve for run in row.runs() if run.place in runs] for row in rows]
+    metrics = [metric_of(row, runs) for row in rows]
     drawn = list(dict.fromkeys(metric for metric, of_row in zip(metrics, curves, strict=True) if any(of_row)))
     figure = Figure(figsize=(9, 3.5 * len(drawn) + 0.5), layout="constrained")
-    colours = colormaps["tab10" if len(table.rows) <= 10 else "tab20"]
+    colours = colormaps["tab10" if len(rows) <= 10 else "tab20"]
     for metric, (loss_axes, score_axes) in zip(drawn, figure.subplots(len(drawn), 2, squeeze=False), strict=True):
         of_metric = [i for i, name in enumerate(metrics) if name == metric]
         part = _part_to_draw(curve for i in of_metric for curve in curves[i])
@@ -204,7 +206,8 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
                 style = {"color": colours(i % colours.N), "linewidth": 0.9, "alpha": 0.7}
                 style |= {"marker": "."} if len(curve) == 1 else {}
                 loss_axes.plot(epochs, [_or_nan(point["loss"]) for point in curve], **style)
-                label = table.rows[i].label if number == 0 else None  # once in the legend
+                name = "all targets" if rows[i].target else rows[i].label
+                label = name if number == 0 else None  # once in the legend
                 score_axes.plot(epochs, [_or_nan(point.get(part)) for point in curve], label=label, **style)
         loss_axes.set(xlabel="epoch", ylabel="training loss")
         score_axes.set(xlabel="epoch", ylabel=f"{_PARTS[part]} {metric}".strip())

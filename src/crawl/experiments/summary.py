@@ -20,6 +20,7 @@ BY_VALIDATION = "epoch chosen by validation"
 LAST_EPOCH = "last epoch"
 BY_TEST = "epoch with the best mean test score (as in the paper)"
 OVER_FOLDS = "± over folds"
+_ROUNDING = 1e-5  # small files keep five digits: scores that are nearer than this are the same
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _chosen_by_test(row: Row, line: Line, counted: Sequence[PlannedRun], runs: M
     if not curves.size:
         return line
     means = curves.mean(axis=0)
-    epoch = int(means.argmax())  # scores that are tracked are accuracies
+    epoch = int((means > means.max() - _ROUNDING).argmax())  # the first; scores that are tracked are accuracies
     deviation = _deviation(curves[:, epoch].tolist())
     over = () if deviation is None else (OVER_FOLDS,)
     return replace(
