@@ -11,7 +11,17 @@ from crawl.experiments.report import write_report
 RESULTS = Path(__file__).parents[1] / "results"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    write_report([RESULTS], folder)
+    return folder
+
+
 @pytest.mark.parametrize("name", ["tables.md", "tables.csv"])
-def test_tables_are_what_the_records_say(tmp_path, name):
-    write_report([RESULTS], tmp_path)
-    assert (tmp_path / name).read_text() == (RESULTS / name).read_text()
+def test_tables_are_what_the_records_say(made, name):
+    assert (made / name).read_text() == (RESULTS / name).read_text()
+
+
+def test_no_plot_is_missing_or_left_over(made):
+    assert {path.name for path in made.glob("*.png")} == {path.name for path in RESULTS.glob("*.png")}

@@ -22,6 +22,16 @@ def test_any_part_of_the_data(crawl, csl_run):
     assert "(90 graphs" in crawl("evaluate", csl_run, "--split", "train", "--num-repeats", "1").out
 
 
+def test_each_of_several_targets(crawl, tiny, molecules):
+    data = ["--data.path", molecules, "--data.targets", "logS", "active", "--data.task", "regression"]
+    assert crawl("train", "csv", *data, "--out", "run", *tiny).code == 0
+    lines = crawl("evaluate", "run", "--num-repeats", "2").out.splitlines()
+    assert [re.sub(r"\d\.\d{4}", "#", line) for line in lines[1:]] == ["  logS # ± #", "  active # ± #"]
+    mean, log_s, active = (float(re.findall(r"\d\.\d{4}", line)[0]) for line in lines)
+    assert (log_s + active) / 2 == pytest.approx(mean, abs=2e-4)
+    assert re.search(r"test, by target +logS \d\.\d{4}, active \d\.\d{4}", crawl("info", "run").out)
+
+
 def test_repeats_as_in_training_by_default_and_the_same_for_a_seed(crawl, molecule_runs):
     first = crawl("evaluate", molecule_runs["logS"])
     assert "over 2 evaluations" in first.out

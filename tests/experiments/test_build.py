@@ -51,6 +51,30 @@ def test_settings_reach_the_model(tiny):
     assert isinstance(gin, MessagePassing)
 
 
+@pytest.mark.parametrize("short", ["num_steps", "num_eval_steps"])
+def test_walks_shorter_than_a_window_are_refused_before_anything_is_trained(tiny, short):
+    walk = replace(tiny.walk, num_steps=20, num_eval_steps=20, window_size=8)
+    build_model(replace(tiny, walk=replace(walk, **{short: 8})), Features(TASK))
+    with pytest.raises(ValueError, match="Walks of 7 steps are shorter than one window of 9 nodes: take more"):
+        build_model(replace(tiny, walk=replace(walk, **{short: 7})), Features(TASK))
+
+
+@pytest.mark.parametrize(
+    ("data", "setting"),
+    [
+        (Data(name="counting_all", targets=("star",)), "targets"),
+        (Data(name="counting_all", target="star"), "target"),
+        (Data(name="zinc", metric="rmse"), "metric"),
+        (Data(name="csl", task="regression"), "task"),
+        (Data(name="counting", metric="rmse"), "metric"),
+        (Data(name="csv", path="molecules.csv", target="star"), "target"),
+    ],
+)
+def test_settings_that_would_change_nothing_are_refused(data, setting):
+    with pytest.raises(ValueError, match=rf"^{data.name} cannot be changed by --data\.{setting}: leave it out\.$"):
+        load_dataset(data)
+
+
 def test_weights_come_from_the_seed_alone(tiny):
     torch.manual_seed(1)
     a = build_model(tiny, Features(TASK)).state_dict()

@@ -39,6 +39,22 @@ DAMAGES = {
         lambda text: text.replace('"mean": 0.09', '"mean": "low"'),
         "scores.test.mean is of a wrong",
     ),
+    "a truth for a number": (
+        lambda text: text.replace('"mean": 0.09', '"mean": true'),
+        "scores.test.mean is of a wrong",
+    ),
+    **{
+        f"targets: {targets}": (
+            lambda text, targets=targets: text.replace('"mean": 0.09', f'"mean": 0.09, "by_target": {targets}'),
+            reason,
+        )
+        for targets, reason in {
+            "null": "scores.test.by_target is of a wrong kind",
+            '["star"]': "scores.test.by_target is of a wrong kind",
+            '{"star": 0.1}': "scores.test.by_target.star is of a wrong kind",
+            '{"star": {"mean": 0.1}}': "scores.test.by_target.star.internal_deviation is missing",
+        }.items()
+    },
     "of another version": (other_version, "no key walk.num_stepz"),
 }
 
@@ -136,6 +152,14 @@ def test_the_data_folder_of_a_machine_is_not_collected(zinc, tmp_path):
             "zinc/crawl/seed-0: curve.loss is of a wrong kind",
         ),
         (lambda content: content["runs"][0]["record"].pop("scores"), "zinc/crawl/seed-0: scores is missing"),
+        (
+            lambda content: content["runs"][0].update(test_by_epoch=[0.5]),
+            "zinc/crawl/seed-0: test_by_epoch has 1 of 3 epochs",
+        ),
+        (
+            lambda content: content["runs"][0].update(test_by_epoch=[0.5, "x", None]),
+            r"zinc/crawl/seed-0: test_by_epoch\[1\] is of a wrong kind",
+        ),
     ],
 )
 def test_a_damaged_small_file_is_named(run, tmp_path, change, reason):

@@ -47,11 +47,20 @@ class TestSeveralPaths:
 
     def test_other_runs_can_be_told_apart(self, tmp_path):
         for name in ("small", "large"):
-            write_run(tmp_path / f"runs/{name}/seed-0", Experiment(name="mine"), 0.25)
+            write_run(tmp_path / f"runs/{name}/mine/seed-0", Experiment(name="mine"), 0.25)
         write_report([tmp_path / "runs"], tmp_path)
         text = (tmp_path / "tables.md").read_text()
-        assert "| mine, crawl, small/seed-0 |" in text
-        assert "| mine, crawl, large/seed-0 |" in text
+        assert "| mine, crawl, small/mine/seed-0 |" in text
+        assert "| mine, crawl, large/mine/seed-0 |" in text
+
+    def test_tables_are_found_where_reproduce_puts_them(self, tmp_path):
+        write_run(tmp_path / "runs/mine", Experiment(name="mine"), 0.25)
+        planned = next(TABLES["zinc"]().rows[0].runs())
+        write_run(tmp_path / "runs/reproduce" / planned.place, planned.experiment, 0.1)
+        write_report([tmp_path / "runs"], tmp_path)
+        text = (tmp_path / "tables.md").read_text()
+        assert "| CRaWl | 0.0846 ± 0.0035 (± 0.0012) | 0.1000 |" in text
+        assert "| mine, crawl, mine |" in text
 
     def test_other_runs_are_collected_too(self, tmp_path):
         write_run(tmp_path / "runs/mine", Experiment(name="mine"), 0.25)

@@ -98,11 +98,17 @@ def test_a_row_can_be_one_of_several_targets():
     assert done.record is not None
     scores = {target: {"mean": 0.01 * k, "internal_deviation": 0.001} for k, target in enumerate(("triangle", "star"))}
     done.record["scores"]["test"]["by_target"] = scores
-    lines = summarise(table, {run.place: done})
-    assert (lines[0].mean, lines[2].mean) == (0.0, 0.01)
-    assert all(math.isnan(lines[k].mean or 0.0) for k in (1, 3))  # not measured
-    assert lines[2].internal_deviation == 0.001
-    assert "| – |" in to_markdown(table, lines).splitlines()[5]
+    other = finished(list(table.rows[0].runs())[1], 0.3)  # does not tell targets apart
+    lines = summarise(table, {run.place: done, other.place: other})
+    assert (lines[0].mean, lines[2].mean, lines[2].internal_deviation) == (0.0, 0.01, 0.001)
+    assert (lines[2].num_finished, lines[2].notes) == (
+        1,
+        ("unfinished: 1 of 4 runs", "1 run is left out, without a score of this target"),
+    )
+    assert (lines[1].mean, lines[1].num_finished) == (None, 0)
+    assert lines[1].notes == ("unfinished: 0 of 4 runs", "2 runs are left out, without a score of this target")
+    row = to_markdown(table, lines).splitlines()[5]
+    assert row.startswith("| tailed triangle | 0.0197 ± 0.0019 | – | – | – | – | 0 of 4 |")
 
 
 def line_of(num_seeds: int, num_folds: int, values: dict[tuple[int, int], float]) -> Line:
@@ -243,7 +249,21 @@ def test_of_equal_epochs_the_first_is_reported(last):
         for run, curve in zip(row.runs(), curves, strict=True)
     }
     line, _ = summarise(Table("social", "Social: test accuracy", (row,)), runs)
-    assert line.notes == ("± over folds", "epoch 2, one evaluation")
+    assert line.notes == ("± over folds", "epoch 2, as good as 3, one evaluation")
+
+
+def test_epochs_without_test_scores_are_not_reported():
+    row = Row("IMDB", "social/imdb_multi", RECIPES["imdb_multi"](), 1, 2, Published(0.4777, 0.0387))
+    runs = {run.place: finished(run, 0.55, metric="accuracy") for run in row.runs()}
+    line, by_validation = summarise(Table("social", "Social: test accuracy", (row,)), runs)
+    assert (line.mean, line.notes) == (None, ("no test scores of the epochs",))
+    assert by_validation.mean == pytest.approx(0.55)
+
+
+def test_what_is_not_a_number_is_empty_in_a_file():
+    (line,) = summarise(make_table(1), {})
+    rows = list(csv.DictReader(to_csv({"zinc": [replace(line, mean=math.nan)]}).splitlines()))
+    assert (rows[0]["ours"], rows[0]["difference"]) == ("", "")
 
 
 def test_both_ways_to_choose_the_epoch():

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from crawl.experiments.build import Features
 
 _OWN = (
-    ("counting", "random graphs and their substructures", "regression", "in the package", "crawl train counting"),
+    (
+        "counting",
+        "other such graphs, made in code, and one substructure",
+        "regression",
+        "in the package",
+        "crawl train counting",
+    ),
     ("csv", "molecules: a CSV with SMILES", "any", "your file", "crawl train csv --data.path FILE --data.targets NAME"),
     ("tu", "a folder in the TU format", "any", "your folder", "crawl train tu --data.path FOLDER"),
     ("folder", "GraphML or JSON files with labels.csv", "any", "your folder", "crawl train folder --data.path FOLDER"),
@@ -143,11 +149,18 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
         number = len(score["evaluations"])
         spread = f" ± {score['internal_deviation']:.4f} over {number} evaluations" if number > 1 else ""
         yield part, f"{task.metric} {score['mean']:.4f}{spread}"
+        if by_target := score.get("by_target"):
+            of_each = (f"{name} {_or_dash(one['mean'])}" for name, one in by_target.items())
+            yield f"{part}, by target", ", ".join(of_each)
     if "best_epoch" in record:
         yield "epochs", f"best {record['best_epoch']} of {record['num_epochs']}, {record['wall_time_s']:.0f} s"
         yield "device", record["device"]
         yield "commit", record["commit"] or "unknown"
         yield "versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+
+
+def _or_dash(score: float | None) -> str:
+    return "–" if score is None else f"{score:.4f}"
 
 
 def _expected(features: Features) -> Iterable[tuple[str, str]]:

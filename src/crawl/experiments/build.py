@@ -80,6 +80,9 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
     without structural bits then cannot but guess on regular graphs.
     """
     settings, walk, task = experiment.model, experiment.walk, features.task
+    kernel_size, num_steps = settings.kernel_size or walk.window_size + 1, min(walk.num_steps, walk.num_eval_steps)
+    if settings.name == "crawl" and num_steps + 1 < kernel_size:
+        raise ValueError(f"Walks of {num_steps} steps are shorter than one window of {kernel_size} nodes: take more.")
     node_encoder = _encoder(features.node_categories, features.num_node_features)
     edge_encoder = _encoder(features.edge_categories, features.num_edge_features)
     pool = None if task.level == "node" else settings.pool
@@ -155,6 +158,7 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
     Raises:
         ValueError: If it cannot be read; the message says where and what to do.
     """
+    _refuse_unused(data)
     if data.is_synthetic:
         if data.name not in BENCHMARKS:
             raise ValueError(f"{data.name} is no benchmark: leave out --data.is-synthetic.")
@@ -209,6 +213,17 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
         task=data.task,
         metric=data.metric,
     )
+
+
+def _refuse_unused(data: Data) -> None:
+    """Refuse settings that would change nothing, as a record of them would not be true."""
+    usual = Data()
+    fixed = [] if data.name == "counting" else ["target"]
+    if data.name in BENCHMARKS or data.name == "counting":
+        fixed += ["targets", "smiles", "task", "metric"]
+    for name in fixed:
+        if getattr(data, name) != getattr(usual, name):
+            raise ValueError(f"{data.name} cannot be changed by --data.{name}: leave it out.")
 
 
 def _mean_log_degree(dataset: Dataset) -> float:

@@ -161,6 +161,10 @@ def _in_rows(run: Any) -> RunRecord:
     columns = run["curve"]
     _check(columns, dict.fromkeys(columns, list), f"{run['place']}: curve.")
     curve = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    if run["test_by_epoch"] and len(run["test_by_epoch"]) != run["epochs"]:
+        raise ValueError(f"{run['place']}: test_by_epoch has {len(run['test_by_epoch'])} of {run['epochs']} epochs")
+    for i, value in enumerate(run["test_by_epoch"]):
+        _check({f"[{i}]": value}, {f"[{i}]": _NUMBER | None}, f"{run['place']}: test_by_epoch")
     record = None if run["record"] is None else _checked(run["record"], f"{run['place']}: ")
     return RunRecord(**{key: run[key] for key in _COLLECTED} | {"curve": curve, "record": record})
 
@@ -202,10 +206,11 @@ def _checked(record: Any, place: str = "") -> dict[str, Any]:
     _check(record, _RECORD, place)
     _check(record["scores"], {"test": dict}, f"{place}scores.")
     _check(record["scores"]["test"], _SCORE, f"{place}scores.test.")
-    by_target = record["scores"]["test"].get("by_target", {})
-    _check(by_target, dict.fromkeys(by_target, dict), f"{place}scores.test.by_target.")
-    for name, score in by_target.items():
-        _check(score, _SCORE, f"{place}scores.test.by_target.{name}.")
+    if "by_target" in record["scores"]["test"]:
+        _check(record["scores"]["test"], {"by_target": dict}, f"{place}scores.test.")
+        for name, score in record["scores"]["test"]["by_target"].items():
+            _check({name: score}, {name: dict}, f"{place}scores.test.by_target.")
+            _check(score, _SCORE, f"{place}scores.test.by_target.{name}.")
     config = json.loads(Experiment.from_json(json.dumps(record["config"])).to_json())
     return {**record, "config": {**config, "data": {**config["data"], "path": None, "root": None}}}
 
@@ -233,7 +238,7 @@ def _check(values: Any, kinds: Mapping[str, Any], place: str = "") -> None:
     for key, kind in kinds.items():
         if key not in values:
             raise ValueError(f"{place}{key} is missing")
-        if not isinstance(values[key], kind):
+        if not isinstance(values[key], kind) or isinstance(values[key], bool):  # Python takes true for 1
             raise ValueError(f"{place}{key} is of a wrong kind")
 
 

@@ -17,6 +17,7 @@ from crawl.training.metrics import LOWER_IS_BETTER
 
 Runs = dict[str, RunRecord]
 OTHER_RUNS = "runs"  # the name of the table of runs that belong to none
+_REPRODUCED = "reproduce"  # the folder in `runs` that `crawl reproduce` puts its runs into
 
 
 def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) -> list[Path]:
@@ -121,7 +122,9 @@ def _runs_below(path: Path) -> tuple[set[str], Runs]:
     name = path.resolve().name
     is_table = name in TABLES and not _is_run(path)
     root = path.resolve().parent if is_table else path
-    tables = [TABLES[name]()] if is_table else [make() for name, make in TABLES.items() if (path / name).is_dir()]
+    if not is_table and not _has_tables(path) and _has_tables(path / _REPRODUCED):
+        root = path / _REPRODUCED
+    tables = [make() for table, make in TABLES.items() if (table == name if is_table else (root / table).is_dir())]
     by_table = {table.name: read_runs(root, table) for table in tables}
     runs = {place: run for of_table in by_table.values() for place, run in of_table.items()}
     folders = sorted({file.parent for kind in ("config", "result") for file in path.rglob(f"{kind}.json")})
@@ -129,6 +132,10 @@ def _runs_below(path: Path) -> tuple[set[str], Runs]:
     others = (read_run_or_problem(folder, str(folder)) for folder in folders if folder.resolve() not in known)
     runs |= {run.place: run for run in others if run is not None}
     return {name for name, of_table in by_table.items() if of_table}, runs
+
+
+def _has_tables(folder: Path) -> bool:
+    return any((folder / name).is_dir() for name in TABLES)
 
 
 def _is_run(path: Path) -> bool:
@@ -141,14 +148,23 @@ def _places(table: Table) -> Iterable[str]:
 
 def _table_of(runs: Runs) -> Table:
     rows = []
-    num_parts = 1 if len({Path(place).name for place in runs}) == len(runs) else 2  # of a place, to tell runs apart
+    tails = _tails(list(runs))
     for place, run in runs.items():
         experiment, label = Experiment(), place
         if run.record is not None:
             experiment = Experiment.from_json(json.dumps(run.record["config"]))
-            label = f"{experiment.name}, {experiment.model.name}, {'/'.join(Path(place).parts[-num_parts:])}"
+            label = f"{experiment.name}, {experiment.model.name}, {tails[place]}"
         rows.append(Row(label, place, experiment, given=(PlannedRun(place, experiment),)))
     return Table(OTHER_RUNS, "Other runs: test score", tuple(rows))
+
+
+def _tails(places: Sequence[str]) -> dict[str, str]:
+    """The ends of places, as long as it takes to tell all of them apart."""
+    for length in range(1, max((len(Path(place).parts) for place in places), default=1)):
+        tails = ["/".join(Path(place).parts[-length:]) for place in places]
+        if len(set(tails)) == len(tails):
+            return dict(zip(places, tails, strict=True))
+    return dict(zip(places, places, strict=True))
 
 
 def _effort(runs: Mapping[str, RunRecord]) -> str:
@@ -215,7 +231,9 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
             score_axes.set_ylim(-0.02, 1.02)
         _refine(loss_axes, may_be_log=True)
         _refine(score_axes, may_be_log=LOWER_IS_BETTER.get(metric, False))
-    figure.suptitle(f"Learning curves of {table.name}")
+    most = max(len(run.curve) for run in runs.values())
+    is_thinned = any(run.epochs > len(run.curve) for run in runs.values())
+    figure.suptitle(f"Learning curves of {table.name}" + (f" ({most} epochs of each run)" if is_thinned else ""))
     figure.legend(loc="outside lower center", ncols=4, fontsize="small", frameon=False)
     return _save(figure, path)
 

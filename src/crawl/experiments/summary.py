@@ -79,8 +79,9 @@ def summarise(table: Table, runs: Mapping[str, RunRecord], problems: Mapping[str
 def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapping[str, str]) -> list[Line]:
     planned = list(row.runs())
     finished = [run for run in planned if run.place in runs and runs[run.place].is_finished]
-    as_planned = [run for run in finished if _is_as_planned(run, runs[run.place])]
-    counted = as_planned or finished
+    scored = [run for run in finished if not row.target or row.target in _by_target(runs[run.place])]
+    as_planned = [run for run in scored if _is_as_planned(run, runs[run.place])]
+    counted = as_planned or scored
     tracks_test = row.experiment.evaluation.track_test
     empty = Line(
         row.label,
@@ -93,7 +94,8 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
         notes=(
             *_progress(planned, counted, runs),
             *_problems(planned, runs, problems),
-            *_settings_notes(len(finished) - len(as_planned), bool(as_planned)),
+            *_settings_notes(len(scored) - len(as_planned), bool(as_planned)),
+            *_target_notes(len(finished) - len(scored)),
             *_data_notes(counted, runs),
         ),
         machines=tuple(sorted({_machine(runs[run.place]) for run in counted})),
@@ -146,10 +148,15 @@ def _value(table: Table, row: Row, run: RunRecord) -> tuple[float, float | None]
     assert run.record is not None
     if table.measure == "seconds":
         return float("nan") if run.seconds_per_epoch is None else run.seconds_per_epoch, None
-    score = run.record["scores"]["test"]
-    if row.target:
-        score = score.get("by_target", {}).get(row.target, {"mean": None, "internal_deviation": None})
+    score = _by_target(run)[row.target] if row.target else run.record["scores"]["test"]
     return float("nan") if score["mean"] is None else score["mean"], score["internal_deviation"]
+
+
+def _by_target(run: RunRecord) -> Mapping[str, Mapping[str, float | None]]:
+    """The scores of each target in the test part; none if there is only one target."""
+    assert run.record is not None
+    scores: Mapping[str, Mapping[str, float | None]] = run.record["scores"]["test"].get("by_target", {})
+    return scores
 
 
 def _chosen_by_test(row: Row, line: Line, counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
@@ -157,16 +164,18 @@ def _chosen_by_test(row: Row, line: Line, counted: Sequence[PlannedRun], runs: M
     curves = np.array(scores_by_epoch(runs[run.place] for run in counted), dtype=np.float64)
     line = replace(line, selection=BY_TEST, published=row.published)
     if not curves.size:
-        return line
+        return replace(line, notes=(*line.notes, "no test scores of the epochs")) if counted else line
     means = curves.mean(axis=0)
-    epoch = int((means > means.max() - _ROUNDING).argmax())  # the first; scores that are tracked are accuracies
+    best = np.flatnonzero(means > means.max() - _ROUNDING).tolist()  # scores that are tracked are accuracies
+    epoch = best[0]
     deviation = _deviation(curves[:, epoch].tolist())
     over = () if deviation is None else (OVER_FOLDS,)
+    others = f", as good as {', '.join(str(k + 1) for k in best[1:])}" if best[1:] else ""
     return replace(
         line,
         mean=float(means[epoch]),
         cross_deviation=deviation,
-        notes=(*line.notes, *over, f"epoch {epoch + 1}, one evaluation"),
+        notes=(*line.notes, *over, f"epoch {epoch + 1}{others}, one evaluation"),
     )
 
 
@@ -203,6 +212,10 @@ def _settings_notes(num_others: int, are_left_out: bool) -> tuple[str, ...]:
     if are_left_out:
         return (f"{_runs(num_others, 'is', 'are')} left out, with other settings than planned",)
     return (f"{_runs(num_others, 'has', 'have')} other settings than planned",)
+
+
+def _target_notes(num_without: int) -> tuple[str, ...]:
+    return (f"{_runs(num_without, 'is', 'are')} left out, without a score of this target",) if num_without else ()
 
 
 def _runs(number: int, one: str, several: str) -> str:
@@ -315,7 +328,7 @@ def to_csv(lines_by_table: Mapping[str, Sequence[Line]]) -> str:
             numbers += [line.mean, line.difference, line.cross_deviation, line.internal_deviation]
             writer.writerow(
                 [table, line.label, line.selection, line.metric]
-                + ["" if number is None else f"{number:.6g}" for number in numbers]
+                + ["" if number is None or number != number else f"{number:.6g}" for number in numbers]
                 + [line.num_finished, line.num_planned, "; ".join(line.machines), "; ".join(line.notes)]
             )
     return text.getvalue()

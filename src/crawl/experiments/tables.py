@@ -266,7 +266,7 @@ def counting_together() -> Table:
         Row(target.replace("_", " "), place, experiment, 4, published=value, own_name=target, target=target)
         for target, value in _COUNTS.items()
     )
-    note = "A model counts all four. The paper does not say whether its models do."
+    note = "The rows share their runs: a model counts all four. The paper does not say whether its models do."
     return Table("counting_together", "Counting substructures, four at once: test mae", rows, note=note)
 
 

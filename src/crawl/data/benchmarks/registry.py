@@ -49,7 +49,7 @@ def _counting(name: str, *targets: str) -> Benchmark:
     about = "random graphs and how often a substructure occurs"
     return Benchmark(
         name=f"counting_{name}",
-        title=f"Counting, {name.replace('_', ' ')}",
+        title=f"Counting, {name.replace('_', ' ') if len(targets) == 1 else 'all four'}",
         about=about if len(targets) == 1 else "the same with all four substructures",
         task=Task(kind="regression", num_outputs=len(targets), metric="mae", target_names=targets),
         statistics=Statistics(num_graphs=(1500, 1000, 2500), mean_nodes=18.8, mean_edges=62.68),
