@@ -13,9 +13,9 @@ from crawl import CRaWl, Embedding, Graph, OneHot, sample_walks
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.data.identity import graph_keys
 from crawl.nn.gpu.streams import stream_of_thread
-from crawl.training.engine import Engine, can_use_engine
+from crawl.training.engine import Engine, _largest_first, _Recorder, can_use_engine
 from crawl.training.evaluation import predict, predict_by_engine
-from crawl.training.padded import DeviceGraphs
+from crawl.training.padded import DeviceGraphs, Room
 from crawl.training.settings import Evaluation, Training
 from crawl.training.trainer import Trainer
 
@@ -315,3 +315,25 @@ def test_models_that_are_trained_at_the_same_time_do_not_disturb_each_other(make
     for one, other in zip(alone, together, strict=True):
         for name, value in one.items():
             assert torch.equal(value, other[name]), name
+
+
+def test_larger_rooms_are_recorded_first():
+    small, middle, large = (Room(7, size, 2 * size, size, 9) for size in (16, 32, 48))
+    assert _largest_first({middle, small, large}) == [large, middle, small]
+
+
+@pytest.mark.gpu
+def test_an_epoch_records_its_larger_rooms_first(make_dataset, make_model, monkeypatch) -> None:
+    dataset = make_dataset("regression", num_graphs=64)
+    trainer = Trainer(make_model(dataset), dataset, Training(batch_size=3, max_epochs=1, device="cuda"), ONCE)
+    rooms: list[Room] = []
+    record = _Recorder._record
+
+    def noted(self, graphs, ids, room):
+        rooms.append(room)
+        return record(self, graphs, ids, room)
+
+    monkeypatch.setattr(_Recorder, "_record", noted)
+    list(trainer.steps(list(torch.split(dataset.split.train, 3)), seed=1))
+    assert len(rooms) > 1
+    assert rooms == _largest_first(rooms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
@@ -251,10 +251,9 @@ class _Recorder:
                 yield self.function(self._prepare(graphs, row, room))
             return
         with torch.cuda.device(self.device):
-            for i, room in enumerate(rooms):
-                if room not in self.recordings:
-                    with _RECORDING:
-                        self.recordings[room] = self._record(graphs, ids[i], room)
+            for room in _largest_first(set(rooms) - self.recordings.keys()):
+                with _RECORDING:
+                    self.recordings[room] = self._record(graphs, ids[rooms.index(room)], room)
             try:
                 yield from self._replay([self.recordings[room] for room in rooms], ids)
             finally:  # a consumer that stops early leaves a preparation on its way
@@ -294,6 +293,7 @@ class _Recorder:
         made, made_batch = _flat_copy(batch)
         live, live_batch = _flat_copy(batch)
         self._try(live_batch)
+        _release_idle_memory(self.device)
         prepare, step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         for generator in self.generators:
             step.register_generator_state(generator)
@@ -327,6 +327,18 @@ class _Recorder:
             for generator, state in zip(self.generators, random_states, strict=True):
                 generator.set_state(state)
             torch.cuda.synchronize(self.device)
+
+
+def _largest_first(rooms: Iterable[Room]) -> list[Room]:
+    """Rooms in the order in which to record them: a graph can work in the memory of a larger one, not of a smaller."""
+    return sorted(rooms, key=lambda room: (room.num_walks, room.num_edges), reverse=True)
+
+
+def _release_idle_memory(device: torch.device) -> None:
+    """Hand back memory that torch keeps for later, if the GPU has little left: recordings cannot use it."""
+    free, total = torch.cuda.mem_get_info(device)
+    if free < total / 2:
+        torch.cuda.empty_cache()
 
 
 @contextmanager
