@@ -99,7 +99,9 @@ def test_attributes_must_be_everywhere(folder):
 def test_refuses(folder, tmp_path):
     with pytest.raises(ValueError, match="is not a folder"):
         from_folder(folder / "nothing")
-    with pytest.raises(ValueError, match=r"missing\.csv cannot be read"):
+    with pytest.raises(
+        ValueError, match=r"There is no table \S*missing\.csv: write a CSV file with a column 'file' of"
+    ):
         from_folder(folder, "missing.csv")
     with pytest.raises(ValueError, match=r"no column 'filename'\. Did you mean 'file'"):
         from_folder(folder, file_column="filename")

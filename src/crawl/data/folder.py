@@ -63,7 +63,13 @@ def from_folder(
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder.")
-    table = Table(folder / labels if (folder / labels).exists() else labels)
+    found = next((path for path in (folder / labels, Path(labels)) if path.exists()), None)
+    if found is None:
+        raise ValueError(
+            f"There is no table {folder / labels}: write a CSV file with a column {file_column!r} of file names, "
+            "and columns of targets."
+        )
+    table = Table(found)
     table.check_column(file_column)
     targets = choose_targets(table, target_columns, taken=(file_column, split))
     examples = ((row, row.problem or _graph(folder / row.cells[file_column], undirected)) for row in table)
