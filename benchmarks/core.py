@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import layers
 import samplers
-from measure import HERE, environment, in_fresh_process
+from measure import HERE, environment, in_fresh_process, spread_cell
 
 VERSIONS_OF = [
     "torch",
@@ -91,7 +90,7 @@ def markdown(results: dict[str, Any]) -> str:
         *_table(
             ["stage", "time in ms", "share"],
             [
-                [name, _spread(spread, 1e3), _share(name, spread, results["breakdown"])]
+                [name, spread_cell(spread, 1e3), _share(name, spread, results["breakdown"])]
                 for name, spread in results["breakdown"].items()
             ],
         ),
@@ -117,7 +116,7 @@ def _walk_tables(records: list[dict[str, Any]]) -> list[str]:
             speed = record["steps_per_s"]
             ratios = [f"{speed['median'] / other:.2f}×" if other else "" for other in (peer, operator)]
             walked = f"{record['num_walks']:,}"
-            rows.append([record["sampler"], record["does"], walked, _spread(speed, 1e-6), *ratios])
+            rows.append([record["sampler"], record["does"], walked, spread_cell(speed, 1e-6), *ratios])
         header = ["sampler", "what it does", "walks", "million steps per second"]
         header += [f"to {samplers.PEER}", "to its operator"]
         ours = of_case[0]["steps_per_s"]["median"]
@@ -127,7 +126,7 @@ def _walk_tables(records: list[dict[str, Any]]) -> list[str]:
 
 
 def _graph_table(build: list[dict[str, Any]], memory: dict[str, float] | None) -> list[str]:
-    rows = [[f"Build the `Graph`: {record['case']}", _spread(record["seconds"]) + " s", ""] for record in build]
+    rows = [[f"Build the `Graph`: {record['case']}", spread_cell(record["seconds"]) + " s", ""] for record in build]
     if memory is not None:
         before = ", ".join(f"{stage} {mb:,.0f}" for stage, mb in memory.items() if stage != "walks")
         met = "met" if memory["walks"] < samplers.MEMORY_GOAL_MB else "missed"
@@ -151,7 +150,7 @@ def _training_table(records: list[dict[str, Any]], memory: dict[str, dict[str, f
             continue
         ratio = f"{medians['reference'] / medians[name]:.1f}×" if "reference" in medians else ""
         peak = [f"{memory[name][when]:,.0f}" for when in ("after", "before")]
-        rows.append([name, _spread(record["spread"], 1e3), ratio, *peak])
+        rows.append([name, spread_cell(record["spread"], 1e3), ratio, *peak])
     header = ["implementation", "time in ms", "speed to reference", "peak memory in MB", "before the first step"]
     return _table(header, rows)
 
@@ -165,16 +164,6 @@ def _training_goal(records: list[dict[str, Any]]) -> str:
 def _share(name: str, spread: dict[str, float], stages: dict[str, dict[str, float]]) -> str:
     total = sum(stage["median"] for other, stage in stages.items() if ":" not in other)
     return f"{'of which ' if ':' in name else ''}{100 * spread['median'] / total:.0f} %"
-
-
-def _spread(spread: dict[str, float], scale: float = 1.0) -> str:
-    median, low, high = (_three_digits(spread[key] * scale) for key in ("median", "low", "high"))
-    return f"{median} ({low} to {high})"
-
-
-def _three_digits(value: float) -> str:
-    decimals = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
-    return f"{value:,.{decimals}f}"
 
 
 def _table(header: list[str], rows: list[list[str]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import resource
@@ -35,6 +36,17 @@ class Spread:
         """The spread of the given values."""
         low, median, high = np.percentile(values, [20, 50, 80])
         return cls(float(median), float(low), float(high))
+
+
+def spread_cell(spread: Mapping[str, float], scale: float = 1.0) -> str:
+    """A spread as it stands in a table, with three digits."""
+    median, low, high = (_three_digits(spread[key] * scale) for key in ("median", "low", "high"))
+    return f"{median} ({low} to {high})"
+
+
+def _three_digits(value: float) -> str:
+    decimals = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
+    return f"{value:,.{decimals}f}"
 
 
 def interleaved(calls: Mapping[str, Callable[[int], Any]], num_rounds: int) -> dict[str, list[float] | str]:

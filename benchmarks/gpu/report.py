@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
+
+from measure import spread_cell
 
 
 @dataclass
@@ -63,13 +64,3 @@ def time_cells(spread: dict[str, float] | str, ours: dict[str, float] | str) -> 
     if isinstance(spread, str):
         return [spread, ""]
     return [spread_cell(spread, 1e3), "" if isinstance(ours, str) else f"{spread['median'] / ours['median']:.2f}×"]
-
-
-def spread_cell(spread: dict[str, float], scale: float = 1.0) -> str:
-    median, low, high = (_three_digits(spread[key] * scale) for key in ("median", "low", "high"))
-    return f"{median} ({low} to {high})"
-
-
-def _three_digits(value: float) -> str:
-    decimals = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
-    return f"{value:,.{decimals}f}"

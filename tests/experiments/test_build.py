@@ -68,6 +68,10 @@ def test_walks_shorter_than_a_window_are_refused_before_anything_is_trained(tiny
         (Data(name="csl", task="regression"), "task"),
         (Data(name="counting", metric="rmse"), "metric"),
         (Data(name="csv", path="molecules.csv", target="star"), "target"),
+        (Data(name="zinc", fold=3), "fold"),
+        (Data(name="zinc", fractions=(0.5, 0.25, 0.25)), "fractions"),
+        (Data(name="imdb_multi", laplacian=5), "laplacian"),
+        (Data(name="tu", path="graphs", bad_rows="refuse"), "bad-rows"),
     ],
 )
 def test_settings_that_would_change_nothing_are_refused(data, setting):

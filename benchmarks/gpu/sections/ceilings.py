@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from measure import Spread
+from measure import Spread, spread_cell
 
 from crawl.data.dataset import Dataset
 from gpu.bench import Bench
-from gpu.report import Section, spread_cell
+from gpu.report import Section
 from gpu.steps import ZINC, Settings, build_model, num_parameters
 from gpu.timing import seconds_of
 

@@ -6,10 +6,10 @@ import time
 from dataclasses import asdict
 
 import published
-from measure import Spread, progress
+from measure import Spread, progress, spread_cell
 
 from gpu.bench import Bench
-from gpu.report import Section, spread_cell
+from gpu.report import Section
 from gpu.steps import ZINC, build_model
 from gpu.timing import allow_tf32, seconds_of, synchronize
 

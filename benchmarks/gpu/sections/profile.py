@@ -6,11 +6,12 @@ import re
 from collections import defaultdict
 
 import torch
+from measure import spread_cell
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 
 from gpu.bench import Bench
-from gpu.report import Section, spread_cell
+from gpu.report import Section
 from gpu.timing import allow_tf32, in_turns, synchronize
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import graphs as made
 import torch
-from measure import progress
+from measure import progress, spread_cell
 from torch import Tensor
 
 from crawl import Graph, sample_walks
 from crawl.walks.reference import StepLaw
 from gpu.bench import Bench
-from gpu.report import Section, spread_cell
+from gpu.report import Section
 from gpu.timing import in_turns
 
 

@@ -11,12 +11,12 @@ from threading import Barrier
 from typing import Any
 
 import torch
-from measure import Spread, progress
+from measure import Spread, progress, spread_cell
 
 from crawl import CRaWl
 from crawl.nn.gpu.streams import stream_of_thread
 from gpu.bench import Bench
-from gpu.report import Section, spread_cell
+from gpu.report import Section
 from gpu.steps import ZINC, build_model
 from gpu.timing import allow_tf32, synchronize
 

@@ -57,15 +57,13 @@ class Evaluate:
         )
         targets = targets_of(dataset.store, ids)
         scores = predictions.scores(targets)
-        names = dataset.task.target_names
         print(
             f"{self.split} {dataset.task.metric} {np.mean(scores):.4f} ± {np.std(scores):.4f} "
             f"over {len(scores)} evaluations; {predictions.score_of_mean(targets):.4f} with their mean "
             f"({len(ids)} graphs of {dataset.name})"
         )
-        for k, name in enumerate(names if len(names) > 1 else ()):
-            of_target = predictions.column(k).scores(targets[:, k : k + 1])
-            print(f"  {name} {np.mean(of_target):.4f} ± {np.std(of_target):.4f}")
+        for name, scores in predictions.scores_by_target(targets).items():
+            print(f"  {name} {np.mean(scores):.4f} ± {np.std(scores):.4f}")
 
     def _dataset(self, experiment: Experiment) -> Dataset:
         """The data of the run with its split.

@@ -15,6 +15,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.task import Task
 from crawl.experiments.experiment import Data, Experiment
 from crawl.models import CRaWl
+from crawl.nn.conv import CRaWlConv
 from crawl.nn.encoders import Dense, Encoder, OneHot
 from crawl.training.seeds import derive_seed
 
@@ -80,9 +81,6 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
     without structural bits then cannot but guess on regular graphs.
     """
     settings, walk, task = experiment.model, experiment.walk, features.task
-    kernel_size, num_steps = settings.kernel_size or walk.window_size + 1, min(walk.num_steps, walk.num_eval_steps)
-    if settings.name == "crawl" and num_steps + 1 < kernel_size:
-        raise ValueError(f"Walks of {num_steps} steps are shorter than one window of {kernel_size} nodes: take more.")
     node_encoder = _encoder(features.node_categories, features.num_node_features)
     edge_encoder = _encoder(features.edge_categories, features.num_edge_features)
     pool = None if task.level == "node" else settings.pool
@@ -101,7 +99,7 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
                 dropout=settings.dropout,
                 mean_log_degree=features.mean_log_degree,
             )
-        return CRaWl(
+        model = CRaWl(
             node_encoder,
             task.num_outputs,
             hidden_channels=settings.hidden_channels,
@@ -121,6 +119,13 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
             num_eval_steps=walk.num_eval_steps,
             start_share=walk.start_share,
         )
+    layer, shortest = model.convs[0], min(walk.num_steps, walk.num_eval_steps)
+    assert isinstance(layer, CRaWlConv)
+    if shortest + 1 < layer.kernel_size:  # said here, before anything is trained or a folder is made
+        raise ValueError(
+            f"Walks of {shortest} steps are shorter than one window of {layer.kernel_size} nodes: take more."
+        )
+    return model
 
 
 def count_parameters(experiment: Experiment, features: Features) -> int:
@@ -210,20 +215,28 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
         split=data.split,
         fractions=data.fractions,
         seed=seed,
+        bad_rows=data.bad_rows,
         task=data.task,
         metric=data.metric,
     )
 
 
+_OWN_FILES = ("csv", "tu", "folder")
+_WITH_FOLDS = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.num_folds)
+_USED_BY: dict[str, tuple[str, ...]] = {
+    **{"target": ("counting",), "laplacian": ("csl",), "smiles": ("csv",), "fold": _WITH_FOLDS},
+    **{"targets": ("csv", "folder"), "task": ("csv", "folder"), "bad_rows": ("csv", "folder")},
+    **{"metric": _OWN_FILES, "fractions": _OWN_FILES},
+}
+
+
 def _refuse_unused(data: Data) -> None:
     """Refuse settings that would change nothing, as a record of them would not be true."""
     usual = Data()
-    fixed = [] if data.name == "counting" else ["target"]
-    if data.name in BENCHMARKS or data.name == "counting":
-        fixed += ["targets", "smiles", "task", "metric"]
-    for name in fixed:
-        if getattr(data, name) != getattr(usual, name):
-            raise ValueError(f"{data.name} cannot be changed by --data.{name}: leave it out.")
+    for setting, names in _USED_BY.items():
+        if data.name not in names and getattr(data, setting) != getattr(usual, setting):
+            flag = f"--data.{setting.replace('_', '-')}"
+            raise ValueError(f"{data.name} cannot be changed by {flag}: leave it out.")
 
 
 def _mean_log_degree(dataset: Dataset) -> float:

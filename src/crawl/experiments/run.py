@@ -211,10 +211,8 @@ def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
         "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
         "evaluations": [_or_none(value) for value in values],
     }
-    names = predictions.task.target_names
-    if len(names) > 1:
-        of_target = (predictions.column(k).scores(targets[:, k : k + 1]) for k in range(len(names)))
-        record["by_target"] = dict(zip(names, map(_mean_and_deviation, of_target), strict=True))
+    if by_target := predictions.scores_by_target(targets):
+        record["by_target"] = {name: _mean_and_deviation(values) for name, values in by_target.items()}
     return record
 
 

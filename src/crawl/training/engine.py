@@ -335,7 +335,7 @@ def _largest_first(rooms: Iterable[Room]) -> list[Room]:
 
 
 def _release_idle_memory(device: torch.device) -> None:
-    """Hand back memory that torch keeps for later, if the GPU has little left: recordings cannot use it."""
+    """Hand back what torch keeps for later, if less than half the GPU is free: recordings have memory of their own."""
     free, total = torch.cuda.mem_get_info(device)
     if free < total / 2:
         torch.cuda.empty_cache()

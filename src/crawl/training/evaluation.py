@@ -91,13 +91,18 @@ class Predictions:
         mean = self.mean
         return (mean[:, 0] > 0.5).astype(np.int64) if self.task.kind == "binary" else mean.argmax(axis=1)
 
-    def column(self, k: int) -> Predictions:
-        """Those of one target alone."""
-        return Predictions(self.repeats[:, :, k : k + 1], self.task)
-
     def scores(self, targets: Array) -> list[float]:
         """The score of each evaluation by itself, as the paper reports them."""
         return [score(self.task.metric, repeat, targets) for repeat in self.repeats]
+
+    def scores_by_target(self, targets: Array) -> dict[str, list[float]]:
+        """The same for each target alone, where there are several with names; else nothing."""
+        names, metric = self.task.target_names, self.task.metric
+        columns = {name: slice(k, k + 1) for k, name in enumerate(names)} if len(names) > 1 else {}
+        return {
+            name: [score(metric, repeat[:, column], targets[:, column]) for repeat in self.repeats]
+            for name, column in columns.items()
+        }
 
     def score_of_mean(self, targets: Array) -> float:
         """The score of the averaged prediction."""
