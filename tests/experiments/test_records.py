@@ -133,6 +133,16 @@ def test_collected_runs_come_back(run, tmp_path):
     assert (name, runs) == ("zinc", {found.place: found, begun.place: begun})
 
 
+def test_of_a_long_curve_points_with_a_score_are_kept(run, tmp_path):
+    curve = [{"epoch": i, "loss": 1.0, "val": 0.5 if i % 5 == 0 else None} for i in range(1, 501)]
+    write_collected("zinc", [replace(read_run(run, "here"), curve=curve)], tmp_path / "zinc.json")
+    _, runs = read_collected(tmp_path / "zinc.json")
+    epochs = [point["epoch"] for point in runs["here"].curve]
+    assert len(epochs) == 40
+    assert (epochs[0], epochs[-1]) == (5, 500)
+    assert all(point["val"] == 0.5 for point in runs["here"].curve)
+
+
 def test_the_data_folder_of_a_machine_is_not_collected(zinc, tmp_path):
     experiment = zinc.rows[0].experiment
     experiment = replace(experiment, data=replace(experiment.data, root="/home/me/data"))

@@ -114,6 +114,23 @@ class TestTheFolder:
         labels = [figure.axes[1].get_ylabel() for figure in drawn]
         assert labels == ["without validation: test mae", "validation mae"]
 
+    def test_epochs_that_were_not_validated(self, tiny, paths, tmp_path, monkeypatch):
+        events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+        figure_module = pytest.importorskip("matplotlib.figure")
+        drawn = []
+        monkeypatch.setattr(
+            figure_module.Figure, "savefig", lambda figure, path, **_: drawn.append(path.touch() or figure)
+        )
+        seldom = replace(tiny, evaluation=replace(tiny.evaluation, val_every=2))
+        folder = run_experiment(seldom, tmp_path / "run", dataset=paths).folder
+        lines = [strict(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert [line["val_mae"] is None for line in lines] == [True, False, False]
+        loss, score = (axes.lines[0].get_xdata().tolist() for axes in drawn[0].axes)
+        assert (loss, score) == ([1, 2, 3], [2, 3])
+        found = events.EventAccumulator(str(folder / "events"))
+        found.Reload()
+        assert [event.step for event in found.Scalars("val_mae")] == [2, 3]
+
     def test_events_for_tensorboard(self, finished):
         events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
         found = events.EventAccumulator(str(finished.folder / "events"))

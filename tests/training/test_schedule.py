@@ -10,7 +10,7 @@ from crawl.training.schedule import Schedule
 from crawl.training.settings import Evaluation, Training
 
 
-def rates(schedule: Schedule, scores: list[float]) -> list[float]:
+def rates(schedule: Schedule, scores: list[float | None]) -> list[float]:
     """The learning rate of every epoch until the scores or the training end."""
     found = []
     for score in scores:
@@ -47,6 +47,17 @@ def test_plateau_by_hand():
     assert schedule.is_over
     assert schedule.epoch == 12
     assert schedule.best == 3
+
+
+def test_epochs_without_a_score_are_not_flat():
+    schedule = Schedule(Training(lr=1.0, patience=1, factor=0.5, early_stop=3), True)
+    assert rates(schedule, [None, 2.0, None, None, 3.0, None, 2.0, None, 4.0, None]) == [1] * 7 + [0.5] * 2
+    assert schedule.is_over  # three scores that are not better
+
+
+def test_epochs_without_a_score_count_for_the_other_schedules():
+    schedule = Schedule(Training(lr=1.0, schedule="interval", interval=2, factor=0.5, max_epochs=5), True)
+    assert rates(schedule, [None, 1.0, None, None, None]) == [1, 1, 0.5, 0.5, 0.25]
 
 
 @pytest.mark.parametrize("lower_is_better", [True, False])
@@ -123,3 +134,5 @@ def test_settings_that_make_no_sense(name, value):
 def test_evaluation_that_makes_no_sense():
     with pytest.raises(ValueError, match=r"^evaluation\.num_val_repeats must be positive, not 0"):
         Evaluation(num_val_repeats=0)
+    with pytest.raises(ValueError, match=r"^evaluation\.val_every must be positive, not 0"):
+        Evaluation(val_every=0)

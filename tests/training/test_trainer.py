@@ -201,6 +201,25 @@ class TestSettings:
             assert with_test["test_mae"] > 0
             assert with_test["val_mae"] == without["val_mae"]
 
+    def test_validation_after_some_epochs(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        settings = replace(FAST, max_epochs=7)
+        always, sometimes = (
+            train(make_model(dataset), dataset, settings, replace(ONCE, val_every=every)) for every in (1, 3)
+        )
+        scores = [record["val_mae"] for record in always.history]
+        assert [record["val_mae"] for record in sometimes.history] == [
+            score if epoch in (3, 6, 7) else None for epoch, score in enumerate(scores, start=1)
+        ]
+        assert [record["loss"] for record in sometimes.history] == [record["loss"] for record in always.history]
+        assert sometimes.best_epoch == min((3, 6, 7), key=lambda epoch: scores[epoch - 1])
+
+    def test_before_the_first_validation_the_latest_weights_are_kept(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        trainer = Trainer(make_model(dataset), dataset, FAST, replace(ONCE, val_every=3))
+        for expected, _ in zip((1, 2, 3, 3), trainer.epochs(), strict=False):
+            assert trainer.best_epoch == expected
+
     def test_devices(self):
         assert choose_device("cpu").type == "cpu"
         with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda', not 'cqu'"):

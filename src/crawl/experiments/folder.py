@@ -116,13 +116,13 @@ class RunFolder:
         except ImportError:
             return False
         figure = Figure(figsize=(9, 3.5), layout="constrained")
-        epochs = [record["epoch"] for record in history]
         score, label = f"val_{metric}", f"validation {metric}"
-        if f"test_{metric}" in history[0] and all(math.isnan(record[score]) for record in history):
+        if f"test_{metric}" in history[0] and all(_is_missing(record[score]) for record in history):
             score, label = f"test_{metric}", f"without validation: test {metric}"
         panels = {"loss": "training loss", score: label}
         for axes, (key, label) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-            axes.plot(epochs, [record[key] for record in history], linewidth=1.2)
+            points = [(record["epoch"], record[key]) for record in history if not _is_missing(record[key])]
+            axes.plot(*np.array(points).reshape(-1, 2).T, linewidth=1.2)
             axes.axvline(best_epoch, color="gray", linestyle=":", label=f"best epoch {best_epoch}")
             axes.set(xlabel="epoch", ylabel=label)
             axes.legend(frameon=False)
@@ -131,6 +131,11 @@ class RunFolder:
         figure.savefig(part, dpi=150)
         part.replace(self.curves)
         return True
+
+
+def _is_missing(score: float | None) -> bool:
+    """Whether an epoch was not evaluated, or there is nothing to evaluate."""
+    return score is None or math.isnan(score)
 
 
 def _as_line(record: dict[str, Any]) -> str:

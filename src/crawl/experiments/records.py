@@ -142,9 +142,10 @@ def read_collected(path: Path) -> tuple[str, dict[str, RunRecord]]:
 
 def _thinned(run: RunRecord) -> RunRecord:
     """The same with fewer points and digits."""
-    last = len(run.curve) - 1
-    chosen = sorted({round(i * last / (_NUM_POINTS - 1)) for i in range(_NUM_POINTS)}) if run.curve else []
-    curve = [{key: _rounded(value) for key, value in run.curve[i].items()} for i in chosen]
+    scored = [point for point in run.curve if point.get("val") is not None] or run.curve
+    last = len(scored) - 1
+    chosen = sorted({round(i * last / (_NUM_POINTS - 1)) for i in range(_NUM_POINTS)}) if scored else []
+    curve = [{key: _rounded(value) for key, value in scored[i].items()} for i in chosen]
     seconds = None if run.seconds_per_epoch is None else _rounded(run.seconds_per_epoch)
     return RunRecord(run.place, run.record, run.epochs, seconds, curve, [_rounded(v) for v in run.test_by_epoch])
 

@@ -224,7 +224,8 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
                 loss_axes.plot(epochs, [_or_nan(point["loss"]) for point in curve], **style)
                 name = "all targets" if rows[i].target else rows[i].label
                 label = name if number == 0 else None  # once in the legend
-                score_axes.plot(epochs, [_or_nan(point.get(part)) for point in curve], label=label, **style)
+                scored = [point for point in curve if point.get(part) is not None]
+                score_axes.plot([p["epoch"] for p in scored], [p[part] for p in scored], label=label, **style)
         loss_axes.set(xlabel="epoch", ylabel="training loss")
         score_axes.set(xlabel="epoch", ylabel=f"{_PARTS[part]} {metric}".strip())
         if metric == "accuracy":

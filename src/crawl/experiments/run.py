@@ -169,8 +169,9 @@ def _train(trainer: Trainer, run: RunFolder, quiet: bool, stop: Callable[[], boo
         for record in trainer.epochs(on_batch.step):
             run.append_metrics(record)
             for key in ("loss", "lr", metric):
-                write_event(key, record[key], record["epoch"])
-            on_batch.epoch(record[metric])
+                if record[key] is not None:
+                    write_event(key, record[key], record["epoch"])
+            on_batch.epoch()
             if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
                 save_checkpoint(run.last, *trainer.state())
                 saved = time.monotonic()
@@ -298,7 +299,7 @@ class _Bar:
             info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}",
         )
 
-    def epoch(self, score: float) -> None:
+    def epoch(self) -> None:
         """One epoch is done."""
         self.num_steps = 0
         if self.progress is not None:

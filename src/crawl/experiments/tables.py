@@ -405,7 +405,7 @@ def runtime() -> Table:
                 name=f"{name}-runtime",
                 data=replace(recipe.data, is_synthetic=is_synthetic),
                 training=replace(recipe.training, schedule="cosine", max_epochs=6, early_stop=None),
-                evaluation=replace(recipe.evaluation, num_test_repeats=1),
+                evaluation=replace(recipe.evaluation, val_every=1, num_test_repeats=1),
             )
             label, place = BENCHMARKS[name].title, f"runtime/{name}"
             if is_synthetic:

@@ -18,8 +18,8 @@ class Schedule:
         epoch: Epochs finished.
         lr: The learning rate of the coming epoch.
         best: The best score so far.
-        num_flat: Epochs since the last better score, or since the learning rate last fell.
-        num_without_best: Epochs since the last better score.
+        num_flat: Epochs with a score since the last better score, or since the learning rate last fell.
+        num_without_best: Epochs with a score since the last better score.
     """
 
     settings: Training
@@ -33,9 +33,12 @@ class Schedule:
     def __post_init__(self) -> None:
         self.lr = self.lr or self.settings.lr
 
-    def update(self, score: float) -> bool:
-        """Take the validation score of an epoch; whether it is the best so far. A NaN never is."""
+    def update(self, score: float | None) -> bool:
+        """Take the validation score of an epoch, None if it has none; whether it is the best so far. A NaN never is."""
         self.epoch += 1
+        if score is None:
+            self._lower()
+            return False
         is_best = not math.isnan(score) and (
             self.best is None or (score < self.best if self.lower_is_better else score > self.best)
         )

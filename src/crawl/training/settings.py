@@ -62,7 +62,9 @@ class Evaluation:
     """How to evaluate: every evaluation draws fresh walks, and several are averaged.
 
     Attributes:
-        num_val_repeats: Evaluations of the validation part after every epoch.
+        num_val_repeats: Evaluations of the validation part after an epoch.
+        val_every: Evaluate the validation part after every so many epochs, and after the last. Epochs in between count
+            neither for `patience` nor for `early_stop`.
         num_test_repeats: Evaluations of the test part at the end.
         batch_size: Graphs per step; it changes no result.
         track_test: Also score the test part, once, after every epoch, for protocols that report such scores. The
@@ -70,11 +72,12 @@ class Evaluation:
     """
 
     num_val_repeats: int = 2
+    val_every: int = 1
     num_test_repeats: int = 10
     batch_size: int = 100
     track_test: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("num_val_repeats", "num_test_repeats", "batch_size"):
+        for name in ("num_val_repeats", "val_every", "num_test_repeats", "batch_size"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"evaluation.{name} must be positive, not {getattr(self, name)}.")

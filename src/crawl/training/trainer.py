@@ -171,7 +171,8 @@ class Trainer:
             group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
         with self._seeded(derive_seed(self.seed, "dropout", epoch)):
             total_loss = self._train_epoch(epoch, on_batch)
-        val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch)
+        is_validated = epoch % self.evaluation.val_every == 0 or epoch == self.training.max_epochs
+        val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch) if is_validated else None
         loss = float(total_loss) / len(self.split.train)  # only now: a GPU goes on with the evaluation meanwhile
         if not loss == loss or loss in (float("inf"), float("-inf")):
             raise ValueError(
