@@ -153,6 +153,22 @@ def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, 
         assert float(distance) < 1e-3, name
 
 
+def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypatch) -> None:
+    dataset = make_dataset("regression", num_graphs=10)
+    training = Training(
+        batch_size=4, max_epochs=1, lr=1e-9, schedule="cosine", device=DEVICE.type
+    )  # both stay at the first weights
+    found = []
+    for devices in (set(), {"cuda", "cpu"}):
+        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        model = exact(make_model, dataset, start_share=0.5)
+        trainer = Trainer(model, dataset, training, replace(ONCE, num_norm_graphs=5))
+        assert (trainer.engine is not None) == bool(devices)
+        list(trainer.epochs())
+        found.append(trainer.norms.moments())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
 def test_every_kind_of_target(make_dataset, make_model, monkeypatch, kind: str) -> None:
     """A last batch that is smaller, and missing labels: what is not there counts nowhere."""

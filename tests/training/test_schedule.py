@@ -136,3 +136,5 @@ def test_evaluation_that_makes_no_sense():
         Evaluation(num_val_repeats=0)
     with pytest.raises(ValueError, match=r"^evaluation\.val_every must be positive, not 0"):
         Evaluation(val_every=0)
+    with pytest.raises(ValueError, match=r"^evaluation\.num_norm_graphs must not be negative, as -1 is"):
+        Evaluation(num_norm_graphs=-1)

@@ -7,14 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
+from torch_geometric.nn import global_add_pool
 
 from crawl import CRaWl
 from crawl.baselines import GIN
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training.evaluation import Scaling, targets_of
+from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device, task_loss
 
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
@@ -214,6 +217,55 @@ class TestSettings:
         assert [record["loss"] for record in sometimes.history] == [record["loss"] for record in always.history]
         assert sometimes.best_epoch == min((3, 6, 7), key=lambda epoch: scores[epoch - 1])
 
+    def test_measured_norms_change_evaluations_alone(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        settings = replace(FAST, max_epochs=4)
+        remembered, measured = (
+            train(make_model(dataset, dropout=0.3), dataset, settings, replace(ONCE, num_norm_graphs=num))
+            for num in (0, 8)
+        )
+        for a, b in zip(remembered.history, measured.history, strict=True):
+            assert a["loss"] == b["loss"]
+            assert a["val_mae"] != b["val_mae"]
+        assert all(norm.momentum == 0.1 for norm in measured.norms.members)
+
+    @pytest.mark.parametrize("baseline", [False, True])
+    def test_measured_norms_are_those_of_walks_in_evaluation(self, make_dataset, make_model, baseline):
+        dataset = make_dataset("regression")
+        model = make_model(dataset, dropout=0.5, implementation="reference")
+        if baseline:
+            model = GIN(3, 1, hidden_channels=12, num_layers=2)
+        everything = len(dataset.split.train)
+        evaluation = replace(ONCE, num_norm_graphs=everything, batch_size=everything)
+        trainer = train(model, dataset, replace(FAST, max_epochs=1), evaluation)
+        seen: list[torch.Tensor] = []
+        norm = trainer.norms.members[0]  # what it sees does not depend on other norms
+        hook = norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+        trainer.model.eval()
+        order = trainer._shuffled(derive_seed(0, "norms", 1))
+        batch = trainer.store.batch(order)
+        batch.graph_keys = trainer.keys[order]
+        model(batch, seed=derive_seed(0, "norms", 1))
+        hook.remove()
+        values = seen[0].transpose(0, 1).flatten(1)  # channels come second
+        torch.testing.assert_close(norm.running_mean, values.mean(1), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(norm.running_var, values.var(1), rtol=1e-4, atol=1e-5)
+
+    def test_a_network_without_norms_has_nothing_to_measure(self, make_dataset):
+        dataset = make_dataset("regression")
+
+        class Sum(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.linear = nn.Linear(dataset.store.x.shape[1], 1)
+
+            def forward(self, batch, num_steps=None, seed=None):
+                return global_add_pool(self.linear(batch.x), batch.batch)
+
+        trainer = train(Sum(), dataset, replace(FAST, max_epochs=2), replace(ONCE, num_norm_graphs=4))
+        assert trainer.norms.members == []
+        assert len(trainer.history) == 2
+
     def test_before_the_first_validation_the_latest_weights_are_kept(self, make_dataset, make_model):
         dataset = make_dataset("regression")
         trainer = Trainer(make_model(dataset), dataset, FAST, replace(ONCE, val_every=3))
@@ -262,7 +314,7 @@ class TestGoingOn:
 
     def test_training_leaves_the_global_generator_alone(self, make_dataset, make_model):
         dataset = make_dataset("binary")
-        model = make_model(dataset, dropout=0.5)
+        model = make_model(dataset, dropout=0.5, implementation="reference")
         torch.manual_seed(5)
         expected = torch.rand(3)
         torch.manual_seed(5)

@@ -65,6 +65,8 @@ class Evaluation:
         num_val_repeats: Evaluations of the validation part after an epoch.
         val_every: Evaluate the validation part after every so many epochs, and after the last. Epochs in between count
             neither for `patience` nor for `early_stop`.
+        num_norm_graphs: Before an evaluation, take the statistics of batch norms from so many training graphs, with
+            walks as long as in evaluation. When 0, those that were gathered in training are used, as in the paper.
         num_test_repeats: Evaluations of the test part at the end.
         batch_size: Graphs per step; it changes no result.
         track_test: Also score the test part, once, after every epoch, for protocols that report such scores. The
@@ -73,6 +75,7 @@ class Evaluation:
 
     num_val_repeats: int = 2
     val_every: int = 1
+    num_norm_graphs: int = 0
     num_test_repeats: int = 10
     batch_size: int = 100
     track_test: bool = False
@@ -81,3 +84,5 @@ class Evaluation:
         for name in ("num_val_repeats", "val_every", "num_test_repeats", "batch_size"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"evaluation.{name} must be positive, not {getattr(self, name)}.")
+        if self.num_norm_graphs < 0:
+            raise ValueError(f"evaluation.num_norm_graphs must not be negative, as {self.num_norm_graphs} is.")

@@ -19,6 +19,7 @@ from crawl.nn.dropout import Dropout
 from crawl.nn.gpu.streams import late_gradients
 from crawl.training.engine import Engine, can_use_engine
 from crawl.training.evaluation import Predictions, Scaling, predict, predict_by_engine, targets_of
+from crawl.training.norms import Norms
 from crawl.training.padded import PaddedBatch
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
@@ -66,6 +67,7 @@ class Trainer:
         for module in self.model.modules():
             if isinstance(module, Dropout):
                 module.generator = self.generator
+        self.norms = Norms(self.model)
         self.optimiser = _adam(self.model, training.lr)
         self.schedule = Schedule(training, self.task.lower_is_better)
         self.history: list[dict[str, Any]] = []
@@ -172,6 +174,8 @@ class Trainer:
         with self._seeded(derive_seed(self.seed, "dropout", epoch)):
             total_loss = self._train_epoch(epoch, on_batch)
         is_validated = epoch % self.evaluation.val_every == 0 or epoch == self.training.max_epochs
+        if is_validated or self.evaluation.track_test:
+            self._measure_norms(epoch)
         val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch) if is_validated else None
         loss = float(total_loss) / len(self.split.train)  # only now: a GPU goes on with the evaluation meanwhile
         if not loss == loss or loss in (float("inf"), float("-inf")):
@@ -207,15 +211,56 @@ class Trainer:
     def _train_epoch(self, epoch: int, on_batch: Callable[[Callable[[], float]], None] | None) -> Tensor:
         """The sum of the losses of the graphs of the epoch."""
         self.model.train()
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "order", epoch))
-        order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
-        batches = list(torch.split(order, self.training.batch_size))
+        batches = list(torch.split(self._shuffled(derive_seed(self.seed, "order", epoch)), self.training.batch_size))
         total = torch.zeros((), device=self.device)
         for batch, loss in zip(batches, self.steps(batches, derive_seed(self.seed, "walks", epoch)), strict=True):
             total.add_(loss, alpha=len(batch))
             if on_batch is not None:
                 on_batch(loss.item)
         return total
+
+    def _shuffled(self, seed: int) -> Tensor:
+        """The training graphs in random order."""
+        order = torch.randperm(len(self.split.train), generator=torch.Generator().manual_seed(seed))
+        return self.split.train[order]
+
+    @torch.no_grad()
+    def _measure_norms(self, epoch: int) -> None:
+        """Give batch norms the statistics that they have in an evaluation of training graphs, if that is wished for."""
+        num_graphs, model = self.evaluation.num_norm_graphs, self.model
+        if num_graphs == 0 or not self.norms.members:
+            return
+        seed = derive_seed(self.seed, "norms", epoch)
+        batches = list(torch.split(self._shuffled(seed)[:num_graphs], self.evaluation.batch_size))
+        with self.norms.copying_batches():
+            if self.engine is not None and isinstance(model, CRaWl):
+                seen = self.engine.run(
+                    self._engine_look,
+                    batches,
+                    self.evaluation.batch_size,
+                    num_steps=model.num_eval_steps,
+                    seed=seed,
+                    start_share=model.starts(),
+                    protected=self.norms.buffers,
+                )
+            else:
+                seen = self._looks(batches, seed)
+            total = torch.zeros_like(self.norms.moments())
+            for batch, moments in zip(batches, seen, strict=True):
+                total.add_(moments, alpha=len(batch) / sum(map(len, batches)))
+        self.norms.set_moments(total)
+
+    def _looks(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
+        for ids in batches:
+            batch = self.store.batch(ids)
+            batch.graph_keys = self.keys[ids.to(self.keys.device)]
+            self.model(batch, seed=seed)
+            yield self.norms.moments()
+
+    def _engine_look(self, batch: PaddedBatch) -> Tensor:
+        assert self.engine is not None
+        self.engine.answer(batch)
+        return self.norms.moments()
 
     def _engine_step(self, batch: PaddedBatch) -> Tensor:
         assert self.engine is not None

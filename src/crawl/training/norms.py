@@ -1,0 +1,63 @@
+"""Statistics of batch norms, measured for evaluation.
+
+In training, a batch norm remembers a moving average over the last batches, whose walks are shorter than those of an
+evaluation. In a network that counts, both the noise of the average and the difference of the walks show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+class Norms:
+    """The batch norms of a model that remember statistics.
+
+    Args:
+        model: Whose norms they are.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.members = [norm for norm in model.modules() if isinstance(norm, _BatchNorm) and norm.track_running_stats]
+
+    @contextmanager
+    def copying_batches(self) -> Iterator[None]:
+        """Evaluate the model, but for its norms: they use and remember the statistics of the current batch alone."""
+        was_training, momenta = self.model.training, [norm.momentum for norm in self.members]
+        self.model.eval()
+        for norm in self.members:
+            norm.train()
+            norm.momentum = 1.0
+        try:
+            yield
+        finally:
+            self.model.train(was_training)
+            for norm, momentum in zip(self.members, momenta, strict=True):
+                norm.momentum = momentum
+
+    def moments(self) -> Tensor:
+        """`[2, C]` mean and mean square of the channels of all norms, as remembered."""
+        means, variances = (torch.cat(of_norms) for of_norms in self._remembered())
+        return torch.stack([means, variances + means.square()])
+
+    def set_moments(self, moments: Tensor) -> None:
+        """Remember these, in the form of `moments`."""
+        mean, square = moments
+        for of_norms, values in zip(self._remembered(), (mean, (square - mean.square()).clamp_min(0)), strict=True):
+            for tensor, own in zip(of_norms, values.split([len(tensor) for tensor in of_norms]), strict=True):
+                tensor.copy_(own)
+
+    def buffers(self) -> list[Tensor]:
+        """What a batch changes."""
+        return [buffer for norm in self.members for buffer in norm.buffers()]
+
+    def _remembered(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Means and variances of each norm."""
+        names = ("running_mean", "running_var")
+        means, variances = ([norm.get_buffer(name) for norm in self.members] for name in names)
+        return means, variances
