@@ -184,6 +184,21 @@ def test_nothing_more_is_run_on_a_gpu_that_is_broken(tmp_path, monkeypatch, caps
     assert capsys.readouterr().err.endswith("the same command goes on\n")
 
 
+def test_runs_that_found_no_memory_beside_others_are_tried_alone(tmp_path, monkeypatch):
+    def crowd(runs, *_):
+        return {runs[0].place: "CUDA out of memory. Tried to allocate 9.37 GiB.", runs[1].place: "it is broken"}
+
+    alone = []
+    monkeypatch.setattr(module, "_in_processes", lambda runs, *_: crowd(runs) if runs else {})
+    monkeypatch.setattr(module._Work, "do", lambda work, run: alone.append((run.place, work.runs_at_a_time)))
+    (done,) = reproduce("zinc", tmp_path, jobs=3, device="cpu")
+    assert alone == [("zinc/crawl/seed-0", 1)]
+    assert done.problems == {"zinc/crawl/seed-1": "it is broken"}
+    (done,) = reproduce("zinc", tmp_path, jobs=3, minutes=0, device="cpu")
+    assert len(alone) == 1
+    assert list(done.problems) == ["zinc/crawl/seed-0", "zinc/crawl/seed-1"]
+
+
 def test_what_is_run_for_its_time_runs_alone(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(module, "_in_processes", lambda runs, *_: asked.extend(run.place for run in runs) or {})

@@ -238,7 +238,10 @@ def _run_all(runs: Sequence[PlannedRun], work: _Work, jobs: int) -> dict[str, st
     gpus: list[int | None] = [*range(num_gpus)] or [None]
     problems = _in_processes(recorded, work, gpus, jobs)
     problems |= _in_processes(others, work, gpus * jobs, 1)
-    return problems | _one_by_one(alone, work)
+    crowded = [run for run in together if "out of memory" in problems.get(run.place, "") and not work.is_over]
+    for run in crowded:  # alone it may have enough
+        del problems[run.place]
+    return problems | _one_by_one([*crowded, *alone], work)
 
 
 def _one_by_one(runs: Sequence[PlannedRun], work: _Work) -> dict[str, str]:
