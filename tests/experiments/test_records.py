@@ -133,14 +133,19 @@ def test_collected_runs_come_back(run, tmp_path):
     assert (name, runs) == ("zinc", {found.place: found, begun.place: begun})
 
 
-def test_of_a_long_curve_points_with_a_score_are_kept(run, tmp_path):
-    curve = [{"epoch": i, "loss": 1.0, "val": 0.5 if i % 5 == 0 else None} for i in range(1, 501)]
+@pytest.mark.parametrize(
+    ("num_epochs", "every", "num_kept", "num_scored"),
+    [(500, 5, 40, 40), (500, 50, 50, 10), (7, 3, 7, 2), (30, 1, 30, 30)],
+)
+def test_of_a_curve_points_with_a_score_are_kept(run, tmp_path, num_epochs, every, num_kept, num_scored):
+    curve = [{"epoch": i, "loss": 1.0, "val": 0.5 if i % every == 0 else None} for i in range(1, num_epochs + 1)]
     write_collected("zinc", [replace(read_run(run, "here"), curve=curve)], tmp_path / "zinc.json")
     _, runs = read_collected(tmp_path / "zinc.json")
-    epochs = [point["epoch"] for point in runs["here"].curve]
-    assert len(epochs) == 40
-    assert (epochs[0], epochs[-1]) == (5, 500)
-    assert all(point["val"] == 0.5 for point in runs["here"].curve)
+    kept = runs["here"].curve
+    assert len(kept) == pytest.approx(num_kept, abs=2 if num_kept > 40 else 0)  # some of the even ones have a score
+    assert sum(point["val"] is not None for point in kept) == num_scored
+    assert kept[-1]["epoch"] == num_epochs
+    assert kept == sorted(kept, key=lambda point: point["epoch"])
 
 
 def test_the_data_folder_of_a_machine_is_not_collected(zinc, tmp_path):

@@ -162,7 +162,7 @@ def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypa
     for devices in (set(), {"cuda", "cpu"}):
         monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
         model = exact(make_model, dataset, start_share=0.5)
-        trainer = Trainer(model, dataset, training, replace(ONCE, num_norm_graphs=5))
+        trainer = Trainer(model, dataset, training, replace(ONCE, num_norm_graphs=5))  # batches of 3 and 2
         assert (trainer.engine is not None) == bool(devices)
         list(trainer.epochs())
         found.append(trainer.norms.moments())

@@ -286,9 +286,10 @@ class TestGoingOn:
     def test_from_a_state_gives_the_same_bits(self, make_dataset, make_model):
         dataset = make_dataset("multilabel", num_outputs=2, missing=True)
         training = replace(FAST, schedule="plateau", patience=1, max_epochs=6)
+        evaluation = replace(ONCE, val_every=2, num_norm_graphs=5, batch_size=3)
 
         def new() -> Trainer:
-            return Trainer(make_model(dataset, dropout=0.3), dataset, training, ONCE, seed=3)
+            return Trainer(make_model(dataset, dropout=0.3), dataset, training, evaluation, seed=3)
 
         whole = new()
         list(whole.epochs())

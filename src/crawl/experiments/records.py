@@ -142,12 +142,22 @@ def read_collected(path: Path) -> tuple[str, dict[str, RunRecord]]:
 
 def _thinned(run: RunRecord) -> RunRecord:
     """The same with fewer points and digits."""
-    scored = [point for point in run.curve if point.get("val") is not None] or run.curve
-    last = len(scored) - 1
-    chosen = sorted({round(i * last / (_NUM_POINTS - 1)) for i in range(_NUM_POINTS)}) if scored else []
-    curve = [{key: _rounded(value) for key, value in scored[i].items()} for i in chosen]
+    scored = [i for i, point in enumerate(run.curve) if point.get("val") is not None]
+    if len(scored) >= _NUM_POINTS:
+        chosen = _evenly(scored)
+    else:
+        chosen = sorted({*scored, *_evenly(range(len(run.curve)))})
+    curve = [{key: _rounded(value) for key, value in run.curve[i].items()} for i in chosen]
     seconds = None if run.seconds_per_epoch is None else _rounded(run.seconds_per_epoch)
     return RunRecord(run.place, run.record, run.epochs, seconds, curve, [_rounded(v) for v in run.test_by_epoch])
+
+
+def _evenly(items: Sequence[int]) -> list[int]:
+    """Some of the items, the first and the last among them."""
+    last = len(items) - 1
+    return (
+        [items[i] for i in sorted({round(k * last / (_NUM_POINTS - 1)) for k in range(_NUM_POINTS)})] if items else []
+    )
 
 
 def _in_columns(run: RunRecord) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Norms:
         self.members = [norm for norm in model.modules() if isinstance(norm, _BatchNorm) and norm.track_running_stats]
 
     @contextmanager
-    def copying_batches(self) -> Iterator[None]:
+    def using_batches(self) -> Iterator[None]:
         """Evaluate the model, but for its norms: they use and remember the statistics of the current batch alone."""
         was_training, momenta = self.model.training, [norm.momentum for norm in self.members]
         self.model.eval()
@@ -41,8 +41,11 @@ class Norms:
                 norm.momentum = momentum
 
     def moments(self) -> Tensor:
-        """`[2, C]` mean and mean square of the channels of all norms, as remembered."""
-        means, variances = (torch.cat(of_norms) for of_norms in self._remembered())
+        """`[2, C]` mean and mean square of the channels of all norms, as remembered, in float64.
+
+        In float32, the square of a large mean would swallow the variance.
+        """
+        means, variances = (torch.cat(of_norms).double() for of_norms in self._remembered())
         return torch.stack([means, variances + means.square()])
 
     def set_moments(self, moments: Tensor) -> None:

@@ -66,9 +66,9 @@ class Evaluation:
         val_every: Evaluate the validation part after every so many epochs, and after the last. Epochs in between count
             neither for `patience` nor for `early_stop`.
         num_norm_graphs: Before an evaluation, take the statistics of batch norms from so many training graphs, with
-            walks as long as in evaluation. When 0, those that were gathered in training are used, as in the paper.
+            walks as in evaluation. When 0, those that were gathered in training are used, as in the paper.
         num_test_repeats: Evaluations of the test part at the end.
-        batch_size: Graphs per step; it changes no result.
+        batch_size: Graphs per step. It changes no result, but for that of `num_norm_graphs`, which wants large batches.
         track_test: Also score the test part, once, after every epoch, for protocols that report such scores. The
             weights that are kept are chosen by the validation part all the same.
     """

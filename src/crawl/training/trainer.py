@@ -226,16 +226,20 @@ class Trainer:
 
     @torch.no_grad()
     def _measure_norms(self, epoch: int) -> None:
-        """Give batch norms the statistics that they have in an evaluation of training graphs, if that is wished for."""
+        """Give batch norms the statistics of training graphs with walks as in evaluation, if that is wished for.
+
+        They are means over batches of equal size, within each of which all norms use its own.
+        """
         num_graphs, model = self.evaluation.num_norm_graphs, self.model
         if num_graphs == 0 or not self.norms.members:
             return
         seed = derive_seed(self.seed, "norms", epoch)
-        batches = list(torch.split(self._shuffled(seed)[:num_graphs], self.evaluation.batch_size))
-        with self.norms.copying_batches():
+        ids = self._shuffled(seed)[:num_graphs]
+        batches = list(torch.tensor_split(ids, -(-len(ids) // self.evaluation.batch_size)))
+        with self.norms.using_batches():
             if self.engine is not None and isinstance(model, CRaWl):
                 seen = self.engine.run(
-                    self._engine_look,
+                    self._engine_moments,
                     batches,
                     self.evaluation.batch_size,
                     num_steps=model.num_eval_steps,
@@ -244,20 +248,20 @@ class Trainer:
                     protected=self.norms.buffers,
                 )
             else:
-                seen = self._looks(batches, seed)
+                seen = self._moments(batches, seed)
             total = torch.zeros_like(self.norms.moments())
             for batch, moments in zip(batches, seen, strict=True):
-                total.add_(moments, alpha=len(batch) / sum(map(len, batches)))
+                total.add_(moments, alpha=len(batch) / len(ids))
         self.norms.set_moments(total)
 
-    def _looks(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
+    def _moments(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
         for ids in batches:
             batch = self.store.batch(ids)
             batch.graph_keys = self.keys[ids.to(self.keys.device)]
             self.model(batch, seed=seed)
             yield self.norms.moments()
 
-    def _engine_look(self, batch: PaddedBatch) -> Tensor:
+    def _engine_moments(self, batch: PaddedBatch) -> Tensor:
         assert self.engine is not None
         self.engine.answer(batch)
         return self.norms.moments()
