@@ -250,6 +250,12 @@ class TestResuming:
         last = resume_run(folder, dataset=paths, stop=lambda: True)  # after the last epoch there is nothing to stop
         assert last.record["scores"] == finished.record["scores"]
 
+    def test_a_run_that_once_shared_its_device_says_so(self, tiny, paths, tmp_path):
+        with pytest.raises(Stopped):
+            run_experiment(tiny, tmp_path / "run", dataset=paths, stop=lambda: True, runs_at_a_time=3)
+        record = resume_run(tmp_path / "run", dataset=paths).record
+        assert (record["runs_at_a_time"], record["peak_memory_mb"]) == (3, None)
+
     def test_on_another_device(self, stopped, paths, finished):
         config = (stopped / "config.json").read_text()
         (stopped / "config.json").write_text(config.replace('"device": "cpu"', '"device": "cuda:9"'))

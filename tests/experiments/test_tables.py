@@ -14,6 +14,7 @@ from crawl.experiments.recipes import RECIPES
 from crawl.experiments.records import RunRecord
 from crawl.experiments.summary import BY_TEST, BY_VALIDATION, LAST_EPOCH, Line, summarise, to_csv, to_markdown
 from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Published, Row, Table
+from crawl.training.settings import Training
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -168,7 +169,7 @@ def test_other_settings_and_rebuilt_data_are_told():
     table = make_table(1)
     (run,) = table.rows[0].runs()
     (line,) = summarise(table, {run.place: finished(with_other_settings(run), 0.1, data="MNIST (rebuilt)")})
-    assert line.notes == ("1 run has other settings than planned", "data: MNIST (rebuilt)")
+    assert line.notes == ("1 run has other settings than planned (walk.num_steps=5)", "data: MNIST (rebuilt)")
     elsewhere = replace(run.experiment, data=replace(run.experiment.data, root="/somewhere"))
     (line,) = summarise(table, {run.place: finished(replace(run, experiment=elsewhere), 0.1)})
     assert line.notes == ()
@@ -180,14 +181,24 @@ def test_runs_with_other_settings_are_not_averaged_with_those_of_the_table():
     runs = {run.place: finished(with_other_settings(run), 0.9) for run in others}
     (line,) = summarise(table, runs)
     assert (line.mean, line.num_finished) == (pytest.approx(0.9), 2)
-    assert line.notes == ("unfinished: 2 of 3 runs", "2 runs have other settings than planned")
+    assert line.notes == ("unfinished: 2 of 3 runs", "2 runs have other settings than planned (walk.num_steps=5)")
     (line,) = summarise(table, runs | {first.place: finished(first, 0.1)})
     assert (line.mean, line.num_finished, line.cross_deviation) == (pytest.approx(0.1), 1, None)
-    assert line.notes == ("unfinished: 1 of 3 runs", "2 runs are left out, with other settings than planned")
+    assert line.notes[1:] == ("2 runs are left out, with other settings than planned (walk.num_steps=5)",)
     runs[others[0].place] = finished(others[0], 0.3)
     (line,) = summarise(table, runs | {first.place: finished(first, 0.1)})
     assert line.mean == pytest.approx(0.2)
-    assert line.notes[-1] == "1 run is left out, with other settings than planned"
+    assert line.notes[-1] == "1 run is left out, with other settings than planned (walk.num_steps=5)"
+
+
+def test_of_many_other_settings_some_are_named():
+    table = make_table(1)
+    (run,) = table.rows[0].runs()
+    other = replace(run.experiment, name="mine", seed=9, training=Training(batch_size=3, max_epochs=2, lr=0.5))
+    (line,) = summarise(table, {run.place: finished(replace(run, experiment=other), 0.1)})
+    assert line.notes == (
+        "1 run has other settings than planned (name=mine, training.lr=0.5, training.batch_size=3 and 2 more)",
+    )
 
 
 def test_damaged_runs_are_told():

@@ -143,10 +143,8 @@ def read_collected(path: Path) -> tuple[str, dict[str, RunRecord]]:
 def _thinned(run: RunRecord) -> RunRecord:
     """The same with fewer points and digits."""
     scored = [i for i, point in enumerate(run.curve) if point.get("val") is not None]
-    if len(scored) >= _NUM_POINTS:
-        chosen = _evenly(scored)
-    else:
-        chosen = sorted({*scored, *_evenly(range(len(run.curve)))})
+    others = () if len(scored) >= _NUM_POINTS else _evenly(range(len(run.curve)))
+    chosen = sorted({*(scored if others else _evenly(scored)), *others})
     curve = [{key: _rounded(value) for key, value in run.curve[i].items()} for i in chosen]
     seconds = None if run.seconds_per_epoch is None else _rounded(run.seconds_per_epoch)
     return RunRecord(run.place, run.record, run.epochs, seconds, curve, [_rounded(v) for v in run.test_by_epoch])
@@ -222,8 +220,9 @@ def _checked(record: Any, place: str = "") -> dict[str, Any]:
         for name, score in record["scores"]["test"]["by_target"].items():
             _check({name: score}, {name: dict}, f"{place}scores.test.by_target.")
             _check(score, _SCORE, f"{place}scores.test.by_target.{name}.")
-    config = json.loads(Experiment.from_json(json.dumps(record["config"])).to_json())
-    return {**record, "config": {**config, "data": {**config["data"], "path": None, "root": None}}}
+    config = record["config"]
+    Experiment.from_json(json.dumps(config))  # it can be read; what it does not say was not a setting then
+    return {**record, "config": {**config, "data": {**config.get("data", {}), "path": None, "root": None}}}
 
 
 def _history(text: str) -> list[dict[str, Any]]:

@@ -77,7 +77,8 @@ def run_experiment(
         dataset: The data, if not those that `experiment.data` names; to resume such a run, give them again.
         quiet: Show no progress; when None, if the output is not a terminal.
         stop: Asked after every epoch whether to stop there.
-        runs_at_a_time: How many runs share the device, this one included; recorded, since times depend on it.
+        runs_at_a_time: How many runs share the device, this one included; recorded, since times depend on it. A run
+            that was stopped and resumed records the most.
 
     Raises:
         ValueError: If the data or the experiment are wrong; the message says what to do.
@@ -147,10 +148,12 @@ def _train_and_evaluate(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
     )
     if run.last.is_file():
-        trainer.restore(*load_checkpoint(run.last))
+        tensors, values = load_checkpoint(run.last)
+        trainer.restore(tensors, values)
+        runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
     began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
-    _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet, stop)
+    _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet, stop, runs_at_a_time)
     trainer.use_best_weights()
     record = _evaluate(trainer, experiment, dataset, run)
     record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time)
@@ -162,7 +165,11 @@ def _train_and_evaluate(
     return Result(run.path, record)
 
 
-def _train(trainer: Trainer, run: RunFolder, quiet: bool, stop: Callable[[], bool] | None) -> None:
+def _train(trainer: Trainer, run: RunFolder, quiet: bool, stop: Callable[[], bool] | None, runs_at_a_time: int) -> None:
+    def save() -> None:
+        tensors, values = trainer.state()
+        save_checkpoint(run.last, tensors, {**values, "runs_at_a_time": runs_at_a_time})
+
     metric = f"val_{trainer.task.metric}"
     saved = time.monotonic()
     with _progress(trainer, quiet) as on_batch, _events(run.events) as write_event:
@@ -173,10 +180,10 @@ def _train(trainer: Trainer, run: RunFolder, quiet: bool, stop: Callable[[], boo
                     write_event(key, record[key], record["epoch"])
             on_batch.epoch()
             if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
-                save_checkpoint(run.last, *trainer.state())
+                save()
                 saved = time.monotonic()
             if stop is not None and not trainer.schedule.is_over and stop():
-                save_checkpoint(run.last, *trainer.state())
+                save()
                 raise Stopped(f"{run.path} stopped after epoch {record['epoch']}; it can be resumed.")
 
 

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -80,8 +81,9 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
     planned = list(row.runs())
     finished = [run for run in planned if run.place in runs and runs[run.place].is_finished]
     scored = [run for run in finished if not row.target or row.target in _by_target(runs[run.place])]
-    as_planned = [run for run in scored if _is_as_planned(run, runs[run.place])]
-    counted = as_planned or scored
+    as_planned = [run for run in scored if not _differences(run, runs[run.place])]
+    others = [run for run in scored if run not in as_planned]
+    counted = as_planned or others
     tracks_test = row.experiment.evaluation.track_test
     empty = Line(
         row.label,
@@ -94,7 +96,7 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
         notes=(
             *_progress(planned, counted, runs),
             *_problems(planned, runs, problems),
-            *_settings_notes(len(scored) - len(as_planned), bool(as_planned)),
+            *_settings_notes(others, runs, bool(as_planned)),
             *_target_notes(len(finished) - len(scored)),
             *_data_notes(counted, runs),
         ),
@@ -206,12 +208,18 @@ def _problems(
     return (found[0] + more,) if found else ()
 
 
-def _settings_notes(num_others: int, are_left_out: bool) -> tuple[str, ...]:
-    if not num_others:
+_MOST_NAMED = 3  # of settings
+
+
+def _settings_notes(others: Sequence[PlannedRun], runs: Mapping[str, RunRecord], are_left_out: bool) -> tuple[str, ...]:
+    if not others:
         return ()
+    found = list(dict.fromkeys(name for run in others for name in _differences(run, runs[run.place])))
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    what = f"other settings than planned ({', '.join(found[:_MOST_NAMED])}{more})"
     if are_left_out:
-        return (f"{_runs(num_others, 'is', 'are')} left out, with other settings than planned",)
-    return (f"{_runs(num_others, 'has', 'have')} other settings than planned",)
+        return (f"{_runs(len(others), 'is', 'are')} left out, with {what}",)
+    return (f"{_runs(len(others), 'has', 'have')} {what}",)
 
 
 def _target_notes(num_without: int) -> tuple[str, ...]:
@@ -234,18 +242,25 @@ def _machine(run: RunRecord) -> str:
     return f"{run.record['device']}, {'one run' if number == 1 else f'{number} runs'} at a time"
 
 
-def _is_as_planned(planned: PlannedRun, run: RunRecord) -> bool:
-    """Whether a run is the planned one, wherever it was computed and wherever its data lay."""
+def _differences(planned: PlannedRun, run: RunRecord) -> list[str]:
+    """The settings in which a run is not the planned one, wherever it was computed and wherever its data lay."""
     assert run.record is not None
-    found = Experiment.from_json(json.dumps(run.record["config"]))
-    return _settings(found) == _settings(planned.experiment)
+    found = _settings(Experiment.from_json(json.dumps(run.record["config"])))
+    wanted = _settings(planned.experiment)
+    return [f"{name}={found[name]}" for name in wanted if found[name] != wanted[name]]
 
 
-def _settings(experiment: Experiment) -> str:
-    values = json.loads(experiment.to_json())
-    values["data"] |= {"root": None, "path": None}
-    values["training"]["device"] = ""
-    return json.dumps(values)
+def _settings(experiment: Experiment) -> dict[str, Any]:
+    """All settings by their full names, but for where to compute and where the data are."""
+    settings: dict[str, Any] = {}
+    for group, value in json.loads(experiment.to_json()).items():
+        members = (
+            {f"{group}.{name}": member for name, member in value.items()} if isinstance(value, dict) else {group: value}
+        )
+        settings |= members
+    return {
+        name: value for name, value in settings.items() if name not in ("data.root", "data.path", "training.device")
+    }
 
 
 def metric_of(row: Row, runs: Mapping[str, RunRecord]) -> str:
