@@ -123,7 +123,7 @@ def counting() -> Experiment:
     """How often a substructure occurs in a random graph, made in code (paper, appendix B.4).
 
     The paper does not say how many graphs its batches have. With few, there are more steps in its 500 epochs; but then
-    what batch norms remember is too rough to count with, so it is measured.
+    what batch norms remember is rough, so it is measured.
     """
     return Experiment(
         name="counting",
