@@ -1,7 +1,7 @@
 """Statistics of batch norms, measured for evaluation.
 
 In training, a batch norm remembers a moving average over the last batches, whose walks are shorter than those of an
-evaluation. Where small errors matter, as in counting, the noise of the average and the difference of the walks may show.
+evaluation. Where small errors matter, as in counting, its noise and the difference of the walks may show.
 """
 
 from __future__ import annotations
