@@ -34,7 +34,8 @@ class RunRecord:
         place: Its folder below that of all tables.
         record: The content of `result.json`; None if it is not finished.
         epochs: How many epochs are done.
-        seconds_per_epoch: The median over all epochs but the first; None where there are none.
+        seconds_per_epoch: The median over all epochs but the first, so that of one without validation where most have
+            none; None where there are no epochs.
         curve: Records of epochs: `epoch`, `lr`, `loss`, `val`, and `test` where it was tracked.
         test_by_epoch: The test score after every epoch, where it was tracked.
         problem: What is wrong with its files; such a run is not finished. Empty if nothing is.
