@@ -144,8 +144,8 @@ def read_collected(path: Path) -> tuple[str, dict[str, RunRecord]]:
 def _thinned(run: RunRecord) -> RunRecord:
     """The same with fewer points and digits."""
     scored = [i for i, point in enumerate(run.curve) if point.get("val") is not None]
-    others = () if len(scored) >= _NUM_POINTS else _evenly(range(len(run.curve)))
-    chosen = sorted({*(scored if others else _evenly(scored)), *others})
+    every = range(len(run.curve))
+    chosen = _evenly(scored) if len(scored) >= _NUM_POINTS else sorted({*scored, *_evenly(every)})
     curve = [{key: _rounded(value) for key, value in run.curve[i].items()} for i in chosen]
     seconds = None if run.seconds_per_epoch is None else _rounded(run.seconds_per_epoch)
     return RunRecord(run.place, run.record, run.epochs, seconds, curve, [_rounded(v) for v in run.test_by_epoch])
@@ -154,9 +154,8 @@ def _thinned(run: RunRecord) -> RunRecord:
 def _evenly(items: Sequence[int]) -> list[int]:
     """Some of the items, the first and the last among them."""
     last = len(items) - 1
-    return (
-        [items[i] for i in sorted({round(k * last / (_NUM_POINTS - 1)) for k in range(_NUM_POINTS)})] if items else []
-    )
+    places = {round(k * last / (_NUM_POINTS - 1)) for k in range(_NUM_POINTS)} if items else ()
+    return [items[place] for place in sorted(places)]
 
 
 def _in_columns(run: RunRecord) -> dict[str, Any]:

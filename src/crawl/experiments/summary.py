@@ -250,17 +250,16 @@ def _differences(planned: PlannedRun, run: RunRecord) -> list[str]:
     return [f"{name}={found[name]}" for name in wanted if found[name] != wanted[name]]
 
 
+_ELSEWHERE = ("data.root", "data.path", "training.device")  # settings that change no result
+
+
 def _settings(experiment: Experiment) -> dict[str, Any]:
-    """All settings by their full names, but for where to compute and where the data are."""
-    settings: dict[str, Any] = {}
-    for group, value in json.loads(experiment.to_json()).items():
-        members = (
-            {f"{group}.{name}": member for name, member in value.items()} if isinstance(value, dict) else {group: value}
-        )
-        settings |= members
-    return {
-        name: value for name, value in settings.items() if name not in ("data.root", "data.path", "training.device")
-    }
+    """All settings that may change a result, by their full names."""
+    values = json.loads(experiment.to_json())
+    groups = {group: members for group, members in values.items() if isinstance(members, dict)}
+    settings = {name: value for name, value in values.items() if name not in groups}
+    settings |= {f"{group}.{name}": value for group, members in groups.items() for name, value in members.items()}
+    return {name: value for name, value in settings.items() if name not in _ELSEWHERE}
 
 
 def metric_of(row: Row, runs: Mapping[str, RunRecord]) -> str:
