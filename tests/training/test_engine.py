@@ -155,9 +155,8 @@ def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, 
 
 def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypatch) -> None:
     dataset = make_dataset("regression", num_graphs=10)
-    training = Training(
-        batch_size=4, max_epochs=1, lr=1e-9, schedule="cosine", device=DEVICE.type
-    )  # both stay at the first weights
+    # With so small a rate both stay at the first weights.
+    training = Training(batch_size=4, max_epochs=1, lr=1e-9, schedule="cosine", device=DEVICE.type)
     found = []
     for devices in (set(), {"cuda", "cpu"}):
         monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
@@ -166,7 +165,7 @@ def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypa
         assert (trainer.engine is not None) == bool(devices)
         list(trainer.epochs())
         found.append(trainer.norms.moments())
-    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4 if ON_GPU else 1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])

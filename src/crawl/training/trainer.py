@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch_geometric.data import Batch
 
 from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
@@ -109,8 +110,7 @@ class Trainer:
             )
             return
         for ids in batches:
-            batch = self.store.batch(ids)
-            batch.graph_keys = self.keys[ids.to(self.keys.device)]
+            batch = self._batch(ids)
             yield self._step(model(batch, seed=seed), batch.y)
 
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
@@ -219,6 +219,12 @@ class Trainer:
                 on_batch(loss.item)
         return total
 
+    def _batch(self, ids: Tensor) -> Batch:
+        """These graphs for the plain way, with the keys of their walks."""
+        batch = self.store.batch(ids)
+        batch.graph_keys = self.keys[ids.to(self.keys.device)]
+        return batch
+
     def _shuffled(self, seed: int) -> Tensor:
         """The training graphs in random order."""
         order = torch.randperm(len(self.split.train), generator=torch.Generator().manual_seed(seed))
@@ -256,9 +262,7 @@ class Trainer:
 
     def _moments(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
         for ids in batches:
-            batch = self.store.batch(ids)
-            batch.graph_keys = self.keys[ids.to(self.keys.device)]
-            self.model(batch, seed=seed)
+            self.model(self._batch(ids), seed=seed)
             yield self.norms.moments()
 
     def _engine_moments(self, batch: PaddedBatch) -> Tensor:
