@@ -227,6 +227,8 @@ def test_tables_tell_on_what_their_runs_were_made():
     (line,) = summarise(table, runs)
     assert "Made on H200, 5 runs at a time." in to_markdown(table, [line])
     assert "H200, 5 runs at a time" in to_csv({"zinc": [line]})
+    runs[second.place] = finished(second, 0.1, device="H200", runs_at_a_time=10)
+    assert "Made on H200, 5 to 10 runs at a time." in to_markdown(table, summarise(table, runs))
     runs[second.place] = finished(second, 0.1, device="cpu")
     lines = summarise(table, runs)
     assert "Made on H200, 5 runs at a time and cpu, one run at a time." in to_markdown(table, lines)

@@ -100,7 +100,7 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
             *_target_notes(len(finished) - len(scored)),
             *_data_notes(counted, runs),
         ),
-        machines=tuple(sorted({_machine(runs[run.place]) for run in counted})),
+        machines=_machines([runs[run.place] for run in counted]),
     )
     own = empty if not counted else _scored(table, row, empty, counted, runs)
     if not tracks_test:
@@ -235,11 +235,20 @@ def _data_notes(counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) ->
     return tuple(sorted(f"data: {name}" for name in names if name.endswith(("(rebuilt)", "(synthetic)"))))
 
 
-def _machine(run: RunRecord) -> str:
-    """The device of a finished run, and how many runs shared it; there were records before that was counted."""
-    assert run.record is not None
-    number = run.record.get("runs_at_a_time", 1)
-    return f"{run.record['device']}, {'one run' if number == 1 else f'{number} runs'} at a time"
+def _machines(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """The devices of finished runs, and how many runs shared each; there were records before that was counted."""
+    shared: dict[str, list[int]] = {}
+    for run in runs:
+        assert run.record is not None
+        shared.setdefault(run.record["device"], []).append(run.record.get("runs_at_a_time", 1))
+    return tuple(f"{device}, {_at_a_time(shared[device])}" for device in sorted(shared))
+
+
+def _at_a_time(numbers: Sequence[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    if least < most:
+        return f"{least} to {most} runs at a time"
+    return "one run at a time" if most == 1 else f"{most} runs at a time"
 
 
 def _differences(planned: PlannedRun, run: RunRecord) -> list[str]:
