@@ -114,6 +114,12 @@ def test_half_a_line_at_the_end_does_not_count(run):
     (run / "metrics.jsonl").write_text(text + '{"epoch": 4}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 4: loss is missing"):
         read_run(run, "here")
+    (run / "metrics.jsonl").write_text(text.replace('"val_mae": 0.4, ', "", 3).replace('"lr"', '"val_mae": 0.4, "lr"', 1))
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 2: val_mae is missing"):
+        read_run(run, "here")
+    (run / "metrics.jsonl").write_text(text.replace('"val_mae": 0.4', '"val_mae": "low"', 1))
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 1: val_mae is of a wrong kind"):
+        read_run(run, "here")
 
 
 def test_a_finished_run_has_all_epochs(run):
@@ -139,13 +145,16 @@ def test_collected_runs_come_back(run, tmp_path):
 )
 def test_of_a_curve_points_with_a_score_are_kept(run, tmp_path, num_epochs, every, num_kept, num_scored):
     curve = [{"epoch": i, "loss": 1.0, "val": 0.5 if i % every == 0 else None} for i in range(1, num_epochs + 1)]
-    write_collected("zinc", [replace(read_run(run, "here"), curve=curve)], tmp_path / "zinc.json")
+    whole = replace(read_run(run, "here"), curve=curve, epochs=num_epochs)
+    write_collected("zinc", [whole], tmp_path / "zinc.json")
     _, runs = read_collected(tmp_path / "zinc.json")
     kept = runs["here"].curve
     assert len(kept) == pytest.approx(num_kept, abs=2 if num_kept > 40 else 0)  # some of the even ones have a score
     assert sum(point["val"] is not None for point in kept) == num_scored
     assert kept[-1]["epoch"] == num_epochs
     assert kept == sorted(kept, key=lambda point: point["epoch"])
+    write_collected("zinc", runs.values(), tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text() == (tmp_path / "zinc.json").read_text()
 
 
 def test_the_data_folder_of_a_machine_is_not_collected(zinc, tmp_path):
@@ -165,6 +174,11 @@ def test_the_data_folder_of_a_machine_is_not_collected(zinc, tmp_path):
         (
             lambda content: content["runs"][0]["curve"].update(loss=7),
             "zinc/crawl/seed-0: curve.loss is of a wrong kind",
+        ),
+        (lambda content: content["runs"][0]["curve"].pop("loss"), "zinc/crawl/seed-0: curve.loss is missing"),
+        (
+            lambda content: content["runs"][0]["curve"].update(val=[0.5, "low", None]),
+            "zinc/crawl/seed-0: point 2 of the curve: val is of a wrong kind",
         ),
         (lambda content: content["runs"][0]["record"].pop("scores"), "zinc/crawl/seed-0: scores is missing"),
         (

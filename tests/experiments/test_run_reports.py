@@ -33,9 +33,9 @@ class TestSeveralPaths:
         write_planned(tmp_path / "a", "zinc/crawl/seed-0", 0.1)
         write_planned(tmp_path / "b", "zinc/crawl/seed-1", 0.2)
         write_planned(tmp_path / "c", "zinc/crawl/seed-2", 0.3)
-        write_report([tmp_path / "c"], tmp_path / "c", collect=True)
+        write_report([tmp_path / "c"], tmp_path / "small", collect=True)
         out = tmp_path / "report"
-        written = write_report([tmp_path / "a", tmp_path / "b", tmp_path / "c/zinc.json"], out, collect=True)
+        written = write_report([tmp_path / "a", tmp_path / "b", tmp_path / "small/zinc.json"], out, collect=True)
         assert written[-1] == out / "zinc.json"
         _, runs = read_collected(out / "zinc.json")
         assert list(runs) == [f"zinc/crawl/seed-{i}" for i in range(3)]
@@ -111,6 +111,16 @@ class TestFolders:
         write_report([tmp_path / "runs"], tmp_path / "results", collect=True)
         (tmp_path / "results/other.json").write_text("{}")
         assert places(find_runs([tmp_path / "results"])) == places(find_runs([tmp_path / "runs"]))
+
+    def test_small_files_do_not_hide_runs_beside_them(self, tmp_path):
+        write_planned(tmp_path, "zinc/crawl/seed-0", 0.1)
+        with pytest.raises(ValueError, match=r"holds runs: choose another folder for --collect with -o\.$"):
+            write_report([tmp_path], tmp_path, collect=True)
+        write_report([tmp_path], tmp_path / "small", collect=True)
+        assert places(find_runs([tmp_path / "small"])) == places(find_runs([tmp_path]))
+        (tmp_path / "small/zinc.json").rename(tmp_path / "zinc.json")
+        with pytest.raises(ValueError, match=r"holds both runs and small files, zinc\.json first: move these\.$"):
+            find_runs([tmp_path])
 
     def test_a_run_that_is_called_like_a_table(self, tmp_path):
         path = write_run(tmp_path / "zinc", Experiment(name="mine"), 0.25)

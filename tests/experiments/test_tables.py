@@ -70,7 +70,7 @@ def test_baselines_have_the_budget_of_crawl():
 # ---- what is made of the records
 
 
-def finished(planned: PlannedRun, *evaluations: float, test: tuple[float, ...] = (), **changes: Any) -> RunRecord:
+def finished(planned: PlannedRun, *evaluations: float, test: tuple[float | None, ...] = (), **changes: Any) -> RunRecord:
     return RunRecord(planned.place, make_record(planned.experiment, *evaluations, **changes), 3, 1.5, [], list(test))
 
 
@@ -110,6 +110,18 @@ def test_a_row_can_be_one_of_several_targets():
     assert lines[1].notes == ("unfinished: 0 of 4 runs", "2 runs are left out, without a score of this target")
     row = to_markdown(table, lines).splitlines()[5]
     assert row.startswith("| tailed triangle | 0.0197 ± 0.0019 | – | – | – | – | 0 of 4 |")
+
+
+@pytest.mark.parametrize("missing", [None, math.nan])
+def test_a_run_without_a_score_does_not_cost_the_others_theirs(missing):
+    table = make_table(2)
+    first, second = table.rows[0].runs()
+    runs = {first.place: finished(first, 0.1), second.place: finished(second, 0.3)}
+    assert runs[second.place].record is not None
+    runs[second.place].record["scores"]["test"]["mean"] = missing
+    (line,) = summarise(table, runs)
+    assert (line.mean, line.num_finished) == (pytest.approx(0.1), 1)
+    assert line.notes == ("unfinished: 1 of 2 runs", "1 run is left out, without a score")
 
 
 def line_of(num_seeds: int, num_folds: int, values: dict[tuple[int, int], float]) -> Line:
@@ -229,7 +241,9 @@ def test_tables_tell_on_what_their_runs_were_made():
     assert "H200, 5 runs at a time" in to_csv({"zinc": [line]})
     runs[second.place] = finished(second, 0.1, device="H200", runs_at_a_time=10)
     assert "Made on H200, 5 to 10 runs at a time." in to_markdown(table, summarise(table, runs))
-    runs[second.place] = finished(second, 0.1, device="cpu")
+    runs[second.place] = finished(second, 0.1, device="H200")
+    assert "Made on H200." in to_markdown(table, summarise(table, runs)), "it was not recorded for all"
+    runs[second.place] = finished(second, 0.1, device="cpu", runs_at_a_time=1)
     lines = summarise(table, runs)
     assert "Made on H200, 5 runs at a time and cpu, one run at a time." in to_markdown(table, lines)
     text = to_markdown(table, [line, replace(line, machines=("cpu, one run at a time",))])
@@ -296,6 +310,11 @@ def test_both_ways_to_choose_the_epoch():
     assert "47.77 % ± 3.87 %" in text
     assert "+17.23 %" in text
     assert "Chosen with the test data." in text
+    first = next(row.runs())
+    runs[first.place] = finished(first, 0.55, metric="accuracy", test=(0.5, 0.7, None))
+    assert summarise(table, runs)[0].notes[-1] == "epoch 2, one evaluation"  # the third has no mean over all folds
+    runs[first.place] = finished(first, 0.55, metric="accuracy", test=(None, None, None))
+    assert summarise(table, runs)[0].notes[-1] == "no test scores of the epochs"
     nine = replace(row, experiment=replace(row.experiment, data=replace(row.experiment.data, has_validation=False)))
     assert summarise(replace(table, rows=(nine,)), {})[1].selection == LAST_EPOCH
 

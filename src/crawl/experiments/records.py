@@ -142,10 +142,12 @@ def read_collected(path: Path) -> tuple[str, dict[str, RunRecord]]:
 
 
 def _thinned(run: RunRecord) -> RunRecord:
-    """The same with fewer points and digits."""
+    """The same with fewer points and digits; one that was thinned before as it is."""
     scored = [i for i, point in enumerate(run.curve) if point.get("val") is not None]
     every = range(len(run.curve))
     chosen = _evenly(scored) if len(scored) >= _NUM_POINTS else sorted({*scored, *_evenly(every)})
+    if len(run.curve) < run.epochs:
+        chosen = list(every)
     curve = [{key: _rounded(value) for key, value in run.curve[i].items()} for i in chosen]
     seconds = None if run.seconds_per_epoch is None else _rounded(run.seconds_per_epoch)
     return RunRecord(run.place, run.record, run.epochs, seconds, curve, [_rounded(v) for v in run.test_by_epoch])
@@ -168,8 +170,10 @@ def _in_columns(run: RunRecord) -> dict[str, Any]:
 def _in_rows(run: Any) -> RunRecord:
     _check(run, _COLLECTED, "a run: ")
     columns = run["curve"]
-    _check(columns, dict.fromkeys(columns, list), f"{run['place']}: curve.")
+    _check(columns, dict.fromkeys((*_POINT, *columns) if columns else (), list), f"{run['place']}: curve.")
     curve = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    for i, point in enumerate(curve):
+        _check(point, dict.fromkeys(point, _NUMBER | None) | _POINT, f"{run['place']}: point {i + 1} of the curve: ")
     if run["test_by_epoch"] and len(run["test_by_epoch"]) != run["epochs"]:
         raise ValueError(f"{run['place']}: test_by_epoch has {len(run['test_by_epoch'])} of {run['epochs']} epochs")
     for i, value in enumerate(run["test_by_epoch"]):
@@ -190,7 +194,8 @@ _RECORD = {
     **{"wall_time_s": _NUMBER, "device": str, "commit": str | None},
 }
 _SCORE = {"mean": _NUMBER | None, "internal_deviation": _NUMBER | None}
-_EPOCH = {"epoch": int, "loss": _NUMBER | None, "seconds": _NUMBER}
+_POINT = {"epoch": int, "loss": _NUMBER | None}
+_EPOCH = {**_POINT, "seconds": _NUMBER}
 _COLLECTED = {
     **{"place": str, "record": dict | None, "epochs": int, "seconds_per_epoch": _NUMBER | None, "curve": dict},
     **{"test_by_epoch": list},
@@ -230,6 +235,7 @@ def _history(text: str) -> list[dict[str, Any]]:
     history = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     for i, epoch in enumerate(history):
         _check(epoch, _EPOCH, f"line {i + 1}: ")
+        _check(epoch, dict.fromkeys(history[0], _NUMBER | None), f"line {i + 1}: ")
     return history
 
 

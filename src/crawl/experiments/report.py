@@ -31,11 +31,14 @@ def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) 
         paths: Folders of `crawl reproduce`, of one of its tables or of runs, or small files that were written before,
             or a folder of these.
         folder: Where to write.
-        collect: Also write a small file for each table, `TABLE.json`, from which the same report can be made.
+        collect: Also write a small file for each table, `TABLE.json`, from which the same report can be made. Not into
+            a folder with runs, which would be reported from the small files from then on.
 
     Raises:
         ValueError: If a path holds no runs, a small file is damaged, or two paths hold different results of a run.
     """
+    if collect and _run_folders(folder):
+        raise ValueError(f"{folder} holds runs: choose another folder for --collect with -o.")
     found = find_runs(paths)
     lines = {table.name: summarise(table, runs) for table, runs in found}
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,6 +62,9 @@ def find_runs(paths: Sequence[Path]) -> list[tuple[Table, Runs]]:
         ValueError: If a path holds no runs, a small file is damaged, or two paths hold different results of a run.
     """
     found = _Found()
+    for path in paths:
+        if _small_files(path) and _run_folders(path):
+            raise ValueError(f"{path} holds both runs and small files, {_small_files(path)[0].name} first: move these.")
     for path in [file for given in paths for file in _small_files(given) or [given]]:
         names, runs = _collected_in(path) if path.is_file() else _runs_below(path)
         if not runs:
@@ -127,11 +133,16 @@ def _runs_below(path: Path) -> tuple[set[str], Runs]:
     tables = [make() for table, make in TABLES.items() if (table == name if is_table else (root / table).is_dir())]
     by_table = {table.name: read_runs(root, table) for table in tables}
     runs = {place: run for of_table in by_table.values() for place, run in of_table.items()}
-    folders = sorted({file.parent for kind in ("config", "result") for file in path.rglob(f"{kind}.json")})
+    folders = _run_folders(path)
     known = {(root / place).resolve() for place in runs}
     others = (read_run_or_problem(folder, str(folder)) for folder in folders if folder.resolve() not in known)
     runs |= {run.place: run for run in others if run is not None}
     return {name for name, of_table in by_table.items() if of_table}, runs
+
+
+def _run_folders(path: Path) -> list[Path]:
+    """The folders of runs in a folder and below."""
+    return sorted({file.parent for kind in ("config", "result") for file in path.rglob(f"{kind}.json")})
 
 
 def _has_tables(folder: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,7 +81,7 @@ def summarise(table: Table, runs: Mapping[str, RunRecord], problems: Mapping[str
 def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapping[str, str]) -> list[Line]:
     planned = list(row.runs())
     finished = [run for run in planned if run.place in runs and runs[run.place].is_finished]
-    scored = [run for run in finished if not row.target or row.target in _by_target(runs[run.place])]
+    scored = [run for run in finished if _value(table, row, runs[run.place]) is not None]
     as_planned = [run for run in scored if not _differences(run, runs[run.place])]
     others = [run for run in scored if run not in as_planned]
     counted = as_planned or others
@@ -97,7 +98,7 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
             *_progress(planned, counted, runs),
             *_problems(planned, runs, problems),
             *_settings_notes(others, runs, bool(as_planned)),
-            *_target_notes(len(finished) - len(scored)),
+            *_score_notes(table, row, len(finished) - len(scored)),
             *_data_notes(counted, runs),
         ),
         machines=_machines([runs[run.place] for run in counted]),
@@ -110,8 +111,9 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
 
 def _scored(table: Table, row: Row, line: Line, counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
     """The line with its numbers. The mean is over runs, which is that over seeds as soon as the row is finished."""
-    values, deviations = zip(*(_value(table, row, runs[run.place]) for run in counted), strict=True)
-    known = [deviation for deviation in deviations if deviation is not None]
+    found = [_value(table, row, runs[run.place]) for run in counted]
+    values = [value for value, _ in filter(None, found)]
+    known = [deviation for _, deviation in filter(None, found) if deviation is not None]
     cross_deviation, over = _between_models(row, counted, values)
     return replace(
         line,
@@ -146,29 +148,26 @@ def _deviation(values: Sequence[float]) -> float | None:
     return float(np.std(values)) if len(values) > 1 else None
 
 
-def _value(table: Table, row: Row, run: RunRecord) -> tuple[float, float | None]:
+def _value(table: Table, row: Row, run: RunRecord) -> tuple[float, float | None] | None:
+    """What a finished run contributes to the mean, and how far its evaluations lie apart; None if there is no score."""
     assert run.record is not None
     if table.measure == "seconds":
-        return float("nan") if run.seconds_per_epoch is None else run.seconds_per_epoch, None
-    score = _by_target(run)[row.target] if row.target else run.record["scores"]["test"]
-    return float("nan") if score["mean"] is None else score["mean"], score["internal_deviation"]
-
-
-def _by_target(run: RunRecord) -> Mapping[str, Mapping[str, float | None]]:
-    """The scores of each target in the test part; none if there is only one target."""
-    assert run.record is not None
-    scores: Mapping[str, Mapping[str, float | None]] = run.record["scores"]["test"].get("by_target", {})
-    return scores
+        return None if run.seconds_per_epoch is None else (run.seconds_per_epoch, None)
+    score = run.record["scores"]["test"]
+    if row.target:
+        score = score.get("by_target", {}).get(row.target, {"mean": None})
+    mean = score["mean"]
+    return None if mean is None or math.isnan(mean) else (mean, score["internal_deviation"])
 
 
 def _chosen_by_test(row: Row, line: Line, counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
     """The epoch with the best mean over folds, and how far the folds lie apart there."""
     curves = np.array(scores_by_epoch(runs[run.place] for run in counted), dtype=np.float64)
     line = replace(line, selection=BY_TEST, published=row.published)
-    if not curves.size:
+    means = curves.mean(axis=0) if curves.size else np.empty(0)  # NaN for an epoch that a fold has no score for
+    if np.isnan(means).all():
         return replace(line, notes=(*line.notes, "no test scores of the epochs")) if counted else line
-    means = curves.mean(axis=0)
-    best = np.flatnonzero(means > means.max() - _ROUNDING).tolist()  # scores that are tracked are accuracies
+    best = np.flatnonzero(means > np.nanmax(means) - _ROUNDING).tolist()  # scores that are tracked are accuracies
     epoch = best[0]
     deviation = _deviation(curves[:, epoch].tolist())
     over = () if deviation is None else (OVER_FOLDS,)
@@ -222,8 +221,9 @@ def _settings_notes(others: Sequence[PlannedRun], runs: Mapping[str, RunRecord],
     return (f"{_runs(len(others), 'has', 'have')} {what}",)
 
 
-def _target_notes(num_without: int) -> tuple[str, ...]:
-    return (f"{_runs(num_without, 'is', 'are')} left out, without a score of this target",) if num_without else ()
+def _score_notes(table: Table, row: Row, num_without: int) -> tuple[str, ...]:
+    what = "times of epochs" if table.measure == "seconds" else "a score" + (" of this target" if row.target else "")
+    return (f"{_runs(num_without, 'is', 'are')} left out, without {what}",) if num_without else ()
 
 
 def _runs(number: int, one: str, several: str) -> str:
@@ -236,19 +236,22 @@ def _data_notes(counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) ->
 
 
 def _machines(runs: Sequence[RunRecord]) -> tuple[str, ...]:
-    """The devices of finished runs, and how many runs shared each; there were records before that was counted."""
-    shared: dict[str, list[int]] = {}
+    """The devices of finished runs, and how many runs shared each, where that was recorded."""
+    shared: dict[str, list[int | None]] = {}
     for run in runs:
         assert run.record is not None
-        shared.setdefault(run.record["device"], []).append(run.record.get("runs_at_a_time", 1))
-    return tuple(f"{device}, {_at_a_time(shared[device])}" for device in sorted(shared))
+        shared.setdefault(run.record["device"], []).append(run.record.get("runs_at_a_time"))
+    return tuple(device + _at_a_time(shared[device]) for device in sorted(shared))
 
 
-def _at_a_time(numbers: Sequence[int]) -> str:
-    least, most = min(numbers), max(numbers)
+def _at_a_time(numbers: Sequence[int | None]) -> str:
+    known = [number for number in numbers if number is not None]
+    if len(known) < len(numbers):
+        return ""
+    least, most = min(known), max(known)
     if least < most:
-        return f"{least} to {most} runs at a time"
-    return "one run at a time" if most == 1 else f"{most} runs at a time"
+        return f", {least} to {most} runs at a time"
+    return ", one run at a time" if most == 1 else f", {most} runs at a time"
 
 
 def _differences(planned: PlannedRun, run: RunRecord) -> list[str]:
