@@ -23,6 +23,11 @@ def test_rows_are_listed_with_what_is_finished(crawl, csl_run, tmp_path):
     assert done.code == 0
     listed = [" ".join(line.split()[:4]) for line in done.out.splitlines()[1:]]
     assert listed == ["0 0 of 3", "2 1 of 3", "4 0 of 3", "6 0 of 3", "8 1 of 3", "10 0 of 3"]
+    some = crawl("reproduce", "window", "--list", "--rows", "4", "10").out
+    assert [line.split()[0] for line in some.splitlines()[1:]] == ["4", "10"]
+    wrong = crawl("reproduce", "window", "--list", "--rows", "4", "nope")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "The row of window" in wrong.err
     everything = crawl("reproduce", "--list").out
     assert "\nsocial_nine: " in everything
     assert "\n  reddit_binary " in everything

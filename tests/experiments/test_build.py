@@ -72,11 +72,25 @@ def test_walks_shorter_than_a_window_are_refused_before_anything_is_trained(tiny
         (Data(name="zinc", fractions=(0.5, 0.25, 0.25)), "fractions"),
         (Data(name="imdb_multi", laplacian=5), "laplacian"),
         (Data(name="tu", path="graphs", bad_rows="refuse"), "bad-rows"),
+        (Data(name="csl", has_validation=False), "no-has-validation"),
+        (Data(name="zinc", has_validation=False), "no-has-validation"),
+        (Data(name="zinc", has_positions=True), "has-positions"),
+        (Data(name="imdb_multi", path="graphs"), "path"),
     ],
 )
 def test_settings_that_would_change_nothing_are_refused(data, setting):
     with pytest.raises(ValueError, match=rf"^{data.name} cannot be changed by --data\.{setting}: leave it out\.$"):
         load_dataset(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "setting"),
+    [(Data(name="imdb_multi", fold=3), "fold"), (Data(name="csl", laplacian=20), "laplacian")],
+)
+def test_random_graphs_have_neither_folds_nor_eigenvectors(data, setting):
+    reason = rf"^Random graphs like {data.name} cannot be changed by --data\.{setting}: leave it out\.$"
+    with pytest.raises(ValueError, match=reason):
+        load_dataset(replace(data, is_synthetic=True))
 
 
 def test_weights_come_from_the_seed_alone(tiny):

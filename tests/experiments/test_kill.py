@@ -262,7 +262,7 @@ def test_tables_interrupted_from_the_keyboard(tmp_path, jobs):
     first = (
         "[1/25] csl/crawl/seed-0-fold-0"
         if jobs == 1
-        else "stopping at the end of the epoch; Ctrl-C again stops at once"
+        else "stopping at the end of the epoch, in 10 s at the latest; Ctrl-C again stops at once"
     )
     assert error.splitlines() == [first, "crawl: interrupted; the same command goes on where it was stopped"]
     if jobs == 2:

@@ -109,6 +109,16 @@ def test_finished_runs_are_read_and_stopped_ones_go_on(tmp_path, csl_runs, capsy
     assert capsys.readouterr().err == ""  # there is nothing to do
 
 
+def test_finished_runs_can_be_tidied_later(tmp_path, csl_runs):
+    shutil.copytree(csl_runs / "csl/crawl", tmp_path / "csl/crawl")
+    place = tmp_path / "csl/crawl/seed-0-fold-1"
+    assert (place / "last.safetensors").is_file()
+    reproduce("csl", tmp_path, rows=("crawl",), num_seeds=1, device="cpu", tidy=True, change=small)
+    assert {path.name for path in place.iterdir()} - {".lock"} == {
+        *("config.json", "split.json", "metrics.jsonl", "result.json"),
+    }
+
+
 def test_a_run_with_a_damaged_result_is_run_again(tmp_path, csl_runs, capsys):
     arguments = {"num_seeds": 1, "rows": ("crawl",), "device": "cpu", "change": small}
     shutil.copytree(csl_runs / "csl/crawl", tmp_path / "csl/crawl")
@@ -290,6 +300,24 @@ def test_fewer_walks_are_evaluated_where_the_command_says(tmp_path, cycles_for_z
     record = json.loads((tmp_path / "walks/0.2/seed-0/result.json").read_text())
     assert record["device"].startswith("cpu")
     assert record["commit"] == "later" != record["trained"]["commit"]
+
+
+def test_a_model_that_was_trained_again_is_evaluated_again(tmp_path, cycles_for_zinc):
+    def other(experiment):
+        return replace(small(experiment), training=replace(small(experiment).training, lr=0.1))
+
+    def scores():
+        paths = [tmp_path / f"walks/0.2/seed-{seed}/result.json" for seed in (0, 1)]
+        return [json.loads(path.read_text())["scores"] for path in paths]
+
+    reproduce("walks", tmp_path, num_seeds=2, rows=("0.2",), device="cpu", change=small)
+    before = scores()
+    written = (tmp_path / "walks/0.2/seed-1/result.json").stat().st_mtime_ns
+    shutil.rmtree(tmp_path / "zinc/crawl/seed-0")
+    reproduce("walks", tmp_path, num_seeds=2, rows=("0.2",), device="cpu", change=other)
+    after = scores()
+    assert (after[0] != before[0], after[1] == before[1]) == (True, True)
+    assert (tmp_path / "walks/0.2/seed-1/result.json").stat().st_mtime_ns == written, "it was not evaluated again"
 
 
 def test_fewer_walks_in_evaluation(tmp_path, cycles_for_zinc):

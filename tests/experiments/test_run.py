@@ -268,11 +268,20 @@ class TestResuming:
         with pytest.raises(ValueError, match=r"^The data have changed since .* Start a new run\.$"):
             resume_run(stopped, dataset=other)
 
-    def test_a_damaged_checkpoint(self, stopped, paths):
+    def test_a_damaged_checkpoint(self, stopped, paths, finished):
         content = (stopped / "last.safetensors").read_bytes()
         (stopped / "last.safetensors").write_bytes(content[: len(content) // 2])
-        with pytest.raises(ValueError, match="truncated or damaged"):
+        with pytest.raises(ValueError, match=r"truncated or damaged\. Without that file, the run begins anew\.$"):
             resume_run(stopped, dataset=paths)
+        (stopped / "last.safetensors").unlink()
+        assert resume_run(stopped, dataset=paths).record["scores"] == finished.record["scores"]
+
+    def test_a_damaged_split(self, stopped, paths, finished):
+        (stopped / "split.json").write_text('{"train": [0,')
+        with pytest.raises(ValueError, match=r"/split\.json is damaged .*: remove it to go on with the split of the data"):
+            resume_run(stopped, dataset=paths)
+        (stopped / "split.json").unlink()
+        assert resume_run(stopped, dataset=paths).record["scores"] == finished.record["scores"]
 
     def test_a_checkpoint_of_another_architecture(self, stopped, paths, tiny, tmp_path):
         other = replace(tiny, model=replace(tiny.model, hidden_channels=4))

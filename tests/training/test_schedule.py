@@ -92,11 +92,12 @@ def test_early_stop_counts_from_the_last_better_score():
     assert schedule.best == 0.3
 
 
-def test_update_tells_whether_it_is_the_best():
-    schedule = Schedule(Training(), False)
-    assert [schedule.update(score) for score in (math.nan, 0.5, 0.5, 0.6, math.nan, 0.1)] == [
-        *(False, True, False, True, False, False)
-    ]
+def test_the_best_score_is_known():
+    schedule, found = Schedule(Training(), False), []
+    for score in (math.nan, 0.5, 0.5, 0.6, None, math.nan, 0.1):
+        schedule.update(score)
+        found.append((schedule.best, schedule.num_without_best))
+    assert found == [(None, 1), (0.5, 0), (0.5, 1), (0.6, 0), (0.6, 0), (0.6, 1), (0.6, 2)]
 
 
 @pytest.mark.parametrize("name", ["plateau", "step", "cosine", "interval"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,7 +29,7 @@ class Reproduce:
         minutes: Stop after so many minutes, at a checkpoint.
         jobs: Runs at a time, on each GPU if there are any.
         seeds: Run only so many seeds of each row.
-        rows: Run only these rows, by their names in --list.
+        rows: Run or list only these rows, by their names in --list.
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
         device: Where to compute.
         tidy: Keep only the records of finished runs, and weights that another table evaluates.
@@ -50,13 +51,15 @@ class Reproduce:
 
     def run(self) -> None:
         """Run what is left, and print."""
-        from crawl.experiments.reproduce import find_tables, reproduce
+        from crawl.experiments.reproduce import check_rows, find_tables, reproduce
         from crawl.experiments.tables import GROUPS, TABLES
         from crawl.training.trainer import choose_device
 
         if self.list:
-            for table in find_tables(self.tables or tuple(TABLES)):
-                print(_listed(table, self.out))
+            tables = find_tables(self.tables or tuple(TABLES))
+            check_rows(tables, self.rows)
+            for table in tables:
+                print(_listed(table, self.rows, self.out))
             return
         if not self.tables:
             for name, make in TABLES.items():
@@ -89,12 +92,12 @@ class Reproduce:
             raise ValueError(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} failed; the tables say why.")
 
 
-def _listed(table: Table, folder: Path) -> str:
-    """A table's title and rows, with how many of their runs are finished in a folder."""
+def _listed(table: Table, rows: Sequence[str], folder: Path) -> str:
+    """A table's title and its rows, or those of these names, with how many of their runs are finished in a folder."""
     from crawl.experiments.records import is_finished
 
     lines = [f"{table.name}: {table.title}"]
-    for row in table.rows:
+    for row in (row for row in table.rows if not rows or row.name in rows):
         places = [folder / run.place for run in row.runs()]
         num_finished = sum(map(is_finished, places))
         lines.append(f"  {row.name:26} {num_finished:2} of {len(places):2} runs finished  {row.label}")

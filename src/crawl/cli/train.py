@@ -88,8 +88,8 @@ class Resume:
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""
-        from crawl.experiments import Experiment
         from crawl.experiments.folder import RunFolder
+        from crawl.experiments.records import read_config
 
         if self.settings:
             given = " ".join(self.settings)
@@ -97,7 +97,7 @@ class Resume:
         first_fold = self.resume / "fold-1"
         has_folds = first_fold.is_dir()
         config = RunFolder.open(first_fold if has_folds else self.resume).config
-        experiment = Experiment.from_json(config.read_text())
+        experiment = read_config(config)
         with _resumable(self.resume):
             results = train(experiment, self.resume, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
             report(results, self.resume)

@@ -22,6 +22,7 @@ SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 NUM_NODES = 41
 NUM_COPIES = 15
 NUM_FOLDS = 5
+NUM_LAPLACIAN = 20  # eigenvectors of CSL+Lap
 
 # One line for each class, one word for each fold, one character for each graph: training, validation or test.
 _FOLDS = """

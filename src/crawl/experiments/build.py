@@ -223,10 +223,12 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
 
 _OWN_FILES = ("csv", "tu", "folder")
 _WITH_FOLDS = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.num_folds)
+_WITH_FOLDS_IN_FILES = tuple(name for name in _WITH_FOLDS if BENCHMARKS[name].make is None)
 _USED_BY: dict[str, tuple[str, ...]] = {
-    **{"target": ("counting",), "laplacian": ("csl",), "smiles": ("csv",), "fold": _WITH_FOLDS},
+    **{"target": ("counting",), "laplacian": ("csl",), "smiles": ("csv",), "has_positions": ("mnist", "cifar10")},
     **{"targets": ("csv", "folder"), "task": ("csv", "folder"), "bad_rows": ("csv", "folder")},
-    **{"metric": _OWN_FILES, "fractions": _OWN_FILES},
+    **{"path": _OWN_FILES, "metric": _OWN_FILES, "fractions": _OWN_FILES},
+    **{"fold": _WITH_FOLDS, "has_validation": _WITH_FOLDS_IN_FILES},
 }
 
 
@@ -234,9 +236,11 @@ def _refuse_unused(data: Data) -> None:
     """Refuse settings that would change nothing, as a record of them would not be true."""
     usual = Data()
     for setting, names in _USED_BY.items():
-        if data.name not in names and getattr(data, setting) != getattr(usual, setting):
-            flag = f"--data.{setting.replace('_', '-')}"
-            raise ValueError(f"{data.name} cannot be changed by {flag}: leave it out.")
+        is_used = data.name in names and not data.is_synthetic
+        if not is_used and getattr(data, setting) != getattr(usual, setting):
+            what = f"Random graphs like {data.name}" if data.is_synthetic else data.name
+            flag = f"--data.{'no-' * (setting == 'has_validation')}{setting.replace('_', '-')}"
+            raise ValueError(f"{what} cannot be changed by {flag}: leave it out.")
 
 
 def _mean_log_degree(dataset: Dataset) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from crawl.data.dataset import Dataset
 from crawl.experiments.folder import RunFolder
+from crawl.experiments.records import read_run_or_problem
 from crawl.experiments.run import Result, circumstances, forget_peak_memory, scores_of
 from crawl.experiments.trained import TrainedModel
 from crawl.files import write_atomically
@@ -49,3 +50,14 @@ def evaluate_share(
     write_atomically(run.config, experiment.to_json())
     write_atomically(run.result, json.dumps(record, indent=2) + "\n")
     return Result(folder, record)
+
+
+def is_evaluation_of(trained_run: Path, folder: Path) -> bool:
+    """Whether the finished evaluation in a folder is of the model that a run has now; not if it was trained again."""
+    trained = read_run_or_problem(trained_run, "")
+    if trained is None or trained.record is None:
+        return False
+    evaluation = read_run_or_problem(folder, "")
+    assert evaluation is not None and evaluation.record is not None
+    about_training = evaluation.record.get("trained", evaluation.record)  # older records have it among the rest
+    return all(about_training.get(key) == trained.record.get(key) for key in ("wall_time_s", "commit"))

@@ -106,15 +106,15 @@ class RunFolder:
             writer.writerow([name, *("" if np.isnan(value) else f"{value:.6g}" for value in row)])
         write_atomically(self.predictions, text.getvalue())
 
-    def draw_curves(self, history: list[dict[str, Any]], metric: str, best_epoch: int) -> bool:
-        """Draw loss and validation score over the epochs; False where matplotlib is not installed.
+    def draw_curves(self, history: list[dict[str, Any]], metric: str, best_epoch: int) -> None:
+        """Draw loss and validation score over the epochs, where matplotlib is installed.
 
         Where there is no validation, the test score is drawn, if it was tracked.
         """
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            return False
+            return
         figure = Figure(figsize=(9, 3.5), layout="constrained")
         score, label = f"val_{metric}", f"validation {metric}"
         if f"test_{metric}" in history[0] and all(_is_missing(record[score]) for record in history):
@@ -130,7 +130,6 @@ class RunFolder:
         part = self.curves.with_name(".curves.part.png")
         figure.savefig(part, dpi=150)
         part.replace(self.curves)
-        return True
 
 
 def _is_missing(score: float | None) -> bool:

@@ -13,9 +13,8 @@ from rich.table import Table
 from crawl.baselines import WIDTH_STEP
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.experiments.experiment import Experiment, ModelName
+from crawl.experiments.records import read_config
 from crawl.experiments.run import Result, resume_run, run_experiment
-
-NUM_CSL_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None
         variant = replace(experiment, data=replace(experiment.data, fold=fold))
         place = folder / f"fold-{fold + 1}"
         started = (place / "config.json").is_file()
-        if started and Experiment.from_json((place / "config.json").read_text()) != variant:
+        if started and read_config(place / "config.json") != variant:
             raise ValueError(f"{place} holds a run with other settings: choose another folder.")
         results.append(resume_run(place, quiet=quiet) if started else run_experiment(variant, place, quiet=quiet))
     return results
@@ -65,8 +64,6 @@ def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None
 
 def num_folds(experiment: Experiment) -> int:
     """The number of folds of an experiment's data; 0 if they have none."""
-    if experiment.data.name == "csl":
-        return NUM_CSL_FOLDS
     return BENCHMARKS[experiment.data.name].num_folds if experiment.data.name in BENCHMARKS else 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
+from crawl.data.csl import NUM_LAPLACIAN
 from crawl.experiments.experiment import Data, DataName, Experiment, Model, Walk
 from crawl.training.settings import Evaluation, Training
 from crawl.walks.sampling import Strategy
@@ -52,7 +53,7 @@ def csl() -> Experiment:
 
 def csl_lap() -> Experiment:
     """The same graphs with Laplacian eigenvectors as node features."""
-    return replace(csl(), name="csl_lap", data=Data(name="csl", split="given", laplacian=20))
+    return replace(csl(), name="csl_lap", data=Data(name="csl", split="given", laplacian=NUM_LAPLACIAN))
 
 
 def molpcba() -> Experiment:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.task import check_choice
 from crawl.experiments.build import load_dataset
 from crawl.experiments.experiment import Data, Experiment
-from crawl.experiments.few_walks import evaluate_share
+from crawl.experiments.few_walks import evaluate_share, is_evaluation_of
 from crawl.experiments.folder import RunFolder
 from crawl.experiments.records import is_finished, read_config, read_runs
 from crawl.experiments.run import Stopped, resume_run, run_experiment
@@ -160,7 +160,7 @@ class _Work:
     def _do(self, run: PlannedRun, stop: Callable[[], bool]) -> None:
         place = self.folder / run.place
         begun = RunFolder(place)
-        if is_finished(place):
+        if self.is_done(run):
             return
         if run.trained:
             if not is_finished(self.folder / run.trained):
@@ -181,9 +181,23 @@ class _Work:
             resume_run(place, device=self.device, **how)
         else:
             run_experiment(experiment, place, **how)
+        self.tidy_up(run)
+
+    def is_done(self, run: PlannedRun) -> bool:
+        """Whether a run is finished, and, if it evaluates another one, still of the model that is there."""
+        place = self.folder / run.place
+        return is_finished(place) and (not run.trained or is_evaluation_of(self.folder / run.trained, place))
+
+    def tidy_up(self, run: PlannedRun) -> None:
+        """Remove what is not needed of a finished run any more, if that is wanted."""
         if self.tidy:
-            evaluated = {row.trained for make in TABLES.values() for row in make().rows}
-            tidy_run(place, keep_weights=run.place.rpartition("/")[0] in evaluated)
+            tidy_run(self.folder / run.place, keep_weights=run.place.rpartition("/")[0] in _evaluated())
+
+
+@cache
+def _evaluated() -> frozenset[str]:
+    """The places of rows whose trained models another table evaluates."""
+    return frozenset(row.trained for make in TABLES.values() for row in make().rows)
 
 
 def tidy_run(folder: Path, *, keep_weights: bool) -> None:
@@ -200,9 +214,7 @@ def _chosen(
 ) -> Iterator[PlannedRun]:
     """The runs of the chosen rows of the tables that are asked for, and all runs of those that these need."""
     known = {table.name: table.rows for table in tables if table.name in asked}
-    for name in rows:
-        names = dict.fromkeys(row.name for own in known.values() for row in own)
-        check_choice(f"The row of {' or '.join(known)}", name, tuple(names))
+    check_rows([table for table in tables if table.name in asked], rows)
     chosen = {name: [row for row in own if not rows or row.name in rows] for name, own in known.items()}
     needed = {need for table in tables if chosen.get(table.name) for need in table.needs}
     for table in tables:
@@ -210,6 +222,17 @@ def _chosen(
             fewer = row.num_seeds if num_seeds is None else min(row.num_seeds, num_seeds)
             for run in replace(row, num_seeds=fewer).runs():
                 yield replace(run, is_timed=table.measure == "seconds")
+
+
+def check_rows(tables: Sequence[Table], names: Sequence[str]) -> None:
+    """Refuse names that no row of these tables has.
+
+    Raises:
+        ValueError: For such a name; the message has those that there are.
+    """
+    known = tuple(dict.fromkeys(row.name for table in tables for row in table.rows))
+    for name in names:
+        check_choice(f"The row of {' or '.join(table.name for table in tables)}", name, known)
 
 
 def _ordered(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
@@ -226,7 +249,9 @@ def _reproduced(table: Table, folder: Path, problems: Mapping[str, str]) -> Repr
 
 def _run_all(runs: Sequence[PlannedRun], work: _Work, jobs: int) -> dict[str, str]:
     """Do all runs that are not finished; why some failed, by their place."""
-    left = [run for run in runs if not is_finished(work.folder / run.place)]
+    left = [run for run in runs if not work.is_done(run)]
+    for run in runs:
+        work.tidy_up(run)
     num_gpus = torch.cuda.device_count() if work.device != "cpu" else 0
     alone = [run for run in left if run.trained or run.is_timed]
     together = [run for run in left if not (run.trained or run.is_timed)]

@@ -125,12 +125,18 @@ def resume_run(
         if not run.split.is_file():  # it was stopped before anything depended on the split
             write_atomically(run.split, dataset.split.to_json())
         elif run.split.read_text() != dataset.split.to_json():
-            split = Split.from_json(run.split.read_text())
             raise ValueError(
-                f"The data have changed since {run.path} was started: it split {len(split.ids)} graphs in another way. "
-                "Start a new run."
+                f"The data have changed since {run.path} was started: it split {_num_split(run.split)} graphs in "
+                "another way. Start a new run."
             )
         return _train_and_evaluate(experiment, dataset, run, quiet, stop, runs_at_a_time)
+
+
+def _num_split(path: Path) -> int:
+    try:
+        return len(Split.from_json(path.read_text()).ids)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): remove it to go on with the split of the data.") from None
 
 
 def _train_and_evaluate(
@@ -148,7 +154,10 @@ def _train_and_evaluate(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
     )
     if run.last.is_file():
-        tensors, values = load_checkpoint(run.last)
+        try:
+            tensors, values = load_checkpoint(run.last)
+        except ValueError as error:
+            raise ValueError(f"{error} Without that file, the run begins anew.") from None
         trainer.restore(tensors, values)
         runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again

@@ -8,17 +8,14 @@ from functools import cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.training.engine import Engine
-from crawl.training.metrics import score
+from crawl.training.metrics import Array, score
 from crawl.training.seeds import derive_seed
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

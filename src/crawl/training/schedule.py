@@ -33,20 +33,20 @@ class Schedule:
     def __post_init__(self) -> None:
         self.lr = self.lr or self.settings.lr
 
-    def update(self, score: float | None) -> bool:
-        """Take the validation score of an epoch, None if it has none; whether it is the best so far. A NaN never is."""
+    def update(self, score: float | None) -> None:
+        """Take the validation score of an epoch, None if it has none. A NaN is never the best."""
         self.epoch += 1
-        if score is None:
-            self._lower()
-            return False
+        if score is not None:
+            self._take(score)
+        self._lower()
+
+    def _take(self, score: float) -> None:
         is_best = not math.isnan(score) and (
             self.best is None or (score < self.best if self.lower_is_better else score > self.best)
         )
         self.best = score if is_best else self.best
         self.num_flat = 0 if is_best else self.num_flat + 1
         self.num_without_best = 0 if is_best else self.num_without_best + 1
-        self._lower()
-        return is_best
 
     @property
     def is_over(self) -> bool:

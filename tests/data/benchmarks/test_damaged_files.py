@@ -69,6 +69,8 @@ def test_other_classes_and_folds(tmp_path, shrink):
         import_benchmark("reddit_binary", write_social(tmp_path, y=np.zeros(20)), tmp_path)
     with pytest.raises(ValueError, match=r"its folds are \[0\], not 0 to 9"):
         import_benchmark("reddit_binary", write_social(tmp_path, test_fold=np.zeros(20)), tmp_path)
+    with pytest.raises(ValueError, match="its folds have 1 to 11 graphs"):
+        import_benchmark("reddit_binary", write_social(tmp_path, test_fold=np.maximum(np.arange(20) - 10, 0)), tmp_path)
     with pytest.raises(ValueError, match="it has folds for 19 graphs, not 20"):
         import_benchmark("reddit_binary", write_social(tmp_path, test_fold=np.arange(19) % 10), tmp_path)
     with pytest.raises(ValueError, match="it has 2 targets, not 1"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import csv
 import gzip
 import json
@@ -307,6 +308,20 @@ def test_made_in_code():
     assert (dataset.num_node_features, len(dataset.split.train), dataset.name) == (20, 90, "CSL+Lap")
     statistics = BENCHMARKS["csl"].statistics
     assert (len(dataset), dataset.store.num_edges / 150) == (statistics.total, statistics.mean_edges)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [
+        ("csl", {"has_validation": False}, "The validation part of CSL is given: leave out has_validation."),
+        ("zinc", {"has_validation": False}, "The validation part of ZINC is given: leave out has_validation."),
+        ("zinc", {"fold": 3}, "ZINC has no folds: leave out fold."),
+        ("csl", {"has_positions": True}, "The nodes of CSL have no places: leave out has_positions."),
+    ],
+)
+def test_what_would_change_nothing_is_refused(tmp_path, name, arguments, reason):
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
+        load_benchmark(name, tmp_path, **arguments)
 
 
 def test_symmetric_adds_what_lacks_and_nothing_else():

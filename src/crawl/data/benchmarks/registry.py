@@ -6,11 +6,10 @@ from functools import partial
 
 from crawl.data.benchmarks import compact, images, loaders
 from crawl.data.benchmarks.record import Benchmark, Form, Statistics
-from crawl.data.csl import NUM_FOLDS, SKIPS, csl
+from crawl.data.csl import NUM_FOLDS, NUM_LAPLACIAN, SKIPS, csl
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 from crawl.data.task import Task
 
-NUM_LAPLACIAN = 20
 _COUNTED = ("triangle", "tailed_triangle", "star", "cycle4")
 _PEPTIDES = Statistics(num_graphs=(10_873, 2_331, 2_331), mean_nodes=150.94, mean_edges=307.30)
 _MOLECULES = (ATOM_CATEGORIES, BOND_CATEGORIES)

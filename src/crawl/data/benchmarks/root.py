@@ -73,7 +73,13 @@ def load_benchmark(
         ValueError: If it cannot be had, or is not what was published; one line that says what to do.
     """
     benchmark = find_benchmark(name)
+    if fold and not benchmark.num_folds:
+        raise ValueError(f"{benchmark.title} has no folds: leave out fold.")
+    if not has_validation and (benchmark.make is not None or not benchmark.num_folds):
+        raise ValueError(f"The validation part of {benchmark.title} is given: leave out has_validation.")
     if benchmark.make is not None:
+        if has_positions:
+            raise ValueError(_no_places(benchmark))
         return replace(benchmark.make(fold), name=benchmark.title)
     root = data_root(root)
     path = _file(benchmark, root)
@@ -175,7 +181,7 @@ def _as_dataset(benchmark: Benchmark, packed: Packed, fold: int, has_validation:
         store = replace(store, y=chosen / chosen.std(dim=0, correction=0))
     if has_positions:
         if packed.pos is None or store.x is None:
-            raise ValueError(f"The nodes of {benchmark.title} have no places: leave out positions.")
+            raise ValueError(_no_places(benchmark))
         store = replace(store, x=torch.cat([store.x, packed.pos], dim=1))
     return Dataset(
         name=benchmark.title if packed.origin == "published" else f"{benchmark.title} ({packed.origin})",
@@ -185,6 +191,10 @@ def _as_dataset(benchmark: Benchmark, packed: Packed, fold: int, has_validation:
         node_categories=packed.node_categories,
         edge_categories=packed.edge_categories,
     )
+
+
+def _no_places(benchmark: Benchmark) -> str:
+    return f"The nodes of {benchmark.title} have no places: leave out has_positions."
 
 
 def _split(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool) -> Split:
