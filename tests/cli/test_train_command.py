@@ -58,7 +58,7 @@ def test_the_baseline_stands_beside_it_and_is_resumed_with_it(crawl, tiny):
 
 
 def test_folds(crawl, tiny, monkeypatch):
-    monkeypatch.setattr("crawl.experiments.protocol.NUM_CSL_FOLDS", 2)
+    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 2)
     done = crawl("train", "csl", "--protocol", "folds", *tiny)
     assert done.code == 0
     assert [_config(Path(f"runs/csl-folds-1/fold-{k}"))["data"]["fold"] for k in (1, 2)] == [0, 1]
@@ -77,7 +77,7 @@ def test_data_without_folds(crawl, tiny, molecules):
 
 @pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
 def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
-    monkeypatch.setattr("crawl.experiments.protocol.NUM_CSL_FOLDS", 1)
+    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 1)
     epoch = Trainer._epoch
 
     def interrupted(self: Trainer, *arguments: object) -> dict:

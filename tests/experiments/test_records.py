@@ -114,7 +114,9 @@ def test_half_a_line_at_the_end_does_not_count(run):
     (run / "metrics.jsonl").write_text(text + '{"epoch": 4}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 4: loss is missing"):
         read_run(run, "here")
-    (run / "metrics.jsonl").write_text(text.replace('"val_mae": 0.4, ', "", 3).replace('"lr"', '"val_mae": 0.4, "lr"', 1))
+    (run / "metrics.jsonl").write_text(
+        text.replace('"val_mae": 0.4, ', "", 3).replace('"lr"', '"val_mae": 0.4, "lr"', 1)
+    )
     with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 2: val_mae is missing"):
         read_run(run, "here")
     (run / "metrics.jsonl").write_text(text.replace('"val_mae": 0.4', '"val_mae": "low"', 1))

@@ -278,7 +278,9 @@ class TestResuming:
 
     def test_a_damaged_split(self, stopped, paths, finished):
         (stopped / "split.json").write_text('{"train": [0,')
-        with pytest.raises(ValueError, match=r"/split\.json is damaged .*: remove it to go on with the split of the data"):
+        with pytest.raises(
+            ValueError, match=r"/split\.json is damaged .*: remove it to go on with the split of the data"
+        ):
             resume_run(stopped, dataset=paths)
         (stopped / "split.json").unlink()
         assert resume_run(stopped, dataset=paths).record["scores"] == finished.record["scores"]

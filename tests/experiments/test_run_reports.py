@@ -112,6 +112,22 @@ class TestFolders:
         (tmp_path / "results/other.json").write_text("{}")
         assert places(find_runs([tmp_path / "results"])) == places(find_runs([tmp_path / "runs"]))
 
+    def test_scores_on_all_parts_bring_together_the_runs_of_several_tables(self, tmp_path):
+        scores = {part: {"mean": mean, "internal_deviation": 0.01} for part, mean in (("test", 0.3), ("val", 0.2))}
+        scores["train"] = {"mean": 0.1, "internal_deviation": 0.0, "evaluations": [0.1]}
+        for place in ("zinc/crawl/seed-0", "peptides/crawl/seed-0"):
+            write_run(tmp_path / "runs" / place, planned(place).experiment, 0.3, scores=scores)
+        assert [table.name for table, _ in find_runs([tmp_path / "runs/zinc"])] == ["zinc"]
+        written = write_report([tmp_path / "runs"], tmp_path / "report", collect=True)
+        assert {path.name for path in written if "extended" in path.name} == set()
+        text = (tmp_path / "report/tables.md").read_text()
+        assert "| ZINC, validation | 0.1140 ± 0.0045 (± 0.0012) | 0.2000 | +0.0860 | – | 0.0100 | 1 of 5 |" in text
+        assert "| ZINC, training | 0.0491 ± 0.0089 | 0.1000 | +0.0509 | – | – | 1 of 5 |" in text
+        assert "| PEPTIDES-FUNC, test | 0.7074 ± 0.0032 (± 0.0006) | 0.3000 |" in text
+        assert "MNIST, test" not in text
+        write_report([tmp_path / "report"], tmp_path / "again")
+        assert (tmp_path / "again/tables.md").read_text() == text
+
     def test_small_files_do_not_hide_runs_beside_them(self, tmp_path):
         write_planned(tmp_path, "zinc/crawl/seed-0", 0.1)
         with pytest.raises(ValueError, match=r"holds runs: choose another folder for --collect with -o\.$"):

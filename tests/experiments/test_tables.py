@@ -23,7 +23,7 @@ def test_plans(name):
     assert table.name == name
     assert TABLES[name].__doc__
     runs = [run for row in table.rows for run in row.runs()]
-    assert len({(row.target, run.place) for row in table.rows for run in row.runs()}) == len(runs)
+    assert len({(row.target, row.part, run.place) for row in table.rows for run in row.runs()}) == len(runs)
     for run in runs:
         assert Experiment.from_json(run.experiment.to_json()) == run.experiment
     assert set(table.needs) <= set(TABLES)
@@ -70,7 +70,9 @@ def test_baselines_have_the_budget_of_crawl():
 # ---- what is made of the records
 
 
-def finished(planned: PlannedRun, *evaluations: float, test: tuple[float | None, ...] = (), **changes: Any) -> RunRecord:
+def finished(
+    planned: PlannedRun, *evaluations: float, test: tuple[float | None, ...] = (), **changes: Any
+) -> RunRecord:
     return RunRecord(planned.place, make_record(planned.experiment, *evaluations, **changes), 3, 1.5, [], list(test))
 
 

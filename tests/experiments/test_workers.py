@@ -140,7 +140,10 @@ def test_processes_stop_at_the_end_of_an_epoch_after_an_interrupt(tmp_path, caps
     interrupt(tmp_path, "long-0", "run-0", "run-1")
     assert (tmp_path / "stopped").exists()
     assert not (tmp_path / "run-1.0").exists()
-    assert capsys.readouterr().err == "stopping at the end of the epoch, in 10 s at the latest; Ctrl-C again stops at once\n"
+    assert (
+        capsys.readouterr().err
+        == "stopping at the end of the epoch, in 10 s at the latest; Ctrl-C again stops at once\n"
+    )
 
 
 def test_processes_that_do_not_stop_are_ended(tmp_path, monkeypatch):

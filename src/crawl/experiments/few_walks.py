@@ -53,11 +53,10 @@ def evaluate_share(
 
 
 def is_evaluation_of(trained_run: Path, folder: Path) -> bool:
-    """Whether the finished evaluation in a folder is of the model that a run has now; not if it was trained again."""
-    trained = read_run_or_problem(trained_run, "")
-    if trained is None or trained.record is None:
+    """Whether a folder holds an evaluation of the model that a run has now, not of one before it was trained again."""
+    runs = [read_run_or_problem(path, "") for path in (trained_run, folder)]
+    trained, evaluation = (None if run is None else run.record for run in runs)
+    if trained is None or evaluation is None:
         return False
-    evaluation = read_run_or_problem(folder, "")
-    assert evaluation is not None and evaluation.record is not None
-    about_training = evaluation.record.get("trained", evaluation.record)  # older records have it among the rest
-    return all(about_training.get(key) == trained.record.get(key) for key in ("wall_time_s", "commit"))
+    about_training = evaluation | evaluation.get("trained", {})  # older records have it among the rest
+    return all(about_training[key] == trained[key] for key in ("config", "commit", "wall_time_s"))

@@ -16,7 +16,8 @@ import numpy as np
 
 from crawl.data.dataset import Dataset
 from crawl.files import write_atomically
-from crawl.training.evaluation import Array, Predictions
+from crawl.training.evaluation import Predictions
+from crawl.training.metrics import Array
 
 
 class RunFolder:

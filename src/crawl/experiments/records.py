@@ -218,13 +218,13 @@ def _record(text: str) -> dict[str, Any]:
 def _checked(record: Any, place: str = "") -> dict[str, Any]:
     """A record that tables can be made from, without where the data lay on that machine."""
     _check(record, _RECORD, place)
-    _check(record["scores"], {"test": dict}, f"{place}scores.")
-    _check(record["scores"]["test"], _SCORE, f"{place}scores.test.")
-    if "by_target" in record["scores"]["test"]:
-        _check(record["scores"]["test"], {"by_target": dict}, f"{place}scores.test.")
-        for name, score in record["scores"]["test"]["by_target"].items():
-            _check({name: score}, {name: dict}, f"{place}scores.test.by_target.")
-            _check(score, _SCORE, f"{place}scores.test.by_target.{name}.")
+    scores = record["scores"]
+    _check(scores, dict.fromkeys(("test", *scores), dict), f"{place}scores.")
+    for part, of_part in scores.items():
+        _check(of_part, _SCORE | ({"by_target": dict} if "by_target" in of_part else {}), f"{place}scores.{part}.")
+        for name, score in of_part.get("by_target", {}).items():
+            _check({name: score}, {name: dict}, f"{place}scores.{part}.by_target.")
+            _check(score, _SCORE, f"{place}scores.{part}.by_target.{name}.")
     config = record["config"]
     Experiment.from_json(json.dumps(config))  # it can be read; what it does not say was not a setting then
     return {**record, "config": {**config, "data": {**config.get("data", {}), "path": None, "root": None}}}

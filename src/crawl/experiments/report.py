@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) 
     for table, runs in found:
         written += _plots(table, runs, lines[table.name], folder)
     if collect:
-        for table, runs in found:
+        for table, runs in [(table, runs) for table, runs in found if table.has_own_runs or table.name == OTHER_RUNS]:
             written.append(folder / f"{table.name}.json")
             write_collected(table.name, runs.values(), written[-1])
     return written
@@ -101,13 +101,21 @@ class _Found:
 
     def tables(self) -> list[tuple[Table, Runs]]:
         """The tables in their order, and that of the other runs."""
-        shown = [make() for name, make in TABLES.items() if name in self.names]
+        shown = (table for make in TABLES.values() if (table := self._shown(make())).rows)
         tables = [
             (table, {place: self.runs[place] for place in _places(table) if place in self.runs}) for table in shown
         ]
         in_tables = {place for _, runs in tables for place in runs}
         others = {place: run for place, run in self.runs.items() if place not in in_tables}
         return tables + ([(_table_of(others), others)] if others else [])
+
+    def _shown(self, table: Table) -> Table:
+        """What to show of a table. One without runs of its own has rows where there are runs for several of them."""
+        if table.name in self.names:
+            return table
+        rows = [row for row in table.rows if any(run.place in self.runs for run in row.runs())]
+        is_more = not table.has_own_runs and len({row.place for row in rows}) > 1
+        return replace(table, rows=tuple(rows) if is_more else ())
 
 
 def _small_files(folder: Path) -> list[Path]:
@@ -206,7 +214,7 @@ def _plots(table: Table, runs: Mapping[str, RunRecord], lines: Sequence[Line], f
     except ImportError:
         return []
     written = []
-    if any(run.curve for run in runs.values()):
+    if (table.has_own_runs or table.name == OTHER_RUNS) and any(run.curve for run in runs.values()):
         written.append(_draw_curves(table, runs, folder / f"curves-{table.name}.png"))
     if table.x_label and any(line.mean is not None for line in lines):
         written.append(_draw_figure(table, lines, folder / f"{table.name}.png"))

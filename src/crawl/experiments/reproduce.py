@@ -186,7 +186,7 @@ class _Work:
     def is_done(self, run: PlannedRun) -> bool:
         """Whether a run is finished, and, if it evaluates another one, still of the model that is there."""
         place = self.folder / run.place
-        return is_finished(place) and (not run.trained or is_evaluation_of(self.folder / run.trained, place))
+        return is_evaluation_of(self.folder / run.trained, place) if run.trained else is_finished(place)
 
     def tidy_up(self, run: PlannedRun) -> None:
         """Remove what is not needed of a finished run any more, if that is wanted."""

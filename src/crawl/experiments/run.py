@@ -31,7 +31,8 @@ from crawl.experiments.folder import RunFolder
 from crawl.experiments.records import is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
-from crawl.training.evaluation import Array, Predictions, targets_of
+from crawl.training.evaluation import Predictions, targets_of
+from crawl.training.metrics import Array
 from crawl.training.trainer import Trainer
 
 _SECONDS_BETWEEN_LOOKS = 0.2

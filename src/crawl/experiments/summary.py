@@ -153,11 +153,13 @@ def _value(table: Table, row: Row, run: RunRecord) -> tuple[float, float | None]
     assert run.record is not None
     if table.measure == "seconds":
         return None if run.seconds_per_epoch is None else (run.seconds_per_epoch, None)
-    score = run.record["scores"]["test"]
+    score = run.record["scores"].get(row.part, {})
     if row.target:
-        score = score.get("by_target", {}).get(row.target, {"mean": None})
-    mean = score["mean"]
-    return None if mean is None or math.isnan(mean) else (mean, score["internal_deviation"])
+        score = score.get("by_target", {}).get(row.target, {})
+    mean = score.get("mean")
+    if mean is None or math.isnan(mean):
+        return None
+    return mean, None if len(score.get("evaluations", ())) == 1 else score["internal_deviation"]
 
 
 def _chosen_by_test(row: Row, line: Line, counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:

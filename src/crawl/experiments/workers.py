@@ -132,9 +132,7 @@ class Workers:
             self._start(worker.gpu, min(self.num_threads, len(self.left)))
 
     def _stop(self) -> None:
-        say(
-            f"stopping at the end of the epoch, in {_SECONDS_TO_STOP:.0f} s at the latest; Ctrl-C again stops at once"
-        )
+        say(f"stopping at the end of the epoch, in {_SECONDS_TO_STOP:.0f} s at the latest; Ctrl-C again stops at once")
         for worker in self.workers:
             for connection in worker.open:
                 with suppress(OSError):

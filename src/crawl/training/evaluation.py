@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crawl.data.identity import graph_keys

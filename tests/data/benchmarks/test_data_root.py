@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import csv
 import gzip
 import json
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
