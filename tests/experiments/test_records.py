@@ -55,6 +55,14 @@ DAMAGES = {
             '{"star": {"mean": 0.1}}': "scores.test.by_target.star.internal_deviation is missing",
         }.items()
     },
+    "a word for a number of runs": (
+        lambda text: text.replace('"device"', '"runs_at_a_time": "two", "device"'),
+        "runs_at_a_time is of a wrong kind",
+    ),
+    "evaluations that are no list": (
+        lambda text: text.replace('"mean": 0.09', '"mean": 0.09, "evaluations": 2'),
+        "scores.test.evaluations is of a wrong kind",
+    ),
     "of another version": (other_version, "no key walk.num_stepz"),
 }
 

@@ -27,6 +27,7 @@ def test_plans(name):
     for run in runs:
         assert Experiment.from_json(run.experiment.to_json()) == run.experiment
     assert set(table.needs) <= set(TABLES)
+    assert any(run.place.startswith(f"{name}/") for run in runs) != table.is_overview
 
 
 def test_runs_with_one_place_are_one_experiment():

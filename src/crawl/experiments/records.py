@@ -193,6 +193,8 @@ _RECORD = {
     **{"config": dict, "data": str, "metric": str, "scores": dict, "num_epochs": int, "num_parameters": int},
     **{"wall_time_s": _NUMBER, "device": str, "commit": str | None},
 }
+_MORE_OF_RECORD = {"runs_at_a_time": int, "trained": dict}  # not in all of them
+_MORE_OF_SCORE = {"evaluations": list, "by_target": dict}
 _SCORE = {"mean": _NUMBER | None, "internal_deviation": _NUMBER | None}
 _POINT = {"epoch": int, "loss": _NUMBER | None}
 _EPOCH = {**_POINT, "seconds": _NUMBER}
@@ -217,11 +219,11 @@ def _record(text: str) -> dict[str, Any]:
 
 def _checked(record: Any, place: str = "") -> dict[str, Any]:
     """A record that tables can be made from, without where the data lay on that machine."""
-    _check(record, _RECORD, place)
+    _check(record, _RECORD, place, _MORE_OF_RECORD)
     scores = record["scores"]
     _check(scores, dict.fromkeys(("test", *scores), dict), f"{place}scores.")
     for part, of_part in scores.items():
-        _check(of_part, _SCORE | ({"by_target": dict} if "by_target" in of_part else {}), f"{place}scores.{part}.")
+        _check(of_part, _SCORE, f"{place}scores.{part}.", _MORE_OF_SCORE)
         for name, score in of_part.get("by_target", {}).items():
             _check({name: score}, {name: dict}, f"{place}scores.{part}.by_target.")
             _check(score, _SCORE, f"{place}scores.{part}.by_target.{name}.")
@@ -247,11 +249,14 @@ def _collected(text: str) -> tuple[str, list[RunRecord]]:
     return content["table"], [_in_rows(run) for run in content["runs"]]
 
 
-def _check(values: Any, kinds: Mapping[str, Any], place: str = "") -> None:
-    """Refuse what is not a dictionary with these keys and kinds of values; others may be there."""
+def _check(values: Any, kinds: Mapping[str, Any], place: str = "", optional: Mapping[str, Any] | None = None) -> None:
+    """Refuse what is not a dictionary with these keys and kinds of values; others may be there, optional ones of their
+    kind.
+    """
     if not isinstance(values, dict):
         raise ValueError(f"{place}not a record")
-    for key, kind in kinds.items():
+    known = {key: kind for key, kind in (optional or {}).items() if key in values}
+    for key, kind in {**kinds, **known}.items():
         if key not in values:
             raise ValueError(f"{place}{key} is missing")
         if not isinstance(values[key], kind) or isinstance(values[key], bool):  # Python takes true for 1

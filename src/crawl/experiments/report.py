@@ -49,7 +49,7 @@ def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) 
     for table, runs in found:
         written += _plots(table, runs, lines[table.name], folder)
     if collect:
-        for table, runs in [(table, runs) for table, runs in found if table.has_own_runs or table.name == OTHER_RUNS]:
+        for table, runs in [(table, runs) for table, runs in found if not table.is_overview]:
             written.append(folder / f"{table.name}.json")
             write_collected(table.name, runs.values(), written[-1])
     return written
@@ -110,12 +110,11 @@ class _Found:
         return tables + ([(_table_of(others), others)] if others else [])
 
     def _shown(self, table: Table) -> Table:
-        """What to show of a table. One without runs of its own has rows where there are runs for several of them."""
-        if table.name in self.names:
-            return table
-        rows = [row for row in table.rows if any(run.place in self.runs for run in row.runs())]
-        is_more = not table.has_own_runs and len({row.place for row in rows}) > 1
-        return replace(table, rows=tuple(rows) if is_more else ())
+        """What to show of a table; of an overview, the rows that have runs, if these are of several tables."""
+        if not table.is_overview:
+            return table if table.name in self.names else replace(table, rows=())
+        rows = tuple(row for row in table.rows if any(run.place in self.runs for run in row.runs()))
+        return replace(table, rows=rows if len({row.place for row in rows}) > 1 else ())
 
 
 def _small_files(folder: Path) -> list[Path]:
@@ -214,7 +213,7 @@ def _plots(table: Table, runs: Mapping[str, RunRecord], lines: Sequence[Line], f
     except ImportError:
         return []
     written = []
-    if (table.has_own_runs or table.name == OTHER_RUNS) and any(run.curve for run in runs.values()):
+    if not table.is_overview and any(run.curve for run in runs.values()):
         written.append(_draw_curves(table, runs, folder / f"curves-{table.name}.png"))
     if table.x_label and any(line.mean is not None for line in lines):
         written.append(_draw_figure(table, lines, folder / f"{table.name}.png"))

@@ -120,6 +120,7 @@ class Table:
         x_label: For a figure, what its axis shows.
         needs: Other tables whose runs must be there first.
         note: What a reader must know.
+        is_overview: Whether it has no runs of its own, only those of other tables.
     """
 
     name: str
@@ -129,11 +130,7 @@ class Table:
     x_label: str = ""
     needs: tuple[str, ...] = ()
     note: str = ""
-
-    @property
-    def has_own_runs(self) -> bool:
-        """Whether there are runs in a folder of its name, and not only those of other tables."""
-        return any(row.place.startswith(f"{self.name}/") for row in self.rows)
+    is_overview: bool = False
 
 
 def _until_the_end(experiment: Experiment) -> Experiment:
@@ -473,7 +470,8 @@ def extended() -> Table:
             replace(row, label=f"{title}, validation", own_name=f"{name}-val", part="val", published=validation),
             replace(row, label=f"{title}, training", own_name=f"{name}-train", part="train", published=training),
         ]
-    return Table("extended", "Scores on all parts", tuple(rows), note="The training part is evaluated once.")
+    note = "The training part is evaluated once."
+    return Table("extended", "Scores on all parts", tuple(rows), note=note, is_overview=True)
 
 
 TABLES: dict[str, Callable[[], Table]] = {
