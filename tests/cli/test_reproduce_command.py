@@ -28,6 +28,16 @@ def test_rows_are_listed_with_what_is_finished(crawl, csl_run, tmp_path):
     wrong = crawl("reproduce", "window", "--list", "--rows", "4", "nope")
     assert (wrong.code, wrong.out) == (2, "")
     assert "The row of window" in wrong.err
+    needed = crawl("reproduce", "walks", "--list", "--rows", "0.2").out
+    assert [line.split()[0] for line in needed.splitlines()] == ["zinc:", "crawl", "walks:", "0.2"]
+    assert crawl("reproduce", "walks", "--list", "--rows", "crawl").code == 2  # as without --list
+    found = crawl("reproduce", "--list", "--rows", "reddit_binary").out
+    assert [line.split()[0] for line in found.splitlines()] == [
+        "social:",
+        "reddit_binary",
+        "social_nine:",
+        "reddit_binary",
+    ]
     everything = crawl("reproduce", "--list").out
     assert "\nsocial_nine: " in everything
     assert "\n  reddit_binary " in everything

@@ -277,11 +277,10 @@ class TestResuming:
         assert resume_run(stopped, dataset=paths).record["scores"] == finished.record["scores"]
 
     def test_a_damaged_split(self, stopped, paths, finished):
-        (stopped / "split.json").write_text('{"train": [0,')
-        with pytest.raises(
-            ValueError, match=r"/split\.json is damaged .*: remove it to go on with the split of the data"
-        ):
-            resume_run(stopped, dataset=paths)
+        for content in (b'{"train": [0,', b"\xff\xfe", b"[]"):
+            (stopped / "split.json").write_bytes(content)
+            with pytest.raises(ValueError, match=r"/split\.json is damaged .*: remove it to go on with the split of"):
+                resume_run(stopped, dataset=paths)
         (stopped / "split.json").unlink()
         assert resume_run(stopped, dataset=paths).record["scores"] == finished.record["scores"]
 

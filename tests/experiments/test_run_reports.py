@@ -166,9 +166,21 @@ def test_the_time_of_training_is_not_that_of_an_evaluation(tmp_path):
     assert text.count("0.5 minutes of training and evaluation") == 1
     assert "1 finished run; 100 parameters; commit: None." in text
     again = planned("walks/0.4/seed-0").experiment
-    write_run(tmp_path / "walks/0.4/seed-0", again, 0.1, eval_start_share=0.4, trained={"wall_time_s": 900.0})
+    trained = {"wall_time_s": 30.0, "commit": None}
+    write_run(tmp_path / "walks/0.4/seed-0", again, 0.1, eval_start_share=0.4, wall_time_s=6.0, trained=trained)
     write_report([tmp_path], tmp_path / "report")
-    assert "2 finished runs; 0.5 minutes of" in (tmp_path / "report/tables.md").read_text()
+    assert "2 finished runs; 0.1 minutes of" in (tmp_path / "report/tables.md").read_text()
+
+
+def test_an_evaluation_of_a_model_that_was_trained_again_is_told(tmp_path):
+    write_planned(tmp_path, "zinc/crawl/seed-0", 0.1)
+    place = "walks/0.4/seed-0"
+    trained = {"wall_time_s": 31.0, "commit": None}
+    write_run(tmp_path / place, planned(place).experiment, 0.1, eval_start_share=0.4, trained=trained)
+    write_report([tmp_path], tmp_path / "report")
+    row = next(line for line in (tmp_path / "report/tables.md").read_text().splitlines() if "0.4 walks" in line)
+    assert "zinc/crawl/seed-0 was trained again after this evaluation: run it again." in row
+    assert "| 0 of 5 |" in row
 
 
 # ---- plots

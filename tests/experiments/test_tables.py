@@ -107,15 +107,15 @@ def test_a_row_can_be_one_of_several_targets():
     assert (lines[0].mean, lines[2].mean, lines[2].internal_deviation) == (0.0, 0.01, 0.001)
     assert (lines[2].num_finished, lines[2].notes) == (
         1,
-        ("unfinished: 1 of 4 runs", "1 run is left out, without a score of this target"),
+        ("unfinished: 2 of 4 runs", "1 run is left out, without a score of this target"),
     )
     assert (lines[1].mean, lines[1].num_finished) == (None, 0)
-    assert lines[1].notes == ("unfinished: 0 of 4 runs", "2 runs are left out, without a score of this target")
+    assert lines[1].notes == ("unfinished: 2 of 4 runs", "2 runs are left out, without a score of this target")
     row = to_markdown(table, lines).splitlines()[5]
     assert row.startswith("| tailed triangle | 0.0197 ± 0.0019 | – | – | – | – | 0 of 4 |")
 
 
-@pytest.mark.parametrize("missing", [None, math.nan])
+@pytest.mark.parametrize("missing", [None, math.nan, math.inf])
 def test_a_run_without_a_score_does_not_cost_the_others_theirs(missing):
     table = make_table(2)
     first, second = table.rows[0].runs()
@@ -124,7 +124,7 @@ def test_a_run_without_a_score_does_not_cost_the_others_theirs(missing):
     runs[second.place].record["scores"]["test"]["mean"] = missing
     (line,) = summarise(table, runs)
     assert (line.mean, line.num_finished) == (pytest.approx(0.1), 1)
-    assert line.notes == ("unfinished: 1 of 2 runs", "1 run is left out, without a score")
+    assert line.notes == ("1 run is left out, without a score",)
 
 
 def line_of(num_seeds: int, num_folds: int, values: dict[tuple[int, int], float]) -> Line:
@@ -315,7 +315,14 @@ def test_both_ways_to_choose_the_epoch():
     assert "Chosen with the test data." in text
     first = next(row.runs())
     runs[first.place] = finished(first, 0.55, metric="accuracy", test=(0.5, 0.7, None))
-    assert summarise(table, runs)[0].notes[-1] == "epoch 2, one evaluation"  # the third has no mean over all folds
+    by_test, _ = summarise(table, runs)
+    assert by_test.notes[1:] == ("epoch 2, one evaluation", "1 epoch is left out, without a score in every fold")
+    record = runs[first.place].record
+    assert record is not None
+    record["scores"]["test"]["mean"] = None  # the last evaluation failed; the curve is there
+    by_test, by_validation = summarise(table, runs)
+    assert (by_test.num_finished, by_validation.num_finished) == (2, 1)
+    assert by_test.mean == pytest.approx(0.6)
     runs[first.place] = finished(first, 0.55, metric="accuracy", test=(None, None, None))
     assert summarise(table, runs)[0].notes[-1] == "no test scores of the epochs"
     nine = replace(row, experiment=replace(row.experiment, data=replace(row.experiment.data, has_validation=False)))

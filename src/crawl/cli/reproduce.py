@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -51,15 +50,13 @@ class Reproduce:
 
     def run(self) -> None:
         """Run what is left, and print."""
-        from crawl.experiments.reproduce import check_rows, find_tables, reproduce
+        from crawl.experiments.reproduce import choose_rows, reproduce
         from crawl.experiments.tables import GROUPS, TABLES
         from crawl.training.trainer import choose_device
 
         if self.list:
-            tables = find_tables(self.tables or tuple(TABLES))
-            check_rows(tables, self.rows)
-            for table in tables:
-                print(_listed(table, self.rows, self.out))
+            for table in choose_rows(self.tables or tuple(TABLES), self.rows):
+                print(_listed(table, self.out))
             return
         if not self.tables:
             for name, make in TABLES.items():
@@ -92,14 +89,15 @@ class Reproduce:
             raise ValueError(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} failed; the tables say why.")
 
 
-def _listed(table: Table, rows: Sequence[str], folder: Path) -> str:
-    """A table's title and its rows, or those of these names, with how many of their runs are finished in a folder."""
-    from crawl.experiments.records import is_finished
+def _listed(table: Table, folder: Path) -> str:
+    """A table's title and rows, with how many of their runs are finished in a folder."""
+    from crawl.experiments.records import read_runs
 
+    finished = {place for place, run in read_runs(folder, table).items() if run.is_finished}
     lines = [f"{table.name}: {table.title}"]
-    for row in (row for row in table.rows if not rows or row.name in rows):
-        places = [folder / run.place for run in row.runs()]
-        num_finished = sum(map(is_finished, places))
+    for row in table.rows:
+        places = [run.place for run in row.runs()]
+        num_finished = sum(place in finished for place in places)
         lines.append(f"  {row.name:26} {num_finished:2} of {len(places):2} runs finished  {row.label}")
     return "\n".join(lines)
 

@@ -163,10 +163,10 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
     Raises:
         ValueError: If it cannot be read; the message says where and what to do.
     """
+    if data.is_synthetic and data.name not in BENCHMARKS:
+        raise ValueError(f"{data.name} is no benchmark: leave out --data.is-synthetic.")
     _refuse_unused(data)
     if data.is_synthetic:
-        if data.name not in BENCHMARKS:
-            raise ValueError(f"{data.name} is no benchmark: leave out --data.is-synthetic.")
         return synthetic(BENCHMARKS[data.name])
     if data.name == "csl":
         from crawl.data.csl import csl

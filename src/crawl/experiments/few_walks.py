@@ -9,7 +9,6 @@ from pathlib import Path
 
 from crawl.data.dataset import Dataset
 from crawl.experiments.folder import RunFolder
-from crawl.experiments.records import read_run_or_problem
 from crawl.experiments.run import Result, circumstances, forget_peak_memory, scores_of
 from crawl.experiments.trained import TrainedModel
 from crawl.files import write_atomically
@@ -50,13 +49,3 @@ def evaluate_share(
     write_atomically(run.config, experiment.to_json())
     write_atomically(run.result, json.dumps(record, indent=2) + "\n")
     return Result(folder, record)
-
-
-def is_evaluation_of(trained_run: Path, folder: Path) -> bool:
-    """Whether a folder holds an evaluation of the model that a run has now, not of one before it was trained again."""
-    runs = [read_run_or_problem(path, "") for path in (trained_run, folder)]
-    trained, evaluation = (None if run is None else run.record for run in runs)
-    if trained is None or evaluation is None:
-        return False
-    about_training = evaluation | evaluation.get("trained", {})  # older records have it among the rest
-    return all(about_training[key] == trained[key] for key in ("config", "commit", "wall_time_s"))

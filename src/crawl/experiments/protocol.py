@@ -64,7 +64,8 @@ def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None
 
 def num_folds(experiment: Experiment) -> int:
     """The number of folds of an experiment's data; 0 if they have none."""
-    return BENCHMARKS[experiment.data.name].num_folds if experiment.data.name in BENCHMARKS else 0
+    data = experiment.data
+    return BENCHMARKS[data.name].num_folds if data.name in BENCHMARKS and not data.is_synthetic else 0
 
 
 def as_baseline(experiment: Experiment, name: ModelName = "gin") -> Experiment:

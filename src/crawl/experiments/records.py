@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +19,7 @@ from crawl.experiments.folder import RunFolder
 from crawl.files import write_atomically
 
 if TYPE_CHECKING:
-    from crawl.experiments.tables import Table
+    from crawl.experiments.tables import PlannedRun, Table
 
 _FORMAT = "crawl-results-1"
 _NUM_POINTS = 40  # of a learning curve that is kept
@@ -87,7 +87,7 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
     else:
         return None
     history = _read(run.metrics, _history, "run it again") if run.metrics.is_file() else []
-    if record is not None and history and len(history) != record["num_epochs"]:
+    if record is not None and run.metrics.is_file() and len(history) != record["num_epochs"]:
         raise ValueError(
             f"{run.metrics} is damaged: it has {len(history)} of {record['num_epochs']} epochs. Run it again."
         )
@@ -107,9 +107,22 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
 
 def read_runs(folder: Path, table: Table) -> dict[str, RunRecord]:
     """The runs of a table that were begun, by their place. Damaged ones are there, too, with their problem."""
-    places = [run.place for row in table.rows for run in row.runs()]
-    found = {place: read_run_or_problem(folder / place, place) for place in places}
+    found = {run.place: read_planned(folder, run) for row in table.rows for run in row.runs()}
     return {place: run for place, run in found.items() if run is not None}
+
+
+def read_planned(folder: Path, planned: PlannedRun) -> RunRecord | None:
+    """A run of a table, if it was begun. One that evaluates a model which was trained again since has a problem."""
+    run = read_run_or_problem(folder / planned.place, planned.place)
+    trained = read_run_or_problem(folder / planned.trained, "") if planned.trained else None
+    if run is None or run.record is None or trained is None or trained.record is None:
+        return run
+    about_training = run.record | run.record.get("trained", {})  # older records have it among the rest
+    if all(about_training[key] == trained.record[key] for key in ("config", "commit", "wall_time_s")):
+        return run
+    return replace(
+        run, record=None, problem=f"{planned.trained} was trained again after this evaluation: run it again."
+    )
 
 
 def read_run_or_problem(folder: Path, place: str) -> RunRecord | None:

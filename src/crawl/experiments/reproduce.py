@@ -24,9 +24,9 @@ from crawl.data.dataset import Dataset
 from crawl.data.task import check_choice
 from crawl.experiments.build import load_dataset
 from crawl.experiments.experiment import Data, Experiment
-from crawl.experiments.few_walks import evaluate_share, is_evaluation_of
+from crawl.experiments.few_walks import evaluate_share
 from crawl.experiments.folder import RunFolder
-from crawl.experiments.records import is_finished, read_config, read_runs
+from crawl.experiments.records import is_finished, read_config, read_planned, read_runs
 from crawl.experiments.run import Stopped, resume_run, run_experiment
 from crawl.experiments.summary import Line, summarise, to_markdown
 from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Table
@@ -93,7 +93,7 @@ def reproduce(
     """
     deadline = None if minutes is None else time.time() + 60 * minutes
     tables = find_tables(names)
-    runs = _ordered(_chosen(tables, _members(names), rows, num_seeds))
+    runs = _ordered(_planned(choose_rows(names, rows), num_seeds))
     if change is not None:
         runs = [replace(run, experiment=change(run.experiment)) for run in runs]
     work = _Work(Path(folder), device, deadline, tidy, quiet)
@@ -110,6 +110,26 @@ def find_tables(names: str | Sequence[str]) -> list[Table]:
     """
     wanted = [name for member in _members(names) for name in (*TABLES[member]().needs, member)]
     return [TABLES[name]() for name in dict.fromkeys(wanted)]
+
+
+def choose_rows(names: str | Sequence[str], rows: Sequence[str] = ()) -> list[Table]:
+    """The same tables with the rows of these names only, all if there are none; those that these need are whole.
+
+    Raises:
+        ValueError: For a name that no table or no row has.
+    """
+    tables, asked = find_tables(names), _members(names)
+    known = tuple(dict.fromkeys(row.name for table in tables if table.name in asked for row in table.rows))
+    for name in rows:
+        check_choice(f"The row of {' or '.join(asked)}", name, known)
+    chosen = {
+        table.name: tuple(row for row in table.rows if not rows or row.name in rows)
+        for table in tables
+        if table.name in asked
+    }
+    needed = {need for table in tables if chosen.get(table.name) for need in table.needs}
+    kept = [replace(table, rows=table.rows if table.name in needed else chosen.get(table.name, ())) for table in tables]
+    return [table for table in kept if table.rows]
 
 
 def _members(names: str | Sequence[str]) -> list[str]:
@@ -185,8 +205,10 @@ class _Work:
 
     def is_done(self, run: PlannedRun) -> bool:
         """Whether a run is finished, and, if it evaluates another one, still of the model that is there."""
-        place = self.folder / run.place
-        return is_evaluation_of(self.folder / run.trained, place) if run.trained else is_finished(place)
+        found = read_planned(self.folder, run)
+        if found is None or not found.is_finished:
+            return False
+        return not run.trained or is_finished(self.folder / run.trained)
 
     def tidy_up(self, run: PlannedRun) -> None:
         """Remove what is not needed of a finished run any more, if that is wanted."""
@@ -209,30 +231,12 @@ def tidy_run(folder: Path, *, keep_weights: bool) -> None:
             path.unlink(missing_ok=True)
 
 
-def _chosen(
-    tables: Sequence[Table], asked: Sequence[str], rows: Sequence[str], num_seeds: int | None
-) -> Iterator[PlannedRun]:
-    """The runs of the chosen rows of the tables that are asked for, and all runs of those that these need."""
-    known = {table.name: table.rows for table in tables if table.name in asked}
-    check_rows([table for table in tables if table.name in asked], rows)
-    chosen = {name: [row for row in own if not rows or row.name in rows] for name, own in known.items()}
-    needed = {need for table in tables if chosen.get(table.name) for need in table.needs}
+def _planned(tables: Sequence[Table], num_seeds: int | None) -> Iterator[PlannedRun]:
     for table in tables:
-        for row in table.rows if table.name in needed else chosen.get(table.name, ()):
+        for row in table.rows:
             fewer = row.num_seeds if num_seeds is None else min(row.num_seeds, num_seeds)
             for run in replace(row, num_seeds=fewer).runs():
                 yield replace(run, is_timed=table.measure == "seconds")
-
-
-def check_rows(tables: Sequence[Table], names: Sequence[str]) -> None:
-    """Refuse names that no row of these tables has.
-
-    Raises:
-        ValueError: For such a name; the message has those that there are.
-    """
-    known = tuple(dict.fromkeys(row.name for table in tables for row in table.rows))
-    for name in names:
-        check_choice(f"The row of {' or '.join(table.name for table in tables)}", name, known)
 
 
 def _ordered(runs: Iterable[PlannedRun]) -> list[PlannedRun]:

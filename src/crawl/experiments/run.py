@@ -125,19 +125,22 @@ def resume_run(
     with run.locked():
         if not run.split.is_file():  # it was stopped before anything depended on the split
             write_atomically(run.split, dataset.split.to_json())
-        elif run.split.read_text() != dataset.split.to_json():
-            raise ValueError(
-                f"The data have changed since {run.path} was started: it split {_num_split(run.split)} graphs in "
-                "another way. Start a new run."
-            )
+        else:
+            _check_split(run, dataset.split)
         return _train_and_evaluate(experiment, dataset, run, quiet, stop, runs_at_a_time)
 
 
-def _num_split(path: Path) -> int:
+def _check_split(run: RunFolder, now: Split) -> None:
+    """Refuse to go on with data that are split in another way than when the run was started."""
     try:
-        return len(Split.from_json(path.read_text()).ids)
+        before = Split.from_json(run.split.read_text())
     except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): remove it to go on with the split of the data.") from None
+        raise ValueError(f"{run.split} is damaged ({error}): remove it to go on with the split of the data.") from None
+    if before.to_json() != now.to_json():
+        raise ValueError(
+            f"The data have changed since {run.path} was started: it split {len(before.ids)} graphs in another way. "
+            "Start a new run."
+        )
 
 
 def _train_and_evaluate(

@@ -81,16 +81,16 @@ def summarise(table: Table, runs: Mapping[str, RunRecord], problems: Mapping[str
 def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapping[str, str]) -> list[Line]:
     planned = list(row.runs())
     finished = [run for run in planned if run.place in runs and runs[run.place].is_finished]
-    scored = [run for run in finished if _value(table, row, runs[run.place]) is not None]
-    as_planned = [run for run in scored if not _differences(run, runs[run.place])]
-    others = [run for run in scored if run not in as_planned]
+    as_planned = [run for run in finished if not _differences(run, runs[run.place])]
+    others = [run for run in finished if run not in as_planned]
     counted = as_planned or others
+    scored = [run for run in counted if _value(table, row, runs[run.place]) is not None]
     tracks_test = row.experiment.evaluation.track_test
     empty = Line(
         row.label,
         LAST_EPOCH if not row.experiment.data.has_validation else BY_VALIDATION,
         "seconds" if table.measure == "seconds" else metric_of(row, runs),
-        len(counted),
+        len(scored),
         len(planned),
         published=None if tracks_test else row.published,
         x=row.x,
@@ -98,15 +98,15 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
             *_progress(planned, counted, runs),
             *_problems(planned, runs, problems),
             *_settings_notes(others, runs, bool(as_planned)),
-            *_score_notes(table, row, len(finished) - len(scored)),
             *_data_notes(counted, runs),
         ),
         machines=_machines([runs[run.place] for run in counted]),
     )
-    own = empty if not counted else _scored(table, row, empty, counted, runs)
+    own = replace(empty, notes=empty.notes + _score_notes(table, row, len(counted) - len(scored)))
+    own = own if not scored else _scored(table, row, own, scored, runs)
     if not tracks_test:
         return [own]
-    return [_chosen_by_test(row, empty, counted, runs), own]
+    return [_chosen_by_test(row, replace(empty, num_finished=len(counted)), counted, runs), own]
 
 
 def _scored(table: Table, row: Row, line: Line, counted: Sequence[PlannedRun], runs: Mapping[str, RunRecord]) -> Line:
@@ -157,7 +157,7 @@ def _value(table: Table, row: Row, run: RunRecord) -> tuple[float, float | None]
     if row.target:
         score = score.get("by_target", {}).get(row.target, {})
     mean = score.get("mean")
-    if mean is None or math.isnan(mean):
+    if mean is None or not math.isfinite(mean):
         return None
     return mean, None if len(score.get("evaluations", ())) == 1 else score["internal_deviation"]
 
@@ -174,11 +174,14 @@ def _chosen_by_test(row: Row, line: Line, counted: Sequence[PlannedRun], runs: M
     deviation = _deviation(curves[:, epoch].tolist())
     over = () if deviation is None else (OVER_FOLDS,)
     others = f", as good as {', '.join(str(k + 1) for k in best[1:])}" if best[1:] else ""
+    number = int(np.isnan(means).sum())
+    some = "1 epoch is" if number == 1 else f"{number} epochs are"
+    left_out = (f"{some} left out, without a score in every fold",) if number else ()
     return replace(
         line,
         mean=float(means[epoch]),
         cross_deviation=deviation,
-        notes=(*line.notes, *over, f"epoch {epoch + 1}{others}, one evaluation"),
+        notes=(*line.notes, *over, f"epoch {epoch + 1}{others}, one evaluation", *left_out),
     )
 
 
