@@ -224,6 +224,19 @@ def test_each_kind_of_score_has_panels_of_its_own(tmp_path, figures):
     assert [text.get_text() for text in legend.get_texts()] == ["ZINC, gcn", "CSL, gcn"]
 
 
+def test_long_names_fit_into_the_legend(tmp_path, figures):
+    for i in range(9):
+        write_run(tmp_path / f"walks-of-150-steps-with-measured-norms-{i}/tailed_triangle", Experiment(), 0.25)
+    write_report([tmp_path], tmp_path / "report")
+    figure = figures["curves-runs.png"]
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 9
+    within, whole = legend.get_window_extent(), figure.bbox
+    assert 0 <= within.x0 < within.x1 <= whole.width
+    assert 0 <= within.y0 < within.y1 < figure.axes[0].get_window_extent().y0
+
+
 def test_the_figure_has_both_curves_in_the_units_of_the_paper(tmp_path, figures):
     for place, score in (("walks/0.2/seed-0", 0.11), ("walks/0.2/seed-1", 0.13), ("walks/1.0/seed-0", 0.08)):
         write_planned(tmp_path, place, score)

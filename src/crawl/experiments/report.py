@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -229,7 +230,11 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
     curves = [[runs[run.place].curve for run in row.runs() if run.place in runs] for row in rows]
     metrics = [metric_of(row, runs) for row in rows]
     drawn = list(dict.fromkeys(metric for metric, of_row in zip(metrics, curves, strict=True) if any(of_row)))
-    figure = Figure(figsize=(9, 3.5 * len(drawn) + 0.5), layout="constrained")
+    names = ["all targets" if row.target else row.label for row in rows]
+    in_legend = [name for name, of_row in zip(names, curves, strict=True) if any(of_row)]
+    num_columns = max(1, min(4, _LETTERS_IN_A_LINE // (max(map(len, in_legend)) + 6)))
+    height = 3.5 * len(drawn) + 0.2 * math.ceil(len(in_legend) / num_columns) + 0.3
+    figure = Figure(figsize=(9, height), layout="constrained")
     colours = colormaps["tab10" if len(rows) <= 10 else "tab20"]
     for metric, (loss_axes, score_axes) in zip(drawn, figure.subplots(len(drawn), 2, squeeze=False), strict=True):
         of_metric = [i for i, name in enumerate(metrics) if name == metric]
@@ -240,8 +245,7 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
                 style = {"color": colours(i % colours.N), "linewidth": 0.9, "alpha": 0.7}
                 style |= {"marker": "."} if len(curve) == 1 else {}
                 loss_axes.plot(epochs, [_or_nan(point["loss"]) for point in curve], **style)
-                name = "all targets" if rows[i].target else rows[i].label
-                label = name if number == 0 else None  # once in the legend
+                label = names[i] if number == 0 else None  # once in the legend
                 scored = [point for point in curve if point.get(part) is not None]
                 score_axes.plot([p["epoch"] for p in scored], [p[part] for p in scored], label=label, **style)
         loss_axes.set(xlabel="epoch", ylabel="training loss")
@@ -252,11 +256,12 @@ def _draw_curves(table: Table, runs: Mapping[str, RunRecord], path: Path) -> Pat
         _refine(score_axes, may_be_log=LOWER_IS_BETTER.get(metric, False))
     most = max(len(run.curve) for run in runs.values())
     is_thinned = any(run.epochs > len(run.curve) for run in runs.values())
-    figure.suptitle(f"Learning curves of {table.name}" + (f" ({most} epochs of each run)" if is_thinned else ""))
-    figure.legend(loc="outside lower center", ncols=4, fontsize="small", frameon=False)
+    figure.suptitle(f"Learning curves of {table.name}" + (f" (at most {most} epochs of each)" if is_thinned else ""))
+    figure.legend(loc="outside lower center", ncols=num_columns, fontsize="small", frameon=False)
     return _save(figure, path)
 
 
+_LETTERS_IN_A_LINE = 130  # of a legend
 _PARTS = {"val": "validation", "test": "without validation: test"}
 
 
