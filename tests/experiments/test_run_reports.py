@@ -9,9 +9,10 @@ from fake_runs import write_run
 
 from crawl.experiments import Experiment
 from crawl.experiments import report as module
+from crawl.experiments.plan import PlannedRun
 from crawl.experiments.records import RunRecord, read_collected
 from crawl.experiments.report import find_runs, write_report
-from crawl.experiments.tables import TABLES, PlannedRun
+from crawl.experiments.tables import TABLES
 
 
 def planned(place: str) -> PlannedRun:

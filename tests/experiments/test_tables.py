@@ -10,10 +10,11 @@ from fake_runs import make_record
 
 from crawl.experiments.build import Features, count_parameters
 from crawl.experiments.experiment import Experiment
+from crawl.experiments.plan import PlannedRun, Published, Row, Table
 from crawl.experiments.recipes import RECIPES
 from crawl.experiments.records import RunRecord
 from crawl.experiments.summary import BY_TEST, BY_VALIDATION, LAST_EPOCH, Line, summarise, to_csv, to_markdown
-from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Published, Row, Table
+from crawl.experiments.tables import GROUPS, TABLES
 from crawl.training.settings import Training
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crawl.experiments import Experiment, workers
-from crawl.experiments.tables import PlannedRun
+from crawl.experiments.plan import PlannedRun
 from crawl.experiments.workers import Workers
 
 _processes = multiprocessing.get_context("forkserver")  # real processes that need not import everything again

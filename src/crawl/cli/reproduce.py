@@ -12,7 +12,7 @@ from crawl.cli.evaluate import check_positive
 from crawl.cli.output import say
 
 if TYPE_CHECKING:
-    from crawl.experiments.tables import Table
+    from crawl.experiments.plan import Table
 
 
 @dataclass(frozen=True)

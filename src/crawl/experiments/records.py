@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.folder import RunFolder
+from crawl.experiments.plan import PlannedRun, Table
 from crawl.files import write_atomically
-
-if TYPE_CHECKING:
-    from crawl.experiments.tables import PlannedRun, Table
 
 _FORMAT = "crawl-results-1"
 _NUM_POINTS = 40  # of a learning curve that is kept

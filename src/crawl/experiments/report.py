@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl.experiments.experiment import Experiment
+from crawl.experiments.plan import PlannedRun, Row, Table
 from crawl.experiments.records import RunRecord, read_collected, read_run_or_problem, read_runs, write_collected
 from crawl.experiments.summary import Line, metric_of, summarise, to_csv, to_markdown
-from crawl.experiments.tables import TABLES, PlannedRun, Row, Table
+from crawl.experiments.tables import TABLES
 from crawl.files import write_atomically
 from crawl.training.metrics import LOWER_IS_BETTER
 
@@ -36,7 +37,8 @@ def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) 
             a folder with runs, which would be reported from the small files from then on.
 
     Raises:
-        ValueError: If a path holds no runs, a small file is damaged, or two paths hold different results of a run.
+        ValueError: If a path holds no runs, or both runs and small files, a small file is damaged, two paths hold
+            different results of a run, or small files would get into a folder with runs.
     """
     if collect and _run_folders(folder):
         raise ValueError(f"{folder} holds runs: choose another folder for --collect with -o.")
@@ -60,7 +62,8 @@ def find_runs(paths: Sequence[Path]) -> list[tuple[Table, Runs]]:
     """The tables that have runs below the paths, with these; runs of no table form one of their own.
 
     Raises:
-        ValueError: If a path holds no runs, a small file is damaged, or two paths hold different results of a run.
+        ValueError: If a path holds no runs, or both runs and small files, a small file is damaged, or two paths hold
+            different results of a run.
     """
     found = _Found()
     for path in paths:

@@ -26,10 +26,11 @@ from crawl.experiments.build import load_dataset
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.few_walks import evaluate_share
 from crawl.experiments.folder import RunFolder
+from crawl.experiments.plan import PlannedRun, Table
 from crawl.experiments.records import is_finished, read_config, read_planned, read_runs
 from crawl.experiments.run import Stopped, resume_run, run_experiment
 from crawl.experiments.summary import Line, summarise, to_markdown
-from crawl.experiments.tables import GROUPS, TABLES, PlannedRun, Table
+from crawl.experiments.tables import GROUPS, TABLES
 from crawl.experiments.workers import Workers, is_fatal, say
 from crawl.nn.gpu.streams import stream_of_thread
 

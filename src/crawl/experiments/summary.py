@@ -14,9 +14,9 @@ import numpy as np
 
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.experiments.experiment import Experiment
+from crawl.experiments.plan import PlannedRun, Published, Row, Table
 from crawl.experiments.protocol import format_score
 from crawl.experiments.records import RunRecord, scores_by_epoch
-from crawl.experiments.tables import PlannedRun, Published, Row, Table
 
 BY_VALIDATION = "epoch chosen by validation"
 LAST_EPOCH = "last epoch"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 
-from crawl.experiments.tables import PlannedRun
+from crawl.experiments.plan import PlannedRun
 
 Do = Callable[[PlannedRun, Callable[[], bool]], str | None]
 _CONTEXT = multiprocessing.get_context("spawn")

@@ -1,6 +1,6 @@
 """Statistics of batch norms, measured for evaluation.
 
-In training, a batch norm remembers a moving average over the last batches, whose walks are shorter than those of an
+In training, a batch norm remembers a moving average over the last batches, whose walks may be shorter than those of an
 evaluation. Where small errors matter, as in counting, its noise and the difference of the walks may show.
 """
 

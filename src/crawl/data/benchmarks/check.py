@@ -51,7 +51,7 @@ def _problem_with_parts(benchmark: Benchmark, packed: Packed) -> str | None:
         folds = torch.empty(0) if packed.test_fold is None else packed.test_fold
         if folds.shape != (num_graphs,):
             return f"it has folds for {folds.numel():,} graphs, not {num_graphs:,}"
-        return _problem_with_values("folds", folds, benchmark.num_folds) or _problem_with_sizes_of(folds)
+        return _problem_with_values("folds", folds, benchmark.num_folds) or _problem_with_fold_sizes(folds)
     if packed.split is None:
         return "it is not divided into parts"
     found = tuple(len(part) for part in (packed.split.train, packed.split.val, packed.split.test))
@@ -62,7 +62,7 @@ def _problem_with_parts(benchmark: Benchmark, packed: Packed) -> str | None:
     return f"its split names graph {last:,}, but the last is {num_graphs - 1:,}" if last >= num_graphs else None
 
 
-def _problem_with_sizes_of(folds: Tensor) -> str | None:
+def _problem_with_fold_sizes(folds: Tensor) -> str | None:
     """Published folds are as equal as they can be."""
     sizes = torch.bincount(folds.long())
     if int(sizes.max() - sizes.min()) <= 1:
