@@ -1,12 +1,9 @@
 """The numba sampler equals the reference bit for bit, whatever the threads, the order and the company of the walks."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-import numba
 import pytest
 import torch
 from hypothesis import given, settings
@@ -168,16 +165,9 @@ def test_number_of_threads_does_not_matter(law: dict[str, Any]) -> None:
         for number in (1, 2):
             torch.set_num_threads(number)
             found.append(sample_walks(graph, 30, seed=1, **law))
-            assert numba.get_num_threads() == min(number, numba.config.NUMBA_NUM_THREADS)
     finally:
         torch.set_num_threads(threads)
     assert_same(*found)
-
-
-def test_torch_keeps_its_number_of_threads_when_numba_starts() -> None:
-    program = "import torch; torch.set_num_threads(1); from crawl.walks.cpu import use_torch_threads as use; use()"
-    program += "; import numba; assert (torch.get_num_threads(), numba.get_num_threads()) == (1, 1)"
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @each_strategy

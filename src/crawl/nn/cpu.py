@@ -9,23 +9,25 @@ sums do not depend on the number of threads (torch's products may), and no threa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-import numba
 import numpy as np
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from crawl import _lanes as lanes
 from crawl._lanes import LANES
+from crawl.memory import recycled
 from crawl.nn.norm import BatchNorm
+from crawl.threads import share_out
 from crawl.walks import Walks
-from crawl.walks.cpu import use_torch_threads
 
-_PIECE = 2048  # rows that are normalised, multiplied and pooled while they are in the cache
+_PIECE = 1024  # rows that are normalised and multiplied while they are in the cache
+_PART, _MOST_PARTS = 2048, 32  # the rows a thread takes at a time; sums of parts are kept apart until the end
 
 
 @torch.compiler.disable
@@ -72,9 +74,10 @@ class _PoolWalks(torch.autograd.Function):
         num_channels, num_rows = kernel.shape[0], centres.numel()
         inputs = [_padded(rows) for rows in (node_rows, edge_rows, code_rows, kernel.t())]
         stride = inputs[0].shape[-1]
-        windows = node_rows.new_empty(num_rows, stride)
+        windows = recycled(num_rows, stride, dtype=node_rows.dtype)
         moments = np.zeros((2, stride))
-        _convolve(_blocks(stride), *_flat(*inputs), stride, *_walk_arrays(walks), *_flat(windows), moments)
+        convolve = partial(_convolve, *_flat(*inputs), stride, *_walk_arrays(walks), *_flat(windows), moments)
+        share_out(lambda group: convolve(group * LANES), stride // LANES)
         if statistics is None:
             mean = torch.from_numpy(moments[0, :num_channels]).to(windows.dtype)
             var = torch.from_numpy(moments[1, :num_channels] / num_rows).to(windows.dtype)
@@ -82,73 +85,77 @@ class _PoolWalks(torch.autograd.Function):
             mean, var = statistics
         scale = gamma * torch.rsqrt(var + eps)
         shift = beta - mean * scale
+        affine = _padded(torch.stack([scale, shift]))
+        mix_padded = _padded(F.pad(mix, (0, 0, 0, stride - num_channels)))
 
-        pooled = torch.zeros_like(node_rows, memory_format=torch.contiguous_format)
-        is_active = windows.new_empty(num_rows, num_channels, dtype=torch.bool)
-        hidden, mixed = windows.new_empty(2, min(_PIECE, num_rows), num_channels)
-        for piece, size in _pieces(num_rows):
-            torch.addcmul(shift, windows[piece, :num_channels], scale, out=hidden[:size]).relu_()
-            torch.mm(hidden[:size], mix.t(), out=mixed[:size]).relu_()
-            torch.gt(mixed[:size], 0, out=is_active[piece])
-            pooled.index_add_(0, centres[piece], mixed[:size])
+        mixed = recycled(num_rows, stride, dtype=windows.dtype)
+        is_active = recycled(num_rows, stride, dtype=torch.bool)
+
+        def mix_rows(part: int) -> None:
+            hidden = windows.new_empty(_PIECE, stride)
+            for piece, size in _pieces(part, num_rows):
+                _activate(windows[piece].numpy(), affine.numpy(), hidden.numpy())
+                torch.mm(hidden[:size], mix_padded.t(), out=mixed[piece])
+                _rectify(mixed[piece].numpy(), is_active[piece].numpy())
+
+        share_out(mix_rows, _num_parts(num_rows))
+        pooled = node_rows.new_zeros(len(node_rows), stride)
+        pool = partial(_pool, *_flat(mixed), centres.numpy(), stride, *_flat(pooled))
+        share_out(lambda group: pool(group * LANES), stride // LANES)
         count = torch.bincount(centres, minlength=len(pooled)).clamp_min(1).unsqueeze(1)
-        pooled /= count
 
         ctx.walks, ctx.uses_batch = walks, statistics is None
-        ctx.save_for_backward(*inputs, mix, centres, count, windows, is_active, mean, var + eps, scale, shift)
+        ctx.save_for_backward(*inputs, mix_padded, centres, count, windows, is_active, mean, var + eps, affine)
         ctx.mark_non_differentiable(mean, var)
-        return pooled, mean, var
+        return pooled[:, :num_channels] / count, mean, var
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_pooled: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         inputs, rest = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
-        mix, centres, count, windows, is_active, mean, var, scale, shift = rest
+        mix, centres, count, windows, is_active, mean, var, affine = rest
         num_channels, (num_rows, stride) = len(mean), windows.shape
-        grad_rows = grad_pooled / count
-        grad_mix = torch.zeros_like(mix, memory_format=torch.contiguous_format)
-        grad_normed = torch.empty_like(windows)
-        grad_sum, grad_dot = torch.zeros_like(mean), torch.zeros_like(mean)
-        hidden, grad_mixed = windows.new_empty(2, min(_PIECE, num_rows), num_channels)
-        for piece, size in _pieces(num_rows):
-            window = windows[piece, :num_channels]
-            torch.addcmul(shift, window, scale, out=hidden[:size]).relu_()
-            torch.index_select(grad_rows, 0, centres[piece], out=grad_mixed[:size]).mul_(is_active[piece])
-            grad_mix.addmm_(grad_mixed[:size].t(), hidden[:size])
-            grad = torch.mm(grad_mixed[:size], mix, out=grad_mixed[:size].new_empty(size, num_channels))
-            torch.ops.aten.threshold_backward.grad_input(grad, hidden[:size], 0, grad_input=grad)
-            grad_normed[piece, :num_channels] = grad
-            grad_sum += grad.sum(0)
-            grad_dot += torch.mul(grad, window, out=hidden[:size]).sum(0)
+        num_parts = _num_parts(num_rows)
+        grad_rows = _padded(grad_pooled / count)
+        grad_normed = recycled(num_rows, stride, dtype=windows.dtype)
+        grad_mix = windows.new_zeros(num_parts, stride, stride)
+        sums = np.zeros((num_parts, 2, stride))
+
+        def unmix_rows(part: int) -> None:
+            hidden, grad_mixed = windows.new_empty(2, _PIECE, stride)
+            for piece, size in _pieces(part, num_rows):
+                window, active, grad = windows[piece].numpy(), is_active[piece].numpy(), grad_normed[piece]
+                _activate(window, affine.numpy(), hidden.numpy())
+                _spread(grad_rows.numpy(), centres[piece].numpy(), active, grad_mixed.numpy())
+                grad_mix[part].addmm_(grad_mixed[:size].t(), hidden[:size])
+                torch.mm(grad_mixed[:size], mix, out=grad)
+                _deactivate(grad.numpy(), hidden.numpy(), window, sums[part])
+
+        share_out(unmix_rows, num_parts)
+        grad_sum, grad_dot = torch.from_numpy(sums.sum(0)[:, :num_channels]).to(windows.dtype)
         # through the normalisation: d window = scale * d normed + tilt * window + offset
+        scale = affine[0, :num_channels]
         grad_gamma = (grad_dot - mean * grad_sum) * torch.rsqrt(var)
-        affine = windows.new_zeros(3, stride)
-        affine[0, :num_channels] = scale
+        back = windows.new_zeros(3, stride)
+        back[0] = affine[0]
         if ctx.uses_batch:
             tilt = -scale * grad_gamma * torch.rsqrt(var) / num_rows
-            affine[1, :num_channels] = tilt
-            affine[2, :num_channels] = -scale * grad_sum / num_rows - tilt * mean
+            back[1, :num_channels] = tilt
+            back[2, :num_channels] = -scale * grad_sum / num_rows - tilt * mean
 
         grads = [torch.zeros_like(rows) for rows in inputs]
-        _convolve_backward(
-            _blocks(stride),
+        convolve_backward = partial(
+            _convolve_backward,
             *_flat(*inputs),
             stride,
             *_walk_arrays(ctx.walks),
-            *_flat(windows, grad_normed),
-            affine.numpy(),
+            *_flat(windows, grad_normed, back),
             *_flat(*grads),
         )
+        share_out(lambda group: convolve_backward(group * LANES), stride // LANES)
         node, edge, code, kernel = (grad[..., :num_channels] for grad in grads)
+        grad_mix = grad_mix.sum(0)[:num_channels, :num_channels]
         return node, edge, code, kernel.t(), grad_gamma, grad_sum, grad_mix, None, None, None, None
-
-
-def _blocks(stride: int) -> np.ndarray[Any, Any]:
-    """Where the channels of each thread begin and end, sixteen or a multiple of it each."""
-    use_torch_threads()
-    groups = stride // LANES
-    num_blocks = min(int(numba.get_num_threads()), groups)
-    return np.arange(num_blocks + 1) * groups // num_blocks * LANES
 
 
 def _padded(rows: Tensor) -> Tensor:
@@ -164,10 +171,69 @@ def _walk_arrays(walks: Walks) -> list[np.ndarray[Any, Any]]:
     return [tensor.contiguous().numpy() for tensor in (walks.nodes, walks.edges, walks.code)]
 
 
-def _pieces(num_rows: int) -> Iterator[tuple[slice, int]]:
-    for low in range(0, num_rows, _PIECE):
-        high = min(low + _PIECE, num_rows)
+def _num_parts(num_rows: int) -> int:
+    """In how many parts, of which a thread takes one at a time, rows are multiplied."""
+    return min(-(-num_rows // _PART), _MOST_PARTS)
+
+
+def _pieces(part: int, num_rows: int) -> Iterator[tuple[slice, int]]:
+    """The pieces of a part."""
+    num_parts = _num_parts(num_rows)
+    end = num_rows * (part + 1) // num_parts
+    for low in range(num_rows * part // num_parts, end, _PIECE):
+        high = min(low + _PIECE, end)
         yield slice(low, high), high - low
+
+
+@njit(nogil=True, cache=True)
+def _activate(windows, affine, hidden):
+    """hidden = ReLU(scale * windows + shift); NaN stays NaN."""
+    zero = hidden.dtype.type(0)
+    for r in range(windows.shape[0]):
+        for c in range(windows.shape[1]):
+            value = affine[0, c] * windows[r, c] + affine[1, c]
+            hidden[r, c] = zero if value < zero else value
+
+
+@njit(nogil=True, cache=True)
+def _rectify(mixed, is_active):
+    """ReLU in place, and where it lets through; NaN stays NaN."""
+    zero = mixed.dtype.type(0)
+    for r in range(mixed.shape[0]):
+        for c in range(mixed.shape[1]):
+            is_active[r, c] = mixed[r, c] > zero
+            mixed[r, c] = zero if mixed[r, c] < zero else mixed[r, c]
+
+
+@njit(nogil=True, cache=True)
+def _spread(grad_rows, centres, is_active, grad_mixed):
+    """The gradient of each window's centre, where the window was active."""
+    zero = grad_mixed.dtype.type(0)
+    for r in range(len(centres)):
+        grad_row = grad_rows[centres[r]]
+        for c in range(grad_row.size):
+            grad_mixed[r, c] = grad_row[c] if is_active[r, c] else zero
+
+
+@njit(nogil=True, cache=True)
+def _deactivate(grad, hidden, windows, sums):
+    """Backward through the ReLU, in place; adds the sums of the gradient and of its product with the windows."""
+    zero = grad.dtype.type(0)
+    total = np.zeros((2, grad.shape[1]), grad.dtype)
+    for r in range(grad.shape[0]):
+        for c in range(grad.shape[1]):
+            value = grad[r, c] if hidden[r, c] > zero else zero
+            grad[r, c] = value
+            total[0, c] += value
+            total[1, c] += value * windows[r, c]
+    sums += total
+
+
+@njit(nogil=True, cache=True)
+def _pool(mixed, centres, stride, pooled, channel):
+    """The sum of the windows centred at each node, for the sixteen channels from `channel` on."""
+    for r in range(len(centres)):
+        lanes.add(pooled, centres[r] * stride + channel, mixed, r * stride + channel)
 
 
 @njit(inline="always")
@@ -188,72 +254,70 @@ def _code_row(code, i):
     return 256 * i + ((np.int64(code) >> (8 * i)) & 255)
 
 
-@njit(parallel=True, cache=True)
-def _convolve(blocks, node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, moments):
+@njit(nogil=True, cache=True)
+def _convolve(node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, moments, channel):
     """Fill `windows`, all walks one after the other, and `moments`: the means and the sums of squared deviations.
+
+    Both for the sixteen channels from `channel` on.
 
     Matrices of floats are flat, their rows `stride` long, a multiple of sixteen.
     """
     kernel_size = kernel.size // stride
     num_windows = nodes.shape[1] - kernel_size + 1
-    for block in prange(blocks.size - 1):
-        rows = np.empty(nodes.shape[1] * LANES, node_rows.dtype)
-        centred = np.empty(num_windows * LANES, node_rows.dtype)
-        ones = np.ones(LANES, node_rows.dtype)
-        minus_first = np.empty(LANES, node_rows.dtype)
-        total, squares = np.empty(LANES, node_rows.dtype), np.empty(LANES, node_rows.dtype)
-        for w in range(nodes.shape[0]):
-            for channel in range(blocks[block], blocks[block + 1], LANES):
-                _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
-                at = w * num_windows * stride + channel
-                for t in range(num_windows):
-                    lanes.dot(windows, at + t * stride, kernel, channel, stride, rows, t * LANES, LANES, kernel_size)
-                # Deviations from the walk's first window: sums of squares of the windows would lose their digits
-                # beside a large mean. Walks are then combined in float64 (Chan, Golub and LeVeque, 1983).
-                for c in range(LANES):
-                    minus_first[c] = -windows[at + c]
-                for t in range(num_windows):
-                    lanes.dot(centred, t * LANES, ones, 0, 0, windows, at + t * stride, 0, 1)
-                    lanes.add(centred, t * LANES, minus_first, 0)
-                lanes.dot(total, 0, ones, 0, 0, centred, 0, LANES, num_windows)
-                lanes.dot(squares, 0, centred, 0, LANES, centred, 0, LANES, num_windows)
-                for c in range(LANES):
-                    shift = np.float64(total[c]) / num_windows
-                    distance = shift - minus_first[c] - moments[0, channel + c]
-                    moments[0, channel + c] += distance / (w + 1)
-                    moments[1, channel + c] += squares[c] - shift * total[c] + distance**2 * num_windows * w / (w + 1)
+    rows = np.empty(nodes.shape[1] * LANES, node_rows.dtype)
+    centred = np.empty(num_windows * LANES, node_rows.dtype)
+    ones = np.ones(LANES, node_rows.dtype)
+    minus_first = np.empty(LANES, node_rows.dtype)
+    total, squares = np.empty(LANES, node_rows.dtype), np.empty(LANES, node_rows.dtype)
+    for w in range(nodes.shape[0]):
+        _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
+        at = w * num_windows * stride + channel
+        for t in range(num_windows):
+            lanes.dot(windows, at + t * stride, kernel, channel, stride, rows, t * LANES, LANES, kernel_size)
+        # Deviations from the walk's first window: sums of squares of the windows would lose their digits beside a
+        # large mean. Walks are then combined in float64 (Chan, Golub and LeVeque, 1983).
+        for c in range(LANES):
+            minus_first[c] = -windows[at + c]
+        for t in range(num_windows):
+            lanes.dot(centred, t * LANES, ones, 0, 0, windows, at + t * stride, 0, 1)
+            lanes.add(centred, t * LANES, minus_first, 0)
+        lanes.dot(total, 0, ones, 0, 0, centred, 0, LANES, num_windows)
+        lanes.dot(squares, 0, centred, 0, LANES, centred, 0, LANES, num_windows)
+        for c in range(LANES):
+            shift = np.float64(total[c]) / num_windows
+            distance = shift - minus_first[c] - moments[0, channel + c]
+            moments[0, channel + c] += distance / (w + 1)
+            moments[1, channel + c] += squares[c] - shift * total[c] + distance**2 * num_windows * w / (w + 1)
 
 
-@njit(parallel=True, cache=True)
+@njit(nogil=True, cache=True)
 def _convolve_backward(
-    blocks, node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, grad_normed, affine,
-    grad_node, grad_edge, grad_code, grad_kernel,
+    node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, grad_normed, affine,
+    grad_node, grad_edge, grad_code, grad_kernel, channel,
 ):  # fmt: skip
     kernel_size = kernel.size // stride
     num_positions = nodes.shape[1]
     num_windows = num_positions - kernel_size + 1
     margin = kernel_size - 1
-    for block in prange(blocks.size - 1):
-        rows = np.empty(num_positions * LANES, node_rows.dtype)
-        # gradients of the windows, between zeros, so that every position has kernel_size of them
-        grads = np.zeros((num_windows + 2 * margin) * LANES, node_rows.dtype)
-        total = np.empty(LANES, node_rows.dtype)
-        for w in range(nodes.shape[0]):
-            first = w * num_windows * stride
-            for channel in range(blocks[block], blocks[block + 1], LANES):
-                _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
-                for t in range(num_windows):
-                    to, at = (t + margin) * LANES, first + t * stride + channel
-                    lanes.dot(grads, to, affine, channel, 0, grad_normed, at, 0, 1)
-                    lanes.add_product(grads, to, affine, stride + channel, windows, at)
-                    lanes.add(grads, to, affine, 2 * stride + channel)
-                for k in range(kernel_size):
-                    lanes.dot(total, 0, rows, k * LANES, LANES, grads, margin * LANES, LANES, num_windows)
-                    lanes.add(grad_kernel, k * stride + channel, total, 0)
-                for t in range(num_positions):
-                    lanes.dot(total, 0, kernel, channel, stride, grads, (t + margin) * LANES, -LANES, kernel_size)
-                    lanes.add(grad_node, nodes[w, t] * stride + channel, total, 0)
-                    if t > 0 and edge_rows.size > 0:
-                        lanes.add(grad_edge, edges[w, t - 1] * stride + channel, total, 0)
-                    for i in range(code_rows.size // (256 * stride)):
-                        lanes.add(grad_code, _code_row(code[w, t], i) * stride + channel, total, 0)
+    rows = np.empty(num_positions * LANES, node_rows.dtype)
+    # gradients of the windows, between zeros, so that every position has kernel_size of them
+    grads = np.zeros((num_windows + 2 * margin) * LANES, node_rows.dtype)
+    total = np.empty(LANES, node_rows.dtype)
+    for w in range(nodes.shape[0]):
+        first = w * num_windows * stride
+        _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
+        for t in range(num_windows):
+            to, at = (t + margin) * LANES, first + t * stride + channel
+            lanes.dot(grads, to, affine, channel, 0, grad_normed, at, 0, 1)
+            lanes.add_product(grads, to, affine, stride + channel, windows, at)
+            lanes.add(grads, to, affine, 2 * stride + channel)
+        for k in range(kernel_size):
+            lanes.dot(total, 0, rows, k * LANES, LANES, grads, margin * LANES, LANES, num_windows)
+            lanes.add(grad_kernel, k * stride + channel, total, 0)
+        for t in range(num_positions):
+            lanes.dot(total, 0, kernel, channel, stride, grads, (t + margin) * LANES, -LANES, kernel_size)
+            lanes.add(grad_node, nodes[w, t] * stride + channel, total, 0)
+            if t > 0 and edge_rows.size > 0:
+                lanes.add(grad_edge, edges[w, t - 1] * stride + channel, total, 0)
+            for i in range(code_rows.size // (256 * stride)):
+                lanes.add(grad_code, _code_row(code[w, t], i) * stride + channel, total, 0)

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from crawl.nn.bits import code_bits
 from crawl.nn.gpu import can_use_triton
+from crawl.nn.linear import shared_product
 from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
-from crawl.walks.sampling import was_forked
 
 if TYPE_CHECKING:
     from crawl.nn.conv import CRaWlConv
@@ -33,7 +33,7 @@ def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor |
     weight = conv.project.weight.squeeze(2)
     first_bit = conv.in_channels + conv.edge_dim
     node_weight, edge_weight = weight[:, : conv.in_channels], weight[:, conv.in_channels : first_bit]
-    node_rows = x @ node_weight.t()
+    node_rows = shared_product(x, node_weight.t()) if x.device.type == "cpu" else x @ node_weight.t()
     edge_rows = None if edge_attr is None else edge_attr @ edge_weight.t()
     code_rows = (code_bits(conv, walks, weight.dtype) @ weight[:, first_bit:].t()).view(-1, 256, conv.out_channels)
     half = conv.kernel_size // 2
@@ -41,7 +41,7 @@ def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor |
     if centres.numel() == 0:
         return node_rows.new_zeros(node_rows.shape)
     pool = pool_walks
-    if node_rows.device.type == "cpu" and node_rows.dtype in (torch.float32, torch.float64) and not was_forked():
+    if node_rows.device.type == "cpu" and node_rows.dtype in (torch.float32, torch.float64):
         from crawl.nn import cpu  # numba takes a second to import and is not needed on a GPU
 
         pool = cpu.pool_walks

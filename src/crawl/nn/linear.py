@@ -1,4 +1,4 @@
-"""A linear map without bias, whose gradient on a GPU does not wait for that of its weight."""
+"""A linear map without bias, whose gradient on a GPU does not wait for that of its weight, and products on a CPU."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from crawl.nn.gpu import can_use_triton
+from crawl.threads import share_out
 
 Precision = Literal["tf32", "bf16", "float32"]
+_PART = 128  # rows that a thread multiplies at a time
+_SMALL = 10_000_000  # multiplications that are not worth sharing out
 
 
 class Linear(nn.Linear):
@@ -32,8 +35,39 @@ class Linear(nn.Linear):
         if can_use_triton(x.device) and is_plain:
             product: Tensor = _Product.apply(x, self.weight, add, self.precision)  # type: ignore[no-untyped-call]
             return product
-        out = super().forward(x)
+        is_shared = x.device.type == "cpu" and x.dim() == 2 and not torch.is_autocast_enabled("cpu")
+        out = shared_product(x, self.weight.t()) if is_shared else super().forward(x)
         return out if add is None else add + out
+
+
+@torch.compiler.disable
+def shared_product(a: Tensor, b: Tensor) -> Tensor:
+    """`a @ b` for matrices on the CPU, by the library's own threads; it can be differentiated any number of times."""
+    out: Tensor = _SharedProduct.apply(a, b)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _SharedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        if a.shape[0] * a.shape[1] * b.shape[1] < _SMALL:
+            return a @ b
+        out = a.new_empty(a.shape[0], b.shape[1])
+        parts = list(zip(a.split(_PART), out.split(_PART), strict=True))
+
+        def multiply(i: int) -> None:
+            torch.mm(parts[i][0], b, out=parts[i][1])
+
+        share_out(multiply, len(parts))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        a, b = ctx.saved_tensors
+        needs_a, needs_b = ctx.needs_input_grad
+        grad_a = shared_product(grad, b.t()) if needs_a else None
+        return grad_a, shared_product(a.t(), grad) if needs_b else None
 
 
 class _Product(torch.autograd.Function):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
+from crawl.nn.conv import CRaWlConv
+from crawl.threads import torch_on_one_thread
 from crawl.training.engine import Engine
 from crawl.training.metrics import Array, score
 from crawl.training.seeds import derive_seed
@@ -134,9 +137,10 @@ def predict(
     for repeat in range(num_repeats):
         outputs = []
         for part in torch.split(ids, batch_size) if len(ids) else ():
-            batch = store.batch(part)
-            batch.graph_keys = keys[part]
-            outputs.append(model(batch, num_steps=num_steps, seed=derive_seed(seed, "evaluation", repeat)).cpu())
+            with own_threads(model):
+                batch = store.batch(part)
+                batch.graph_keys = keys[part]
+                outputs.append(model(batch, num_steps=num_steps, seed=derive_seed(seed, "evaluation", repeat)).cpu())
             if on_batch is not None:
                 on_batch()
         output = torch.cat(outputs) if outputs else torch.empty(0, task.num_outputs)
@@ -169,6 +173,14 @@ def predict_by_engine(
     model.train(was_training)
     repeats = [_as_prediction(task, output, scaling or Scaling()).numpy() for output in outputs.cpu().double()]
     return Predictions(np.stack(repeats), task)
+
+
+def own_threads(model: nn.Module) -> AbstractContextManager[None]:
+    """Where to run a model: on a CPU the large operations of walk layers have threads of their own, and sharing out
+    the many small ones that are left costs more than it brings, a lot more beside other work."""
+    is_on_cpu = next(model.parameters()).device.type == "cpu"
+    has_walks = is_on_cpu and any(isinstance(module, CRaWlConv) for module in model.modules())
+    return torch_on_one_thread() if has_walks else nullcontext()
 
 
 def _check_positive(num_repeats: int, batch_size: int) -> None:

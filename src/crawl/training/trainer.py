@@ -19,7 +19,7 @@ from crawl.models import CRaWl
 from crawl.nn.dropout import Dropout
 from crawl.nn.gpu.streams import late_gradients
 from crawl.training.engine import Engine, can_use_engine
-from crawl.training.evaluation import Predictions, Scaling, predict, predict_by_engine, targets_of
+from crawl.training.evaluation import Predictions, Scaling, own_threads, predict, predict_by_engine, targets_of
 from crawl.training.norms import Norms
 from crawl.training.padded import PaddedBatch
 from crawl.training.schedule import Schedule
@@ -110,8 +110,10 @@ class Trainer:
             )
             return
         for ids in batches:
-            batch = self._batch(ids)
-            yield self._step(model(batch, seed=seed), batch.y)
+            with own_threads(model):
+                batch = self._batch(ids)
+                loss = self._step(model(batch, seed=seed), batch.y)
+            yield loss
 
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
         """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
@@ -262,7 +264,8 @@ class Trainer:
 
     def _moments(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
         for ids in batches:
-            self.model(self._batch(ids), seed=seed)
+            with own_threads(self.model):
+                self.model(self._batch(ids), seed=seed)
             yield self.norms.moments()
 
     def _engine_moments(self, batch: PaddedBatch) -> Tensor:
@@ -299,7 +302,7 @@ def _adam(model: nn.Module, lr: float) -> torch.optim.Adam:
     """Adam; on a GPU one that can be recorded in a CUDA graph, with all that it remembers from the beginning."""
     parameters = list(model.parameters())
     if parameters[0].device.type != "cuda":
-        return torch.optim.Adam(parameters, lr=lr)
+        return torch.optim.Adam(parameters, lr=lr, fused=True)
     rate = torch.tensor(lr, device=parameters[0].device)
     optimiser = torch.optim.Adam(parameters, lr=rate, capturable=True, fused=True)
     for parameter in parameters:

@@ -7,15 +7,17 @@ for each other. Long rows, weights and node2vec take a detour lane by lane.
 
 from __future__ import annotations
 
-import numba
+from functools import partial
+
 import numpy as np
 import torch
-from numba import njit, prange, uint32, uint64
+from numba import njit, uint32, uint64
 from torch import Tensor
 
 from crawl import _lanes as lanes
 from crawl._lanes import LANES
 from crawl.graph import Graph
+from crawl.threads import share_out
 from crawl.walks import philox
 from crawl.walks.reference import StepLaw, code_dtype
 
@@ -38,8 +40,8 @@ def sample(
     if num_walks == 0:
         return nodes, edges, code
     cum_weight = np.empty(0, np.int64) if graph.cum_weight is None else graph.cum_weight.numpy()
-    use_torch_threads()
-    _walk(
+    walk = partial(
+        _walk,
         graph.rowptr.numpy(),
         graph.col.numpy(),
         graph.edge_id.numpy(),
@@ -55,15 +57,8 @@ def sample(
         edges.numpy(),
         code.numpy(),
     )
+    share_out(walk, -(-num_walks // _BLOCK))
     return nodes, edges, code
-
-
-def use_torch_threads() -> None:
-    """Have numba use as many threads as torch does, which is what users set."""
-    threads = torch.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-    if torch.get_num_threads() != threads:  # numba shares torch's OpenMP, and sets its threads to all when it starts
-        torch.set_num_threads(threads)
 
 
 @njit(inline="always")
@@ -164,7 +159,7 @@ def _scaled_far(word, total):
     return np.int64(word) * (total >> 32) + _scaled(word, total & 0xFFFFFFFF)
 
 
-@njit(parallel=True, cache=True, boundscheck=False)
+@njit(nogil=True, cache=True, boundscheck=False)
 def _walk(
     rowptr,
     col,
@@ -180,122 +175,123 @@ def _walk(
     nodes,
     edges,
     code,
+    block,
 ):
+    """The walks of one block."""
     num_walks, num_positions = nodes.shape
     is_weighted = cum_weight.size > 0
-    for block in prange((num_walks + _BLOCK - 1) // _BLOCK):
-        low = block * _BLOCK
-        size = min(_BLOCK, num_walks - low)
-        # position-major copies of this block's output: the lanes of one position lie side by side
-        visited = np.empty((num_positions, _BLOCK), np.int32)
-        walked = np.empty((num_positions, _BLOCK), np.int32)
-        packed = np.empty((num_positions, _BLOCK), code.dtype)
-        key = np.empty(_BLOCK, np.int64)
-        words = np.empty((4, _BLOCK), np.uint32)
-        row, degree = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)
-        neighbour = np.empty(_BLOCK, np.int32)
-        before, back = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)  # arcs that precede, that lead back
-        identity, adjacency = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32)
+    low = block * _BLOCK
+    size = min(_BLOCK, num_walks - low)
+    # position-major copies of this block's output: the lanes of one position lie side by side
+    visited = np.empty((num_positions, _BLOCK), np.int32)
+    walked = np.empty((num_positions, _BLOCK), np.int32)
+    packed = np.empty((num_positions, _BLOCK), code.dtype)
+    key = np.empty(_BLOCK, np.int64)
+    words = np.empty((4, _BLOCK), np.uint32)
+    row, degree = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)
+    neighbour = np.empty(_BLOCK, np.int32)
+    before, back = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)  # arcs that precede, that lead back
+    identity, adjacency = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32)
+    for b in range(_BLOCK):
+        w = low + min(b, size - 1)  # spare lanes repeat the last walk
+        visited[0, b] = start[w]
+        key[b] = keys[w]
+
+    for i in range(num_positions):
+        longest = np.int32(0)
         for b in range(_BLOCK):
-            w = low + min(b, size - 1)  # spare lanes repeat the last walk
-            visited[0, b] = start[w]
-            key[b] = keys[w]
+            here = visited[i, b]
+            row[b] = rowptr[here]
+            degree[b] = rowptr[here + 1] - rowptr[here]
+            longest = max(longest, degree[b])
+            before[b] = back[b] = 0
+            identity[b] = adjacency[b] = 0
 
-        for i in range(num_positions):
-            longest = np.int32(0)
+        reach = min(window_size, i)
+        for j in range(1, reach + 1):
             for b in range(_BLOCK):
-                here = visited[i, b]
-                row[b] = rowptr[here]
-                degree[b] = rowptr[here + 1] - rowptr[here]
-                longest = max(longest, degree[b])
-                before[b] = back[b] = 0
-                identity[b] = adjacency[b] = 0
-
-            reach = min(window_size, i)
-            for j in range(1, reach + 1):
-                for b in range(_BLOCK):
-                    identity[b] |= uint32(visited[i - j, b] == visited[i, b]) << uint32(j - 1)
-            needs_back = i > 0 and (skips_previous or is_node2vec)
-            if reach >= 2 or needs_back:
-                if longest <= _SHORT or col.size < LANES:
-                    for k in range(longest):
-                        for b in range(_BLOCK):
-                            neighbour[b] = col[row[b] + min(np.int32(k), degree[b] - np.int32(1))]
-                        for j in range(2, reach + 1):
-                            for b in range(_BLOCK):
-                                adjacency[b] |= uint32(visited[i - j, b] == neighbour[b]) << uint32(j - 2)
-                        if needs_back:
-                            for b in range(_BLOCK):
-                                is_there = np.int32(k < degree[b])
-                                before[b] += is_there & np.int32(neighbour[b] < visited[i - 1, b])
-                                back[b] += is_there & np.int32(neighbour[b] == visited[i - 1, b])
-                else:
+                identity[b] |= uint32(visited[i - j, b] == visited[i, b]) << uint32(j - 1)
+        needs_back = i > 0 and (skips_previous or is_node2vec)
+        if reach >= 2 or needs_back:
+            if longest <= _SHORT or col.size < LANES:
+                for k in range(longest):
                     for b in range(_BLOCK):
-                        end = row[b] + degree[b]
-                        bits = uint32(0)
-                        if degree[b] > _LONG:
-                            for j in range(2, reach + 1):
-                                bits |= uint32(_is_arc(col, row[b], end, visited[i - j, b])) << uint32(j - 2)
-                            if needs_back:
-                                first, last = _arcs_between(col, row[b], end, visited[i - 1, b])
-                                before[b], back[b] = first - row[b], last - first
-                        else:
-                            for chunk in range(row[b], end, LANES):
-                                base = min(chunk, col.size - LANES)
-                                inside = uint32(0xFFFF) << uint32(chunk - base)
-                                if end - base < LANES:
-                                    inside &= (uint32(1) << uint32(end - base)) - uint32(1)
-                                for j in range(2, reach + 1):
-                                    hit = _equal(col, base, visited[i - j, b]) & inside
-                                    bits |= uint32(hit != 0) << uint32(j - 2)
-                                if needs_back:
-                                    before[b] += _count(_less(col, base, visited[i - 1, b]) & inside)
-                                    back[b] += _count(_equal(col, base, visited[i - 1, b]) & inside)
-                        adjacency[b] = bits
-            for b in range(_BLOCK):
-                packed[i, b] = uint64(identity[b]) | (uint64(adjacency[b]) << uint64(window_size))
-            if i == num_positions - 1:
-                break
-
-            if i % 4 == 0:
-                for b in range(_BLOCK):
-                    words[0, b], words[1, b], words[2, b], words[3, b] = _philox(seed, i // 4, philox.STEP, key[b])
-            if is_node2vec and i > 0:
-                for b in range(_BLOCK):
-                    arc = _node2vec_arc(
-                        rowptr, col, cum_weight, key[b], seed, node2vec, i, visited[i - 1, b],
-                        row[b], row[b] + degree[b], row[b] + before[b], row[b] + before[b] + back[b],
-                    )  # fmt: skip
-                    visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
-            elif is_weighted:
-                for b in range(_BLOCK):
-                    first, end = row[b] + before[b], row[b] + degree[b]
-                    total = _mass_before(cum_weight, row[b], end)
-                    mass_before = _mass_before(cum_weight, row[b], first)
-                    skipped = _mass_before(cum_weight, row[b], first + back[b]) - mass_before
-                    if skipped == total:
-                        skipped = 0
-                    mass = _scaled(words[i % 4, b], total - skipped)
-                    if mass >= mass_before:
-                        mass += skipped
-                    arc = _arc_at(cum_weight, row[b], end, mass)
-                    visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
+                        neighbour[b] = col[row[b] + min(np.int32(k), degree[b] - np.int32(1))]
+                    for j in range(2, reach + 1):
+                        for b in range(_BLOCK):
+                            adjacency[b] |= uint32(visited[i - j, b] == neighbour[b]) << uint32(j - 2)
+                    if needs_back:
+                        for b in range(_BLOCK):
+                            is_there = np.int32(k < degree[b])
+                            before[b] += is_there & np.int32(neighbour[b] < visited[i - 1, b])
+                            back[b] += is_there & np.int32(neighbour[b] == visited[i - 1, b])
             else:
                 for b in range(_BLOCK):
-                    skipped = back[b] if back[b] < degree[b] else np.int32(0)
-                    choice = np.int32(_scaled(words[i % 4, b], degree[b] - skipped))
-                    choice += skipped if choice >= before[b] else np.int32(0)
-                    neighbour[b] = row[b] + choice
-                for b in range(_BLOCK):
-                    visited[i + 1, b] = col[neighbour[b]]
-                    walked[i, b] = edge_id[neighbour[b]]
+                    end = row[b] + degree[b]
+                    bits = uint32(0)
+                    if degree[b] > _LONG:
+                        for j in range(2, reach + 1):
+                            bits |= uint32(_is_arc(col, row[b], end, visited[i - j, b])) << uint32(j - 2)
+                        if needs_back:
+                            first, last = _arcs_between(col, row[b], end, visited[i - 1, b])
+                            before[b], back[b] = first - row[b], last - first
+                    else:
+                        for chunk in range(row[b], end, LANES):
+                            base = min(chunk, col.size - LANES)
+                            inside = uint32(0xFFFF) << uint32(chunk - base)
+                            if end - base < LANES:
+                                inside &= (uint32(1) << uint32(end - base)) - uint32(1)
+                            for j in range(2, reach + 1):
+                                hit = _equal(col, base, visited[i - j, b]) & inside
+                                bits |= uint32(hit != 0) << uint32(j - 2)
+                            if needs_back:
+                                before[b] += _count(_less(col, base, visited[i - 1, b]) & inside)
+                                back[b] += _count(_equal(col, base, visited[i - 1, b]) & inside)
+                    adjacency[b] = bits
+        for b in range(_BLOCK):
+            packed[i, b] = uint64(identity[b]) | (uint64(adjacency[b]) << uint64(window_size))
+        if i == num_positions - 1:
+            break
 
-        for b in range(size):
-            for i in range(num_positions):
-                nodes[low + b, i] = visited[i, b]
-                code[low + b, i] = packed[i, b]
-            for i in range(num_positions - 1):
-                edges[low + b, i] = walked[i, b]
+        if i % 4 == 0:
+            for b in range(_BLOCK):
+                words[0, b], words[1, b], words[2, b], words[3, b] = _philox(seed, i // 4, philox.STEP, key[b])
+        if is_node2vec and i > 0:
+            for b in range(_BLOCK):
+                arc = _node2vec_arc(
+                    rowptr, col, cum_weight, key[b], seed, node2vec, i, visited[i - 1, b],
+                    row[b], row[b] + degree[b], row[b] + before[b], row[b] + before[b] + back[b],
+                )  # fmt: skip
+                visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
+        elif is_weighted:
+            for b in range(_BLOCK):
+                first, end = row[b] + before[b], row[b] + degree[b]
+                total = _mass_before(cum_weight, row[b], end)
+                mass_before = _mass_before(cum_weight, row[b], first)
+                skipped = _mass_before(cum_weight, row[b], first + back[b]) - mass_before
+                if skipped == total:
+                    skipped = 0
+                mass = _scaled(words[i % 4, b], total - skipped)
+                if mass >= mass_before:
+                    mass += skipped
+                arc = _arc_at(cum_weight, row[b], end, mass)
+                visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
+        else:
+            for b in range(_BLOCK):
+                skipped = back[b] if back[b] < degree[b] else np.int32(0)
+                choice = np.int32(_scaled(words[i % 4, b], degree[b] - skipped))
+                choice += skipped if choice >= before[b] else np.int32(0)
+                neighbour[b] = row[b] + choice
+            for b in range(_BLOCK):
+                visited[i + 1, b] = col[neighbour[b]]
+                walked[i, b] = edge_id[neighbour[b]]
+
+    for b in range(size):
+        for i in range(num_positions):
+            nodes[low + b, i] = visited[i, b]
+            code[low + b, i] = packed[i, b]
+        for i in range(num_positions - 1):
+            edges[low + b, i] = walked[i, b]
 
 
 @njit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from typing import Literal
 
 import torch
@@ -126,30 +125,11 @@ def _checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
     return keys.to(starts.device).long().contiguous()
 
 
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_count_fork)
-
-
-def was_forked() -> bool:
-    """Whether this process was forked after the import, as the workers of a `DataLoader` are on Linux.
-
-    numba's threads do not survive a fork: OpenMP would end the process. There, plain torch does the work.
-    """
-    return _forks > 0
-
-
 def _chosen_backend(graph: Graph, backend: str) -> str:
     if backend != "auto":
         return backend
     if graph.device.type == "cpu":
-        return "reference" if was_forked() else "numba"
+        return "numba"
     if graph.device.type == "cuda" and importlib.util.find_spec("triton") is not None:
         return "triton"
     return "reference"

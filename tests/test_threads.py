@@ -1,0 +1,163 @@
+"""Work is shared out among threads that sleep while they wait, and results do not depend on how many there are."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from crawl.threads import num_threads, share_out, torch_on_one_thread
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("num_pieces", [0, 1, 2, 7, 100])
+def test_every_piece_is_done_once(count: int, num_pieces: int) -> None:
+    torch.set_num_threads(count)
+    done: list[int] = []
+    share_out(done.append, num_pieces)
+    assert sorted(done) == list(range(num_pieces))
+
+
+def test_several_threads_work_and_torch_starts_none_on_them() -> None:
+    torch.set_num_threads(3)
+    together = threading.Barrier(3, timeout=60)
+    seen: list[tuple[str, int]] = []
+
+    def work(_: int) -> None:
+        together.wait()  # passes only if three threads work at the same time
+        seen.append((threading.current_thread().name, torch.get_num_threads()))
+
+    share_out(work, 3)
+    assert len({name for name, _ in seen}) == 3
+    assert {number for _, number in seen} == {1}
+    assert torch.get_num_threads() == num_threads() == 3
+
+
+def test_threads_begin_with_as_many_as_before() -> None:
+    torch.set_num_threads(2)
+    share_out(lambda _: None, 2)
+    found: list[int] = []
+    fresh = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    fresh.start()
+    fresh.join()
+    assert found == [2]
+
+
+def test_helper_that_has_not_begun_is_not_waited_for() -> None:
+    torch.set_num_threads(2)
+    hold, held = threading.Event(), threading.Event()
+
+    def occupy(piece: int) -> None:
+        if threading.current_thread() is not caller:
+            held.set()
+            hold.wait(60)
+        elif piece == 0:
+            held.wait(60)  # until the only helper has a piece
+
+    caller = threading.Thread(target=lambda: share_out(occupy, 2))
+    caller.start()
+    assert held.wait(60)
+    done: list[int] = []
+    share_out(done.append, 5)  # the helper is busy for as long as we like
+    assert done == [0, 1, 2, 3, 4]
+    hold.set()
+    caller.join(60)
+    assert not caller.is_alive()
+
+
+def test_error_in_a_piece_reaches_the_caller() -> None:
+    torch.set_num_threads(2)
+
+    def work(piece: int) -> None:
+        time.sleep(0.001)
+        if piece == 7:
+            raise ValueError("piece 7")
+
+    with pytest.raises(ValueError, match="piece 7"):
+        share_out(work, 20)
+    done: list[int] = []
+    share_out(done.append, 3)
+    assert sorted(done) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_inference", [True, False])
+def test_pieces_run_in_the_modes_of_the_caller(is_inference: bool) -> None:
+    torch.set_num_threads(2)
+    weight = torch.ones(3, 3, requires_grad=True)
+    with torch.inference_mode(is_inference), torch.no_grad():
+        out = torch.zeros(8, 3, 3)
+        share_out(lambda piece: torch.mm(weight, weight, out=out[piece]), 8)
+    assert out.is_inference() == is_inference
+    assert bool((out == 3).all())
+
+
+def test_torch_on_one_thread_keeps_the_number_for_shared_work() -> None:
+    torch.set_num_threads(3)
+    with torch_on_one_thread():
+        assert (torch.get_num_threads(), num_threads()) == (1, 3)
+        with torch_on_one_thread():
+            assert (torch.get_num_threads(), num_threads()) == (1, 3)
+        assert (torch.get_num_threads(), num_threads()) == (1, 3)
+    assert (torch.get_num_threads(), num_threads()) == (3, 3)
+
+
+FORKED = """
+import multiprocessing, torch
+from crawl.threads import share_out
+
+def work(queue):
+    done = []
+    share_out(done.append, 50)
+    queue.put(sorted(done))
+
+torch.set_num_threads(2)
+share_out(lambda _: None, 50)
+context = multiprocessing.get_context("fork")
+queue = context.Queue()
+process = context.Process(target=work, args=(queue,))
+process.start()
+assert queue.get(timeout=60) == list(range(50))
+process.join(60)
+assert process.exitcode == 0
+"""
+
+
+def test_forked_process_has_threads_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+IMPORTED_FIRST = """
+import {first}, {second}
+import torch
+before = torch.get_num_threads()
+from crawl import CRaWl
+from torch_geometric.data import Data
+edges = torch.arange(2000)
+data = Data(edge_index=torch.stack([edges, (edges + 1) % 2000]), num_nodes=2000)
+data.edge_index = torch.cat([data.edge_index, data.edge_index.flip(0)], dim=1)
+CRaWl(1, 1, hidden_channels=16)(data, seed=0).sum().backward()
+assert torch.get_num_threads() == before == 2
+import numba.np.ufunc.parallel as parallel
+assert not parallel._is_initialized, "numba has started threads of its own"
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("torch", "crawl"), ("crawl", "torch")])
+def test_one_pool_whichever_is_imported_first(first: str, second: str) -> None:
+    program = IMPORTED_FIRST.format(first=first, second=second)
+    environment = {"OMP_NUM_THREADS": "2", "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
