@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 
@@ -104,7 +103,7 @@ def environment(packages: list[str]) -> dict[str, str]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return {
         "CPU": f"{_cpu_model()}, {os.cpu_count()} logical cores, {memory_gb:.0f} GB memory",
-        "Threads": f"torch {torch.get_num_threads()}, numba {numba.get_num_threads()}",
+        "Threads": str(torch.get_num_threads()),
         "Load before the run": f"{os.getloadavg()[0]:.2f} (a busy machine makes the figures worthless)",
         "Versions": ", ".join([f"Python {platform.python_version()}", *(f"{p} {_version(p)}" for p in packages)]),
         "Date": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -46,14 +46,14 @@ def add(typing_context, target, i, source, j):
 
 
 @intrinsic
-def add_product(typing_context, target, i, a, j, b, k):
-    """target[i:i + 16] += a[j:j + 16] * b[k:k + 16]."""
+def sum_of(typing_context, target, i, a, j, b, k):
+    """target[i:i + 16] = a[j:j + 16] + b[k:k + 16]."""
 
     def generate(context, builder, signature, arguments):
         element = signature.args[0].dtype
         to, *others = (_pointer(context, builder, signature.args[n], arguments[n], arguments[n + 1]) for n in (0, 2, 4))
         a, b = (_load(builder, other, element) for other in others)
-        builder.store(_fused(builder, a, b, _load(builder, to, element)), to, align=element.bitwidth // 8)
+        builder.store(builder.fadd(a, b), to, align=element.bitwidth // 8)
         return context.get_dummy_value()
 
     index = types.int64
@@ -61,24 +61,64 @@ def add_product(typing_context, target, i, a, j, b, k):
 
 
 @intrinsic
+def combine(typing_context, target, i, weights, w, w_step, a, j, b, k):
+    """target[i:i + 16] = weights[w:] * a[j:] + weights[w + w_step:] * b[k:] + weights[w + 2 * w_step:]."""
+
+    def generate(context, builder, signature, arguments):
+        _, i, _, w, w_step, _, j, _, k = arguments
+        element = signature.args[0].dtype
+
+        def load(n, index):
+            return _load(builder, _pointer(context, builder, signature.args[n], arguments[n], index), element)
+
+        first, second, third = (load(2, builder.add(w, builder.mul(w_step, w_step.type(n)))) for n in range(3))
+        total = _fused(builder, first, load(5, j), _fused(builder, second, load(7, k), third))
+        to = _pointer(context, builder, signature.args[0], arguments[0], i)
+        builder.store(total, to, align=element.bitwidth // 8)
+        return context.get_dummy_value()
+
+    index = types.int64
+    return types.void(target, index, weights, index, index, a, index, b, index), generate
+
+
+@intrinsic
 def dot(typing_context, target, i, a, j, a_step, b, k, b_step, count):
-    """target[i:i + 16] = sum over m < count of a[j + m * a_step:][:16] * b[k + m * b_step:][:16]."""
+    """target[i:i + 16] = sum over m < count of a[j + m * a_step:][:16] * b[k + m * b_step:][:16].
+
+    Four sums take turns, so that an addition need not wait for the one before.
+    """
 
     def generate(context, builder, signature, arguments):
         _, i, _, j, a_step, _, k, b_step, count = arguments
         element = signature.args[0].dtype
         to = _pointer(context, builder, signature.args[0], arguments[0], i)
-        total = cgutils.alloca_once(builder, to.type.pointee)  # a register, once the optimiser has seen it
-        builder.store(ir.Constant(to.type.pointee, [0.0] * LANES), total)
-        with cgutils.for_range(builder, count) as loop:
+        totals = [cgutils.alloca_once(builder, to.type.pointee) for _ in range(4)]  # registers, after optimisation
+        for total in totals:
+            builder.store(ir.Constant(to.type.pointee, [0.0] * LANES), total)
+
+        def add_term(total, m):
             factors = []
             for n, first, step in ((2, j, a_step), (5, k, b_step)):
-                index = builder.add(first, builder.mul(loop.index, step))
+                index = builder.add(first, builder.mul(m, step))
                 factors.append(
                     _load(builder, _pointer(context, builder, signature.args[n], arguments[n], index), element)
                 )
             builder.store(_fused(builder, factors[0], factors[1], builder.load(total)), total)
-        builder.store(builder.load(total), to, align=element.bitwidth // 8)
+
+        four = ir.Constant(count.type, 4)
+        num_turns = builder.sdiv(count, four)
+        with cgutils.for_range(builder, num_turns) as loop:
+            first_term = builder.mul(loop.index, four)
+            for n, total in enumerate(totals):
+                add_term(total, builder.add(first_term, ir.Constant(count.type, n)))
+        with cgutils.for_range(builder, builder.srem(count, four)) as loop:
+            add_term(totals[0], builder.add(builder.mul(num_turns, four), loop.index))
+        sums = [builder.load(total) for total in totals]
+        builder.store(
+            builder.fadd(builder.fadd(sums[0], sums[1]), builder.fadd(sums[2], sums[3])),
+            to,
+            align=element.bitwidth // 8,
+        )
         return context.get_dummy_value()
 
     index = types.int64

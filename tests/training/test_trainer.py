@@ -418,3 +418,35 @@ class TestOddData:
         trainer = train(make_model(dataset), dataset, replace(FAST, max_epochs=2))
         assert trainer.best_epoch == 2
         assert trainer.evaluate(dataset.split.test, 2, "test").mean.shape == (0, 3)
+
+
+class TestThreads:
+    def test_their_number_changes_no_bit_of_a_training(self, make_dataset, make_model):
+        """On a CPU. The layers are wide enough for torch to use its own threads, and for products in several parts."""
+        dataset = make_dataset("regression", num_graphs=80)
+        before = torch.get_num_threads()
+        found = []
+        try:
+            for number in (1, 2, 3):
+                torch.set_num_threads(number)
+                model = make_model(dataset, hidden_channels=200, num_layers=2, num_steps=30, virtual_node=True)
+                training = replace(FAST, batch_size=40, max_epochs=2)
+                found.append(train(model, dataset, training).model.state_dict())
+                assert torch.get_num_threads() == number
+        finally:
+            torch.set_num_threads(before)
+        for other in found[1:]:
+            for name, tensor in found[0].items():
+                assert torch.equal(tensor, other[name]), name
+
+    def test_message_passing_keeps_those_of_torch(self, make_dataset):
+        dataset = make_dataset("regression")
+        before, seen = torch.get_num_threads(), []
+        model = GIN(3, 1, hidden_channels=4, num_layers=1)
+        model.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
+        try:
+            torch.set_num_threads(2)
+            train(model, dataset, replace(FAST, max_epochs=1))
+        finally:
+            torch.set_num_threads(before)
+        assert set(seen) == {2}

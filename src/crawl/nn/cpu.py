@@ -8,7 +8,7 @@ sums do not depend on the number of threads (torch's products may), and no threa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -23,9 +23,10 @@ from crawl import _lanes as lanes
 from crawl._lanes import LANES
 from crawl.memory import recycled
 from crawl.nn.norm import BatchNorm
-from crawl.threads import share_out
+from crawl.threads import num_threads, share_out
 from crawl.walks import Walks
 
+_ALIGNED = 8  # channels: products whose width is a multiple of it are faster, padding included
 _PIECE = 1024  # rows that are normalised and multiplied while they are in the cache
 _PART, _MOST_PARTS = 2048, 32  # the rows a thread takes at a time; sums of parts are kept apart until the end
 
@@ -77,7 +78,7 @@ class _PoolWalks(torch.autograd.Function):
         windows = recycled(num_rows, stride, dtype=node_rows.dtype)
         moments = np.zeros((2, stride))
         convolve = partial(_convolve, *_flat(*inputs), stride, *_walk_arrays(walks), *_flat(windows), moments)
-        share_out(lambda group: convolve(group * LANES), stride // LANES)
+        _by_channels(convolve, stride)
         if statistics is None:
             mean = torch.from_numpy(moments[0, :num_channels]).to(windows.dtype)
             var = torch.from_numpy(moments[1, :num_channels] / num_rows).to(windows.dtype)
@@ -86,7 +87,8 @@ class _PoolWalks(torch.autograd.Function):
         scale = gamma * torch.rsqrt(var + eps)
         shift = beta - mean * scale
         affine = _padded(torch.stack([scale, shift]))
-        mix_padded = _padded(F.pad(mix, (0, 0, 0, stride - num_channels)))
+        width = -(-num_channels // _ALIGNED) * _ALIGNED
+        mix_padded = F.pad(mix.detach(), (0, width - num_channels, 0, width - num_channels))
 
         mixed = recycled(num_rows, stride, dtype=windows.dtype)
         is_active = recycled(num_rows, stride, dtype=torch.bool)
@@ -95,13 +97,13 @@ class _PoolWalks(torch.autograd.Function):
             hidden = windows.new_empty(_PIECE, stride)
             for piece, size in _pieces(part, num_rows):
                 _activate(windows[piece].numpy(), affine.numpy(), hidden.numpy())
-                torch.mm(hidden[:size], mix_padded.t(), out=mixed[piece])
+                torch.mm(hidden[:size, :width], mix_padded.t(), out=mixed[piece, :width])
                 _rectify(mixed[piece].numpy(), is_active[piece].numpy())
 
         share_out(mix_rows, _num_parts(num_rows))
         pooled = node_rows.new_zeros(len(node_rows), stride)
         pool = partial(_pool, *_flat(mixed), centres.numpy(), stride, *_flat(pooled))
-        share_out(lambda group: pool(group * LANES), stride // LANES)
+        _by_channels(pool, stride)
         count = torch.bincount(centres, minlength=len(pooled)).clamp_min(1).unsqueeze(1)
 
         ctx.walks, ctx.uses_batch = walks, statistics is None
@@ -114,11 +116,11 @@ class _PoolWalks(torch.autograd.Function):
     def backward(ctx: Any, grad_pooled: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         inputs, rest = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
         mix, centres, count, windows, is_active, mean, var, affine = rest
-        num_channels, (num_rows, stride) = len(mean), windows.shape
+        num_channels, width, (num_rows, stride) = len(mean), len(mix), windows.shape
         num_parts = _num_parts(num_rows)
         grad_rows = _padded(grad_pooled / count)
         grad_normed = recycled(num_rows, stride, dtype=windows.dtype)
-        grad_mix = windows.new_zeros(num_parts, stride, stride)
+        grad_mix = windows.new_zeros(num_parts, width, width)
         sums = np.zeros((num_parts, 2, stride))
 
         def unmix_rows(part: int) -> None:
@@ -127,8 +129,8 @@ class _PoolWalks(torch.autograd.Function):
                 window, active, grad = windows[piece].numpy(), is_active[piece].numpy(), grad_normed[piece]
                 _activate(window, affine.numpy(), hidden.numpy())
                 _spread(grad_rows.numpy(), centres[piece].numpy(), active, grad_mixed.numpy())
-                grad_mix[part].addmm_(grad_mixed[:size].t(), hidden[:size])
-                torch.mm(grad_mixed[:size], mix, out=grad)
+                grad_mix[part].addmm_(grad_mixed[:size, :width].t(), hidden[:size, :width])
+                torch.mm(grad_mixed[:size, :width], mix, out=grad[:, :width])
                 _deactivate(grad.numpy(), hidden.numpy(), window, sums[part])
 
         share_out(unmix_rows, num_parts)
@@ -152,7 +154,7 @@ class _PoolWalks(torch.autograd.Function):
             *_flat(windows, grad_normed, back),
             *_flat(*grads),
         )
-        share_out(lambda group: convolve_backward(group * LANES), stride // LANES)
+        _by_channels(convolve_backward, stride)
         node, edge, code, kernel = (grad[..., :num_channels] for grad in grads)
         grad_mix = grad_mix.sum(0)[:num_channels, :num_channels]
         return node, edge, code, kernel.t(), grad_gamma, grad_sum, grad_mix, None, None, None, None
@@ -169,6 +171,14 @@ def _flat(*tensors: Tensor) -> list[np.ndarray[Any, Any]]:
 
 def _walk_arrays(walks: Walks) -> list[np.ndarray[Any, Any]]:
     return [tensor.contiguous().numpy() for tensor in (walks.nodes, walks.edges, walks.code)]
+
+
+def _by_channels(work: Callable[[int, int], None], stride: int) -> None:
+    """Share out the channels: two blocks of them for each thread, so that one that is held up can be helped."""
+    groups = stride // LANES
+    num_blocks = min(2 * num_threads(), groups)
+    bounds = [groups * block // num_blocks * LANES for block in range(num_blocks + 1)]
+    share_out(lambda block: work(bounds[block], bounds[block + 1]), num_blocks)
 
 
 def _num_parts(num_rows: int) -> int:
@@ -230,23 +240,25 @@ def _deactivate(grad, hidden, windows, sums):
 
 
 @njit(nogil=True, cache=True)
-def _pool(mixed, centres, stride, pooled, channel):
-    """The sum of the windows centred at each node, for the sixteen channels from `channel` on."""
+def _pool(mixed, centres, stride, pooled, low, high):
+    """The sum of the windows centred at each node, for the channels from `low` to `high`."""
     for r in range(len(centres)):
-        lanes.add(pooled, centres[r] * stride + channel, mixed, r * stride + channel)
+        for channel in range(low, high, LANES):
+            lanes.add(pooled, centres[r] * stride + channel, mixed, r * stride + channel)
 
 
 @njit(inline="always")
 def _gather(rows, node_rows, edge_rows, code_rows, nodes, edges, code, channel, stride):
     """The rows along one walk, sixteen channels wide."""
-    rows[:] = 0
     for t in range(nodes.size):
         to = t * LANES
-        lanes.add(rows, to, node_rows, nodes[t] * stride + channel)
+        lanes.sum_of(
+            rows, to, node_rows, nodes[t] * stride + channel, code_rows, _code_row(code[t], 0) * stride + channel
+        )
+        for i in range(1, code_rows.size // (256 * stride)):
+            lanes.add(rows, to, code_rows, _code_row(code[t], i) * stride + channel)
         if t > 0 and edge_rows.size > 0:
             lanes.add(rows, to, edge_rows, edges[t - 1] * stride + channel)
-        for i in range(code_rows.size // (256 * stride)):
-            lanes.add(rows, to, code_rows, _code_row(code[t], i) * stride + channel)
 
 
 @njit(inline="always")
@@ -255,10 +267,10 @@ def _code_row(code, i):
 
 
 @njit(nogil=True, cache=True)
-def _convolve(node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, moments, channel):
+def _convolve(node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, moments, low, high):
     """Fill `windows`, all walks one after the other, and `moments`: the means and the sums of squared deviations.
 
-    Both for the sixteen channels from `channel` on.
+    Both for the channels from `low` to `high`, sixteen at a time.
 
     Matrices of floats are flat, their rows `stride` long, a multiple of sixteen.
     """
@@ -270,30 +282,30 @@ def _convolve(node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, cod
     minus_first = np.empty(LANES, node_rows.dtype)
     total, squares = np.empty(LANES, node_rows.dtype), np.empty(LANES, node_rows.dtype)
     for w in range(nodes.shape[0]):
-        _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
-        at = w * num_windows * stride + channel
-        for t in range(num_windows):
-            lanes.dot(windows, at + t * stride, kernel, channel, stride, rows, t * LANES, LANES, kernel_size)
-        # Deviations from the walk's first window: sums of squares of the windows would lose their digits beside a
-        # large mean. Walks are then combined in float64 (Chan, Golub and LeVeque, 1983).
-        for c in range(LANES):
-            minus_first[c] = -windows[at + c]
-        for t in range(num_windows):
-            lanes.dot(centred, t * LANES, ones, 0, 0, windows, at + t * stride, 0, 1)
-            lanes.add(centred, t * LANES, minus_first, 0)
-        lanes.dot(total, 0, ones, 0, 0, centred, 0, LANES, num_windows)
-        lanes.dot(squares, 0, centred, 0, LANES, centred, 0, LANES, num_windows)
-        for c in range(LANES):
-            shift = np.float64(total[c]) / num_windows
-            distance = shift - minus_first[c] - moments[0, channel + c]
-            moments[0, channel + c] += distance / (w + 1)
-            moments[1, channel + c] += squares[c] - shift * total[c] + distance**2 * num_windows * w / (w + 1)
+        for channel in range(low, high, LANES):
+            _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
+            at = w * num_windows * stride + channel
+            for t in range(num_windows):
+                lanes.dot(windows, at + t * stride, kernel, channel, stride, rows, t * LANES, LANES, kernel_size)
+            # Deviations from the walk's first window: sums of squares of the windows would lose their digits beside a
+            # large mean. Walks are then combined in float64 (Chan, Golub and LeVeque, 1983).
+            for c in range(LANES):
+                minus_first[c] = -windows[at + c]
+            for t in range(num_windows):
+                lanes.sum_of(centred, t * LANES, windows, at + t * stride, minus_first, 0)
+            lanes.dot(total, 0, ones, 0, 0, centred, 0, LANES, num_windows)
+            lanes.dot(squares, 0, centred, 0, LANES, centred, 0, LANES, num_windows)
+            for c in range(LANES):
+                shift = np.float64(total[c]) / num_windows
+                distance = shift - minus_first[c] - moments[0, channel + c]
+                moments[0, channel + c] += distance / (w + 1)
+                moments[1, channel + c] += squares[c] - shift * total[c] + distance**2 * num_windows * w / (w + 1)
 
 
 @njit(nogil=True, cache=True)
 def _convolve_backward(
     node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, grad_normed, affine,
-    grad_node, grad_edge, grad_code, grad_kernel, channel,
+    grad_node, grad_edge, grad_code, grad_kernel, low, high,
 ):  # fmt: skip
     kernel_size = kernel.size // stride
     num_positions = nodes.shape[1]
@@ -305,19 +317,18 @@ def _convolve_backward(
     total = np.empty(LANES, node_rows.dtype)
     for w in range(nodes.shape[0]):
         first = w * num_windows * stride
-        _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
-        for t in range(num_windows):
-            to, at = (t + margin) * LANES, first + t * stride + channel
-            lanes.dot(grads, to, affine, channel, 0, grad_normed, at, 0, 1)
-            lanes.add_product(grads, to, affine, stride + channel, windows, at)
-            lanes.add(grads, to, affine, 2 * stride + channel)
-        for k in range(kernel_size):
-            lanes.dot(total, 0, rows, k * LANES, LANES, grads, margin * LANES, LANES, num_windows)
-            lanes.add(grad_kernel, k * stride + channel, total, 0)
-        for t in range(num_positions):
-            lanes.dot(total, 0, kernel, channel, stride, grads, (t + margin) * LANES, -LANES, kernel_size)
-            lanes.add(grad_node, nodes[w, t] * stride + channel, total, 0)
-            if t > 0 and edge_rows.size > 0:
-                lanes.add(grad_edge, edges[w, t - 1] * stride + channel, total, 0)
-            for i in range(code_rows.size // (256 * stride)):
-                lanes.add(grad_code, _code_row(code[w, t], i) * stride + channel, total, 0)
+        for channel in range(low, high, LANES):
+            _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
+            for t in range(num_windows):
+                to, at = (t + margin) * LANES, first + t * stride + channel
+                lanes.combine(grads, to, affine, channel, stride, grad_normed, at, windows, at)
+            for k in range(kernel_size):
+                lanes.dot(total, 0, rows, k * LANES, LANES, grads, margin * LANES, LANES, num_windows)
+                lanes.add(grad_kernel, k * stride + channel, total, 0)
+            for t in range(num_positions):
+                lanes.dot(total, 0, kernel, channel, stride, grads, (t + margin) * LANES, -LANES, kernel_size)
+                lanes.add(grad_node, nodes[w, t] * stride + channel, total, 0)
+                if t > 0 and edge_rows.size > 0:
+                    lanes.add(grad_edge, edges[w, t - 1] * stride + channel, total, 0)
+                for i in range(code_rows.size // (256 * stride)):
+                    lanes.add(grad_code, _code_row(code[w, t], i) * stride + channel, total, 0)

@@ -12,7 +12,7 @@ from crawl.nn.gpu import can_use_triton
 from crawl.threads import share_out
 
 Precision = Literal["tf32", "bf16", "float32"]
-_PART = 128  # rows that a thread multiplies at a time
+_MOST_PARTS, _FEWEST_ROWS = 8, 32  # of a product that is shared out
 _SMALL = 10_000_000  # multiplications that are not worth sharing out
 
 
@@ -54,7 +54,8 @@ class _SharedProduct(torch.autograd.Function):
         if a.shape[0] * a.shape[1] * b.shape[1] < _SMALL:
             return a @ b
         out = a.new_empty(a.shape[0], b.shape[1])
-        parts = list(zip(a.split(_PART), out.split(_PART), strict=True))
+        num_parts = min(max(a.shape[0] // _FEWEST_ROWS, 1), _MOST_PARTS)
+        parts = list(zip(a.tensor_split(num_parts), out.tensor_split(num_parts), strict=True))
 
         def multiply(i: int) -> None:
             torch.mm(parts[i][0], b, out=parts[i][1])
