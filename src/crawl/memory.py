@@ -42,7 +42,7 @@ def recycled(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 def _num_units(size: int) -> int:
     """The units for this many bytes, in steps of an eighth, so that batches of similar size use the same memory."""
     num_units = -(-size // _UNIT)
-    step = max(2 ** (num_units.bit_length() - 4), 1)
+    step = 1 << max(num_units.bit_length() - 4, 0)
     return -(-num_units // step) * step
 
 

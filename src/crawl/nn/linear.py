@@ -40,7 +40,7 @@ class Linear(nn.Linear):
         return out if add is None else add + out
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def shared_product(a: Tensor, b: Tensor) -> Tensor:
     """`a @ b` for matrices on the CPU, by the library's own threads; it can be differentiated any number of times."""
     out: Tensor = _SharedProduct.apply(a, b)  # type: ignore[no-untyped-call]
