@@ -17,7 +17,7 @@ from torch import Tensor
 
 _Memory = NDArray[np.uint8]
 
-_UNIT = 2**20  # bytes; smaller tensors are not worth it
+_UNIT = 2**17  # bytes; smaller tensors are not worth it
 _LINE = 64  # bytes of a cache line, across which vectors should not lie
 _MOST_KEPT = 2**29  # bytes
 _free: defaultdict[int, list[_Memory]] = defaultdict(list)  # by their number of units

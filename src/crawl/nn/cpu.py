@@ -94,7 +94,7 @@ class _PoolWalks(torch.autograd.Function):
         is_active = recycled(num_rows, stride, dtype=torch.bool)
 
         def mix_rows(part: int) -> None:
-            hidden = windows.new_empty(_PIECE, stride)
+            hidden = recycled(_PIECE, stride, dtype=windows.dtype)
             for piece, size in _pieces(part, num_rows):
                 _activate(windows[piece].numpy(), affine.numpy(), hidden.numpy())
                 torch.mm(hidden[:size, :width], mix_padded.t(), out=mixed[piece, :width])
@@ -124,7 +124,7 @@ class _PoolWalks(torch.autograd.Function):
         sums = np.zeros((num_parts, 2, stride))
 
         def unmix_rows(part: int) -> None:
-            hidden, grad_mixed = windows.new_empty(2, _PIECE, stride)
+            hidden, grad_mixed = recycled(2, _PIECE, stride, dtype=windows.dtype)
             for piece, size in _pieces(part, num_rows):
                 window, active, grad = windows[piece].numpy(), is_active[piece].numpy(), grad_normed[piece]
                 _activate(window, affine.numpy(), hidden.numpy())
@@ -177,7 +177,7 @@ def _by_channels(work: Callable[[int, int], None], stride: int) -> None:
     """Share out the channels: two blocks of them for each thread, so that one that is held up can be helped."""
     groups = stride // LANES
     num_blocks = min(2 * num_threads(), groups)
-    bounds = [groups * block // num_blocks * LANES for block in range(num_blocks + 1)]
+    bounds = [-(-groups * block // num_blocks) * LANES for block in range(num_blocks + 1)]  # larger blocks first
     share_out(lambda block: work(bounds[block], bounds[block + 1]), num_blocks)
 
 
@@ -247,6 +247,14 @@ def _pool(mixed, centres, stride, pooled, low, high):
             lanes.add(pooled, centres[r] * stride + channel, mixed, r * stride + channel)
 
 
+@njit
+def _aligned(size, like):
+    """An uninitialised array that begins with a cache line, so that sixteen numbers are in as few as possible."""
+    memory = np.empty(size + 64, like.dtype)
+    first = (-memory.ctypes.data % 64) // memory.itemsize
+    return memory[first : first + size]
+
+
 @njit(inline="always")
 def _gather(rows, node_rows, edge_rows, code_rows, nodes, edges, code, channel, stride):
     """The rows along one walk, sixteen channels wide."""
@@ -276,11 +284,11 @@ def _convolve(node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, cod
     """
     kernel_size = kernel.size // stride
     num_windows = nodes.shape[1] - kernel_size + 1
-    rows = np.empty(nodes.shape[1] * LANES, node_rows.dtype)
-    centred = np.empty(num_windows * LANES, node_rows.dtype)
-    ones = np.ones(LANES, node_rows.dtype)
-    minus_first = np.empty(LANES, node_rows.dtype)
-    total, squares = np.empty(LANES, node_rows.dtype), np.empty(LANES, node_rows.dtype)
+    rows = _aligned(nodes.shape[1] * LANES, node_rows)
+    centred = _aligned(num_windows * LANES, node_rows)
+    ones, minus_first = _aligned(LANES, node_rows), _aligned(LANES, node_rows)
+    total, squares = _aligned(LANES, node_rows), _aligned(LANES, node_rows)
+    ones[:] = 1
     for w in range(nodes.shape[0]):
         for channel in range(low, high, LANES):
             _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
@@ -311,10 +319,10 @@ def _convolve_backward(
     num_positions = nodes.shape[1]
     num_windows = num_positions - kernel_size + 1
     margin = kernel_size - 1
-    rows = np.empty(num_positions * LANES, node_rows.dtype)
+    rows, total = _aligned(num_positions * LANES, node_rows), _aligned(LANES, node_rows)
     # gradients of the windows, between zeros, so that every position has kernel_size of them
-    grads = np.zeros((num_windows + 2 * margin) * LANES, node_rows.dtype)
-    total = np.empty(LANES, node_rows.dtype)
+    grads = _aligned((num_windows + 2 * margin) * LANES, node_rows)
+    grads[:] = 0
     for w in range(nodes.shape[0]):
         first = w * num_windows * stride
         for channel in range(low, high, LANES):
