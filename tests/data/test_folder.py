@@ -120,7 +120,7 @@ def test_a_graph_with_other_attributes_than_most_is_skipped(folder, bad, reason)
     assert len(dataset) == 5
     assert dataset.skipped[0].startswith(f"line 4: {reason}")
     assert dataset.node_categories == (3,)
-    with pytest.raises(ValueError, match="line 4: .* correct it, or skip bad rows"):
+    with pytest.raises(ValueError, match=r"line 4: .* correct it, or skip bad rows"):
         from_folder(folder, target_columns="y", bad_rows="refuse")
 
 

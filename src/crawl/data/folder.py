@@ -39,7 +39,8 @@ def from_folder(
     """The graphs of the `.graphml` and `.json` files in a folder.
 
     All attributes of nodes and edges become features, as `encode_columns` says, weights of edges, too; each must be
-    there at every node or every edge. A graph with other attributes than most have is a bad row. Edges of undirected graphs are listed both ways, those of directed graphs as they are.
+    there at every node or every edge. A graph with other attributes than most have is a bad row. Edges of undirected
+    graphs are listed both ways, those of directed graphs as they are.
 
     Args:
         folder: The folder.
@@ -53,8 +54,8 @@ def from_folder(
         fractions: The shares of training, validation and test, if they are drawn.
         seed: Fixes the draw.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
-            table. Bad are files that cannot be read, attributes that most other graphs do not have or that are not finite,
-            targets that are none, and missing targets but for `multilabel`.
+            table. Bad are files that cannot be read, attributes that most other graphs do not have or that are not
+            finite, targets that are none, and missing targets but for `multilabel`.
         task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
         metric: The score; the usual one of the task when None.
 
