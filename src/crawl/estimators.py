@@ -22,6 +22,7 @@ from torch_geometric.data import Data as PyGData
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
+from crawl.data.targets import as_numbers
 from crawl.data.task import Task
 from crawl.experiments.build import Features, build_model
 from crawl.experiments.experiment import Experiment, Model, Walk
@@ -273,19 +274,19 @@ class CRaWlClassifier(ClassifierMixin, _CRaWlEstimator):  # type: ignore[misc]
 
 
 def _as_numbers(y: Any) -> Tensor:
-    """`[n]` or `[n, k]` finite float32."""
+    """`[n]` or `[n, k]` finite numbers: float32, or float64 where float32 would not tell them apart."""
     if y is None:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
     try:
-        targets = torch.from_numpy(np.array(y, dtype=np.float32))
-    except (TypeError, ValueError):
+        targets = torch.from_numpy(np.array(y, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("y must hold real numbers, one or a row of them for each graph.") from None
     if targets.dim() not in (1, 2) or targets.shape[1:] == (0,):
         raise ValueError(f"y must have one number or a row of numbers for each graph, not shape {list(targets.shape)}.")
-    wrong = (~targets.isfinite()).nonzero()
+    wrong = (~targets.float().isfinite()).nonzero()
     if wrong.numel():
         raise ValueError(f"y[{int(wrong[0, 0])}] is NaN or infinite: leave out this graph.")
-    return targets
+    return as_numbers(targets)
 
 
 def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
@@ -347,6 +348,7 @@ def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
         raise ValueError(f"Graph {position} must be {wanted}, not {type(graph).__name__}.")
     if isinstance(graph, nx.Graph):
         return _from_networkx(position, graph)
+    _refuse_weights(position, "edge_weight", [] if graph.edge_weight is None else graph.edge_weight.tolist())
     data = copy.copy(graph)
     data.y = None
     return data
@@ -354,6 +356,7 @@ def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
 
 def _from_networkx(position: int, graph: nx.Graph) -> PyGData:
     """The graph with the attributes `x` of its nodes and `edge_attr` of its edges, if it has them."""
+    _refuse_weights(position, "weight", [weight for *_, weight in graph.edges(data="weight")])
     index = {node: i for i, node in enumerate(graph.nodes)}
     arcs = [(index[u], index[v], value) for u, v, value in graph.edges(data="edge_attr")]
     if not graph.is_directed():
@@ -364,6 +367,15 @@ def _from_networkx(position: int, graph: nx.Graph) -> PyGData:
         edge_attr=_attribute(position, "edge_attr", [arc[2] for arc in arcs]),
         num_nodes=len(index),
     )
+
+
+def _refuse_weights(position: int, name: str, weights: Sequence[Any]) -> None:
+    """Refuse weights of edges, which are not used; if all are equal, nothing is lost."""
+    if any(weight != weights[0] for weight in weights):
+        raise ValueError(
+            f"Graph {position}: its edges have different weights ({name}), which are not used; make them a feature "
+            "(edge_attr), or take them away."
+        )
 
 
 def _attribute(position: int, name: str, values: Iterable[Any]) -> Tensor | None:

@@ -99,6 +99,10 @@ class TestDigits:
         _, y, problems = targets_from_text(columns)
         assert (y.dtype, y[:, 1].tolist(), list(problems)) == (torch.float64, [10**9, 10**9 + 1, 10**9 + 3], [2])
 
+    def test_labels_that_are_all_missing_change_nothing(self):
+        y = torch.tensor([[0.0, torch.nan], [1.0, torch.nan]], dtype=torch.float64)
+        assert targets_from_tensor(y, "multilabel")[1].dtype == torch.float32
+
     def test_what_float64_cannot_hold_is_refused(self):
         with pytest.raises(ValueError, match="float64 does not tell them apart: subtract the same number"):
             targets_from_tensor(10**17 + 16 * torch.arange(50), "regression")

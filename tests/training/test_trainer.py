@@ -385,7 +385,13 @@ class TestOddData:
     def test_features_that_are_not_numbers(self, make_dataset, make_model, value):
         dataset = make_dataset("regression")
         dataset.store.x[-1, 0] = value
-        with pytest.raises(ValueError, match=r"^The loss became nan in epoch 1: look for NaN in the features"):
+        with pytest.raises(ValueError, match=rf"^Graph 15 has {value} in x: give finite numbers"):
+            train(make_model(dataset), dataset)
+
+    def test_targets_that_are_infinite(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        dataset.store.y[3] = -math.inf
+        with pytest.raises(ValueError, match=r"^Graph 3 has -inf in y: give finite numbers"):
             train(make_model(dataset), dataset)
 
     def test_a_loss_that_explodes(self, make_dataset, make_model):

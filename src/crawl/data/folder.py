@@ -187,9 +187,9 @@ def _alike(examples: Sequence[tuple[Row, nx.Graph | str]]) -> list[tuple[Row, nx
                 f"Only {count} of {len(found)} graphs have the {what} attributes {_listed(usual)}, and others are "
                 f"rarer: give all graphs the same attributes."
             )
-        for i, kinds in found.items():
-            if kinds != usual:
-                problem = f"its {what} attributes are {_listed(kinds)}, but those of most graphs {_listed(usual)}"
+        for i, own in found.items():
+            if own != usual:
+                problem = f"its {what} attributes are {_listed(own)}, but those of most graphs {_listed(usual)}"
                 kept[i] = kept[i][0], problem
     return kept
 

@@ -228,7 +228,7 @@ def as_numbers(y: Tensor) -> Tensor:
         ValueError: If float64 blurs them, too.
     """
     largest, spread = _largest_and_range(y)
-    if bool((largest * 2.0**-53 > 1e-3 * spread).logical_and(spread > 0).any()):
+    if bool(((largest * 2.0**-53 > 1e-3 * spread) & (spread > 0)).any()):
         raise ValueError(
             f"The targets, such as {y.flatten()[0].item()}, are so close together for their size that float64 does not "
             "tell them apart: subtract the same number from all of them."
@@ -243,7 +243,7 @@ def float32_blurs(y: Tensor) -> bool:
     """
     _, spread = _largest_and_range(y)
     moved = (y.double() - y.float()).nan_to_num().abs().amax(dim=0)
-    return bool((moved > _FINEST * spread).any())
+    return bool(((moved > _FINEST * spread) & (spread > 0)).any())
 
 
 def _largest_and_range(y: Tensor) -> tuple[Tensor, Tensor]:

@@ -77,7 +77,7 @@ def from_tu(
         x=None if x is None else x[node_order],
         edge_attr=None if edge_attr is None else edge_attr[edges[edge_order]],
         y=y,
-    )
+    ).checked()
     labels = None if task.kind == "regression" else y
     return Dataset(
         name=name,
@@ -104,7 +104,7 @@ def _targets(folder: Path, name: str, metric: str | None) -> tuple[Task, Tensor]
         raise ValueError(f"{folder} has neither {labels.name} nor {attributes.name}: there is nothing to predict.")
     try:
         if path == attributes:
-            return targets_from_tensor(_matrix(path, np.float32), "regression", metric)
+            return targets_from_tensor(_matrix(path, np.float64), "regression", metric)
         cells = path.read_text(encoding="utf-8").split()
         kind: AnyKind = "binary" if len(set(cells)) <= 2 else "multiclass"
         task, y, problems = targets_from_text({"label": cells}, kind, metric or "accuracy")
@@ -133,7 +133,9 @@ def _checked_rows(path: Path, rows: Tensor, num_rows: int) -> Tensor:
     return rows
 
 
-def _matrix(path: Path, dtype: type[np.int64] | type[np.float32], num_columns: int | None = None) -> Tensor:
+def _matrix(
+    path: Path, dtype: type[np.int64] | type[np.float32] | type[np.float64], num_columns: int | None = None
+) -> Tensor:
     """The numbers in a file, a row for each line."""
     try:
         with warnings.catch_warnings():
