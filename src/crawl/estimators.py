@@ -330,8 +330,7 @@ def _as_store(graphs: Sequence[GraphLike]) -> GraphStore:
         store.node_ptr,
         "a node can be entered but not left, so a walk would end there; list its edges both ways",
     )
-    x = _as_features("x", store.x, store.node_ptr)
-    return replace(store, x=x, edge_attr=_as_features("edge_attr", store.edge_attr, store.edge_ptr))
+    return replace(store, x=_as_features("x", store.x), edge_attr=_as_features("edge_attr", store.edge_attr))
 
 
 def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
@@ -395,16 +394,14 @@ def _attribute(position: int, name: str, values: Iterable[Any]) -> Tensor | None
     return torch.from_numpy(rows.reshape(len(rows), -1))
 
 
-def _as_features(name: str, features: Tensor | None, ptr: Tensor) -> Tensor | None:
-    """`[rows, C]` finite numbers; None where there are none."""
+def _as_features(name: str, features: Tensor | None) -> Tensor | None:
+    """`[rows, C]` numbers; None where there are none."""
     if features is None or features.numel() == 0:
         return None
     if features.dim() > 2:
         raise ValueError(f"{name} must have a row of numbers for each node or edge, not shape {list(features.shape)}.")
     features = features.unsqueeze(1) if features.dim() == 1 else features
-    features = features.float() if features.dtype == torch.bool else features
-    _refuse(~features.isfinite(), ptr, f"{name} holds NaN or infinite numbers")
-    return features
+    return features.float() if features.dtype == torch.bool else features
 
 
 def _categories(name: str, features: Tensor | None, is_smiles: bool) -> tuple[int, ...]:

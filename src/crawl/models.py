@@ -161,7 +161,7 @@ class CRaWl(nn.Module):
             return
         width = edge_attr.shape[1] if edge_attr.dim() > 1 else 1
         raise ValueError(
-            f"The data has edge_attr, but the model has edge_dim=0: give it edge_dim={width} to use them, or edge_dim=None "
+            f"The data has edge_attr, but the model edge_dim=0: give it edge_dim={width} to use them, or edge_dim=None "
             "to ignore them."
         )
 
