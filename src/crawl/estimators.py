@@ -27,7 +27,7 @@ from crawl.data.task import Task
 from crawl.experiments.build import Features, build_model
 from crawl.experiments.experiment import Experiment, Model, Walk
 from crawl.experiments.trained import TrainedModel
-from crawl.graph import whole_number
+from crawl.graph import weights_differ, whole_number
 from crawl.nn.readout import Pool
 from crawl.training.evaluation import Predictions
 from crawl.training.settings import Evaluation, Training
@@ -347,7 +347,7 @@ def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
         raise ValueError(f"Graph {position} must be {wanted}, not {type(graph).__name__}.")
     if isinstance(graph, nx.Graph):
         return _from_networkx(position, graph)
-    _refuse_weights(position, "edge_weight", [] if graph.edge_weight is None else graph.edge_weight.tolist())
+    _refuse_weights(position, "edge_weight", weights_differ(graph.edge_weight))
     data = copy.copy(graph)
     data.y = None
     return data
@@ -355,7 +355,8 @@ def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
 
 def _from_networkx(position: int, graph: nx.Graph) -> PyGData:
     """The graph with the attributes `x` of its nodes and `edge_attr` of its edges, if it has them."""
-    _refuse_weights(position, "weight", [weight for *_, weight in graph.edges(data="weight")])
+    weights = [weight for *_, weight in graph.edges(data="weight")]
+    _refuse_weights(position, "weight", any(weight != weights[0] for weight in weights))
     index = {node: i for i, node in enumerate(graph.nodes)}
     arcs = [(index[u], index[v], value) for u, v, value in graph.edges(data="edge_attr")]
     if not graph.is_directed():
@@ -368,9 +369,9 @@ def _from_networkx(position: int, graph: nx.Graph) -> PyGData:
     )
 
 
-def _refuse_weights(position: int, name: str, weights: Sequence[Any]) -> None:
+def _refuse_weights(position: int, name: str, differ: bool) -> None:
     """Refuse weights of edges, which are not used; if all are equal, nothing is lost."""
-    if any(weight != weights[0] for weight in weights):
+    if differ:
         raise ValueError(
             f"Graph {position}: its edges have different weights ({name}), which are not used; make them a feature "
             "(edge_attr), or take them away."

@@ -212,7 +212,7 @@ class Graph:
         edge_weight = getattr(data, "edge_weight", None)
         if weighted and edge_weight is None:
             raise ValueError("weighted=True needs data.edge_weight, a positive number for each edge.")
-        if weighted is None and edge_weight is not None and bool((edge_weight != edge_weight[:1]).any()):
+        if weighted is None and weights_differ(edge_weight):
             raise ValueError(
                 "data has edge_weight: pass weighted=True to walk in proportion to it, or weighted=False to ignore it."
             )
@@ -277,6 +277,14 @@ def whole_number(name: str, value: Any, low: int, high: int) -> int:
     if number is None or not low <= number <= high:
         raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
     return number
+
+
+def weights_differ(edge_weight: Any) -> bool:
+    """Whether there are weights of edges that make some steps likelier than others."""
+    if edge_weight is None:
+        return False
+    weights = torch.as_tensor(edge_weight).flatten()
+    return bool((weights != weights[:1]).any())
 
 
 def holds_integers(value: object) -> TypeGuard[Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
 from crawl.data.task import Level, check_choice
-from crawl.graph import holds_integers
+from crawl.graph import holds_integers, weights_differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,8 +377,7 @@ def _check_choices(level: Level | None, ignore: Collection[str]) -> None:
 
 
 def _refuse_weights(edge_weight: Tensor | None, owner: str) -> None:
-    """Refuse weights that would change how likely a step is; equal ones would not."""
-    if edge_weight is not None and bool((edge_weight != edge_weight[:1]).any()):
+    if weights_differ(edge_weight):
         raise ValueError(
             f"{owner} has edge_weight, which a GraphStore does not keep: make it a feature (edge_attr), or give "
             "ignore=['edge_weight']."

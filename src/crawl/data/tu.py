@@ -77,7 +77,7 @@ def from_tu(
         x=None if x is None else x[node_order],
         edge_attr=None if edge_attr is None else edge_attr[edges[edge_order]],
         y=y,
-    ).checked()
+    )
     labels = None if task.kind == "regression" else y
     return Dataset(
         name=name,
@@ -122,6 +122,9 @@ def _features(folder: Path, prefix: str, num_rows: int) -> tuple[Tensor | None, 
     sizes: tuple[int, ...] = ()
     if (path := folder / f"{prefix}_attributes.txt").exists():
         numbers = _checked_rows(path, _matrix(path, np.float32), num_rows)
+        wrong = (~numbers.isfinite()).nonzero()
+        if wrong.numel():
+            raise ValueError(f"{path}, line {int(wrong[0, 0]) + 1}: the attribute is not a finite number.")
     if (path := folder / f"{prefix}_labels.txt").exists():
         codes, sizes = encode_integers(_checked_rows(path, _matrix(path, np.int64), num_rows))
     return combine(numbers, codes, sizes)
