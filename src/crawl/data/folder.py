@@ -185,7 +185,7 @@ def _alike(examples: Sequence[tuple[Row, nx.Graph | str]]) -> list[tuple[Row, nx
         if 2 * count <= len(found):
             raise ValueError(
                 f"Only {count} of {len(found)} graphs have the {what} attributes {_listed(usual)}, and others are "
-                f"rarer: give all graphs the same attributes."
+                "rarer: give all graphs the same attributes."
             )
         for i, own in found.items():
             if own != usual:
