@@ -91,3 +91,10 @@ def test_walk_settings_are_ignored():
     model = MessagePassing("gin", 1, 1, hidden_channels=8, num_layers=1).eval()
     data = Data(edge_index=EDGES, num_nodes=4)
     assert torch.equal(model(data, seed=1, num_steps=5), model(data, seed=2))
+
+
+def test_edge_weights_are_refused():
+    model = MessagePassing("gcn", 1, 3, hidden_channels=8, num_layers=1)
+    data = Data(edge_index=EDGES, num_nodes=4, edge_weight=torch.rand(5))
+    with pytest.raises(ValueError, match=r"do not use edge_weight: make it a feature .*del data\.edge_weight"):
+        model(data)

@@ -181,13 +181,38 @@ def test_smiles():
             [nx.path_graph(3), nx.path_graph(3, nx.DiGraph), nx.path_graph(3)],
             "Graph 1: a node can be entered but not left",
         ),
-        ([as_data(nx.path_graph(2), x=torch.tensor([[1.0], [torch.nan]]))] * 3, "Graph 0: x holds NaN"),
+        ([as_data(nx.path_graph(2), x=torch.tensor([[1.0], [torch.nan]]))] * 3, "Graph 0 has nan in x"),
+        ([as_data(nx.path_graph(2), edge_attr=torch.tensor([[1.0], [torch.inf]]))] * 3, "Graph 0 has inf in edge_attr"),
+        (
+            [as_data(nx.path_graph(2), edge_weight=torch.tensor([1.0, 2.0]))] * 3,
+            r"Graph 0: its edges have different weights \(edge_weight\), which are not used; make them a feature",
+        ),
+        (
+            [nx.path_graph(3), nx.karate_club_graph(), nx.path_graph(3)],
+            r"Graph 1: its edges have different weights \(weight\), which are not used; make them a feature",
+        ),
         ([as_data(nx.path_graph(2), x=torch.ones(2, i)) for i in (1, 2, 1)], "Graph 1 has x of shape"),
     ],
 )
 def test_wrong_graphs(graphs, reason):
     with pytest.raises(ValueError, match=reason):
         clone(regressor).fit(graphs, [1.0, 2.0, 3.0])
+
+
+def test_weights_that_are_all_equal_change_nothing():
+    graphs = [nx.from_numpy_array(np.ones((n, n)) - np.eye(n)) for n in (3, 4, 5, 6)]  # which sets every weight to 1
+    fitted = clone(regressor).fit(graphs, [1.0, 2.0, 3.0, 4.0])
+    bare = [nx.complete_graph(n) for n in (3, 4, 5, 6)]
+    assert (fitted.predict(graphs) == fitted.predict(bare)).all()
+
+
+def test_targets_that_differ_late_in_their_digits_are_learned():
+    graphs = [nx.path_graph(3 + i) for i in range(12)]
+    y = sizes(graphs)
+    settings = LEARNING | {"max_epochs": 15}
+    near, far = (CRaWlRegressor(**settings).fit(graphs, offset + y).predict(graphs) for offset in (0, 1e9))
+    assert far - 1e9 == pytest.approx(near, abs=1e-3)
+    assert np.corrcoef(far - 1e9, y)[0, 1] > 0.9
 
 
 def test_networkx_attributes_that_are_no_numbers():

@@ -303,6 +303,25 @@ def test_data_undirected() -> None:
     assert arcs(Graph.from_data(once, undirected=True)) == [(0, 1, 0), (1, 0, 0), (1, 2, 1), (2, 1, 1)]
 
 
+def test_data_with_weights() -> None:
+    data = Data(edge_index=TRIANGLE, num_nodes=3, edge_weight=torch.tensor([1.0, 2.0, 7.0, 5.0, 3.0, 1.0]))
+    with pytest.raises(ValueError, match=r"data has edge_weight: pass weighted=True .* or weighted=False to ignore it"):
+        Graph.from_data(data)
+    assert_same(Graph.from_data(data, weighted=True), Graph.from_edge_index(TRIANGLE, edge_weight=data.edge_weight))
+    assert_same(Graph.from_data(data, weighted=False), Graph.from_edge_index(TRIANGLE))
+    both = Batch.from_data_list([data, data])
+    weight = data.edge_weight.repeat(2)
+    expected = Graph.from_edge_index(both.edge_index, edge_weight=weight, batch=both.batch)
+    assert_same(Graph.from_data(both, weighted=True), expected)
+
+
+def test_weights_that_are_all_equal_need_no_decision() -> None:
+    data = Data(edge_index=TRIANGLE, num_nodes=3, edge_weight=torch.full((6,), 0.5))
+    assert not Graph.from_data(data).is_weighted
+    with pytest.raises(ValueError, match=r"weighted=True needs data\.edge_weight"):
+        Graph.from_data(Data(edge_index=TRIANGLE, num_nodes=3), weighted=True)
+
+
 def test_pyg_edge_index_becomes_plain_tensors() -> None:
     data = Data(edge_index=EdgeIndex(TRIANGLE, sparse_size=(4, 4)))
     graph = Graph.from_data(data)

@@ -50,7 +50,7 @@ LONELY = Data(edge_index=NO_EDGES, num_nodes=1)
 
 def make_model(in_channels: Any = 3, out_channels: int = 2, **options: Any) -> CRaWl:
     torch.manual_seed(0)
-    small = {"hidden_channels": 8, "num_layers": 3, "num_steps": 12, "num_eval_steps": 20}
+    small = {"hidden_channels": 8, "num_layers": 3, "edge_dim": None, "num_steps": 12, "num_eval_steps": 20}
     return CRaWl(in_channels, out_channels, **{**small, **options})
 
 
@@ -139,7 +139,8 @@ def test_node_features(in_channels: Any, attributes: dict[str, Tensor], dtype: t
         (1, {"edge_attr": torch.rand(10)}),
         (1, {"edge_attr": torch.arange(10)}),
         (3, {"edge_attr": torch.rand(10, 3)}),
-        (0, {"edge_attr": torch.rand(10, 3)}),
+        (0, {"edge_attr": torch.rand(10, 0)}),
+        (None, {"edge_attr": torch.rand(10, 3)}),
         (OneHot(2), {"edge_attr": torch.arange(10) % 2}),
         (Embedding([2, 2], 4), {"edge_attr": torch.arange(20).reshape(10, 2) % 2}),
     ],
@@ -147,6 +148,26 @@ def test_node_features(in_channels: Any, attributes: dict[str, Tensor], dtype: t
 def test_edge_features(edge_dim: Any, attributes: dict[str, Tensor]) -> None:
     model = make_model(1, edge_dim=edge_dim)
     assert model(cycle(5, **attributes)).isfinite().all()
+
+
+@pytest.mark.parametrize(("edge_attr", "width"), [(torch.rand(10, 3), 3), (torch.rand(10), 1)])
+def test_edge_features_that_would_not_be_used_are_refused(edge_attr: Tensor, width: int) -> None:
+    data = cycle(5, edge_attr=edge_attr)
+    with pytest.raises(ValueError, match=f"give it edge_dim={width} to use them, or edge_dim=None to ignore them"):
+        make_model(1, edge_dim=0)(data)
+    bare = make_model(1, edge_dim=0)(cycle(5), seed=1)
+    assert torch.equal(make_model(1, edge_dim=None)(data, seed=1), bare)
+
+
+def test_walks_follow_edge_weights() -> None:
+    data = cycle(5, edge_weight=torch.tensor([1e6, 1.0]).repeat_interleave(5))  # almost always one way round
+    model = make_model(1, strategy="uniform").eval()
+    assert not torch.equal(model(data, seed=1), model(cycle(5), seed=1))
+    walks = model.sample_walks(Graph.from_data(data, weighted=True), seed=1)
+    assert torch.equal(model(data, seed=1), model(data, walks=walks))
+    data.edge_weight = -data.edge_weight
+    with pytest.raises(ValueError, match="edge_weight must be positive"):
+        model(data)
 
 
 @each_implementation

@@ -18,7 +18,7 @@ from torch_geometric.nn import (
     SAGEConv,
 )
 
-from crawl.graph import Graph
+from crawl.graph import Graph, weights_differ
 from crawl.nn.encoders import Dense, Encoder
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
@@ -86,6 +86,11 @@ class MessagePassing(nn.Module):
     def forward(self, data: Data, seed: int | None = None, num_steps: int | None = None) -> Tensor:
         """`[G, out_channels]`, or `[N, out_channels]` when the model answers per node. It draws no walks."""
         del seed, num_steps  # one way to call every model
+        if weights_differ(data.edge_weight):
+            raise ValueError(
+                "Message-passing networks here do not use edge_weight: make it a feature (edge_attr), or take it away "
+                "(del data.edge_weight)."
+            )
         graph = Graph.from_data(data)
         like = self.readout.norm.weight
         x = self.embed(self.node_encoder(data.x, graph.num_nodes, like))

@@ -22,11 +22,12 @@ from torch_geometric.data import Data as PyGData
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
+from crawl.data.targets import as_numbers
 from crawl.data.task import Task
 from crawl.experiments.build import Features, build_model
 from crawl.experiments.experiment import Experiment, Model, Walk
 from crawl.experiments.trained import TrainedModel
-from crawl.graph import whole_number
+from crawl.graph import weights_differ, whole_number
 from crawl.nn.readout import Pool
 from crawl.training.evaluation import Predictions
 from crawl.training.settings import Evaluation, Training
@@ -273,19 +274,19 @@ class CRaWlClassifier(ClassifierMixin, _CRaWlEstimator):  # type: ignore[misc]
 
 
 def _as_numbers(y: Any) -> Tensor:
-    """`[n]` or `[n, k]` finite float32."""
+    """`[n]` or `[n, k]` finite numbers: float32, or float64 where float32 would not tell them apart."""
     if y is None:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
     try:
-        targets = torch.from_numpy(np.array(y, dtype=np.float32))
-    except (TypeError, ValueError):
+        targets = torch.from_numpy(np.array(y, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("y must hold real numbers, one or a row of them for each graph.") from None
     if targets.dim() not in (1, 2) or targets.shape[1:] == (0,):
         raise ValueError(f"y must have one number or a row of numbers for each graph, not shape {list(targets.shape)}.")
-    wrong = (~targets.isfinite()).nonzero()
+    wrong = (~targets.float().isfinite()).nonzero()
     if wrong.numel():
         raise ValueError(f"y[{int(wrong[0, 0])}] is NaN or infinite: leave out this graph.")
-    return targets
+    return as_numbers(targets)
 
 
 def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
@@ -329,8 +330,7 @@ def _as_store(graphs: Sequence[GraphLike]) -> GraphStore:
         store.node_ptr,
         "a node can be entered but not left, so a walk would end there; list its edges both ways",
     )
-    x = _as_features("x", store.x, store.node_ptr)
-    return replace(store, x=x, edge_attr=_as_features("edge_attr", store.edge_attr, store.edge_ptr))
+    return replace(store, x=_as_features("x", store.x), edge_attr=_as_features("edge_attr", store.edge_attr))
 
 
 def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
@@ -347,6 +347,7 @@ def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
         raise ValueError(f"Graph {position} must be {wanted}, not {type(graph).__name__}.")
     if isinstance(graph, nx.Graph):
         return _from_networkx(position, graph)
+    _refuse_weights(position, "edge_weight", weights_differ(graph.edge_weight))
     data = copy.copy(graph)
     data.y = None
     return data
@@ -354,6 +355,8 @@ def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
 
 def _from_networkx(position: int, graph: nx.Graph) -> PyGData:
     """The graph with the attributes `x` of its nodes and `edge_attr` of its edges, if it has them."""
+    weights = [weight for *_, weight in graph.edges(data="weight")]
+    _refuse_weights(position, "weight", any(weight != weights[0] for weight in weights))
     index = {node: i for i, node in enumerate(graph.nodes)}
     arcs = [(index[u], index[v], value) for u, v, value in graph.edges(data="edge_attr")]
     if not graph.is_directed():
@@ -364,6 +367,15 @@ def _from_networkx(position: int, graph: nx.Graph) -> PyGData:
         edge_attr=_attribute(position, "edge_attr", [arc[2] for arc in arcs]),
         num_nodes=len(index),
     )
+
+
+def _refuse_weights(position: int, name: str, differ: bool) -> None:
+    """Refuse weights of edges, which are not used; if all are equal, nothing is lost."""
+    if differ:
+        raise ValueError(
+            f"Graph {position}: its edges have different weights ({name}), which are not used; make them a feature "
+            "(edge_attr), or take them away."
+        )
 
 
 def _attribute(position: int, name: str, values: Iterable[Any]) -> Tensor | None:
@@ -383,16 +395,14 @@ def _attribute(position: int, name: str, values: Iterable[Any]) -> Tensor | None
     return torch.from_numpy(rows.reshape(len(rows), -1))
 
 
-def _as_features(name: str, features: Tensor | None, ptr: Tensor) -> Tensor | None:
-    """`[rows, C]` finite numbers; None where there are none."""
+def _as_features(name: str, features: Tensor | None) -> Tensor | None:
+    """`[rows, C]` numbers; None where there are none."""
     if features is None or features.numel() == 0:
         return None
     if features.dim() > 2:
         raise ValueError(f"{name} must have a row of numbers for each node or edge, not shape {list(features.shape)}.")
     features = features.unsqueeze(1) if features.dim() == 1 else features
-    features = features.float() if features.dtype == torch.bool else features
-    _refuse(~features.isfinite(), ptr, f"{name} holds NaN or infinite numbers")
-    return features
+    return features.float() if features.dtype == torch.bool else features
 
 
 def _categories(name: str, features: Tensor | None, is_smiles: bool) -> tuple[int, ...]:

@@ -183,14 +183,20 @@ class Graph:
         )
 
     @classmethod
-    def from_data(cls, data: Data, *, undirected: bool = False) -> Graph:
+    def from_data(cls, data: Data, *, weighted: bool | None = None, undirected: bool = False) -> Graph:
         """The graph of a PyG `Data` or `Batch`, which is only read.
 
-        A missing `edge_index` means no edges; a missing `batch` one graph. Edge weights are not taken from the data:
-        give them to `from_edge_index`.
+        A missing `edge_index` means no edges; a missing `batch` one graph.
+
+        Args:
+            data: The graph, or graphs.
+            weighted: Whether a step takes an edge in proportion to its `edge_weight`; False ignores the weights. When
+                None, weights that are not all equal are refused, so that they are not lost unnoticed.
+            undirected: Let every edge be walked both ways; see `from_edge_index`.
 
         Raises:
-            ValueError: For anything that is not a graph; the message says what to do.
+            ValueError: For anything that is not a graph, and for weights of which nothing is said; the message says
+                what to do.
         """
         if not hasattr(data, "edge_index"):
             raise ValueError(
@@ -203,6 +209,13 @@ class Graph:
             if "adj_t" in data or "adj" in data:
                 raise ValueError("data has an adjacency matrix but no edge_index: set data.edge_index.")
             edge_index = torch.empty(2, 0, dtype=torch.long, device=per_node[0].device if per_node else None)
+        edge_weight = getattr(data, "edge_weight", None)
+        if weighted and edge_weight is None:
+            raise ValueError("weighted=True needs data.edge_weight, a positive number for each edge.")
+        if weighted is None and weights_differ(edge_weight):
+            raise ValueError(
+                "data has edge_weight: pass weighted=True to walk in proportion to it, or weighted=False to ignore it."
+            )
         if "num_nodes" in data or per_node:
             num_nodes = data.num_nodes
         else:  # if nothing else tells it, PyG takes the largest id, as we do, but with a warning
@@ -212,6 +225,7 @@ class Graph:
         return cls.from_edge_index(
             edge_index,
             num_nodes=num_nodes,
+            edge_weight=edge_weight if weighted else None,
             batch=data.batch,
             num_graphs=None if data.batch is None else getattr(data, "num_graphs", None),
             undirected=undirected,
@@ -263,6 +277,14 @@ def whole_number(name: str, value: Any, low: int, high: int) -> int:
     if number is None or not low <= number <= high:
         raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
     return number
+
+
+def weights_differ(edge_weight: Any) -> bool:
+    """Whether there are weights of edges that make some steps likelier than others."""
+    if edge_weight is None:
+        return False
+    weights = torch.as_tensor(edge_weight).flatten()
+    return bool((weights != weights[:1]).any())
 
 
 def holds_integers(value: object) -> TypeGuard[Tensor]:

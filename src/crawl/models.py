@@ -33,8 +33,9 @@ class CRaWl(nn.Module):
         out_channels: The width of the answer.
         hidden_channels: The width of the layers (d).
         num_layers: The number of layers (L).
-        edge_dim: The width of the edge features `edge_attr`, or an encoder for them; 0 for none. With 1, data may come
-            without `edge_attr`, as if it were zero: a constant would tell the first position of a walk from the others.
+        edge_dim: The width of the edge features `edge_attr`, or an encoder for them. With 1, data may come without
+            `edge_attr`, as if it were zero: a constant would tell the first position of a walk from the others. 0 for
+            data without edge features; None ignores those that data may have.
         window_size: How far back the structural bits look (s).
         kernel_size: The width of the convolutions, odd; s + 1 when None.
         identity: Use the identity bits.
@@ -61,7 +62,7 @@ class CRaWl(nn.Module):
         *,
         hidden_channels: int = 128,
         num_layers: int = 3,
-        edge_dim: int | Encoder = 0,
+        edge_dim: int | Encoder | None = 0,
         window_size: int = 8,
         kernel_size: int | None = None,
         identity: bool = True,
@@ -92,7 +93,8 @@ class CRaWl(nn.Module):
         self.num_steps, self.num_eval_steps = num_steps, num_eval_steps
         self.start_share, self.eval_start_share = start_share, eval_start_share
         self.node_encoder = in_channels if isinstance(in_channels, nn.Module) else Dense(in_channels)
-        self.edge_encoder = edge_dim if isinstance(edge_dim, nn.Module) else Dense(edge_dim)
+        self.edge_encoder = edge_dim if isinstance(edge_dim, nn.Module) else Dense(edge_dim or 0)
+        self.ignores_edges = edge_dim is None
         widths = [self.node_encoder.out_channels] + num_layers * [hidden_channels]
         self.convs = nn.ModuleList(
             CRaWlConv(
@@ -120,11 +122,15 @@ class CRaWl(nn.Module):
         Args:
             data: A PyG `Data` or `Batch`, which is only read. `x`, `edge_attr` and `batch` may be missing. If it has
                 `graph_keys`, `[G]` numbers from 0 to 2^31 - 1, a graph gets the same walks whichever batch it is in.
+                If it has `edge_weight`, steps are drawn in proportion to it.
             walks: The walks to use; drawn afresh when None.
             num_steps: Steps of the walks drawn; `num_steps` in training and `num_eval_steps` in evaluation when None.
             seed: The seed of the walks drawn; taken from torch's generator when None.
         """
-        graph = Graph.from_data(data, undirected=walks is not None)  # given walks may run where edges do not lead
+        self.refuse_unused(data.edge_attr)
+        weighted = walks is None and data.edge_weight is not None
+        # Walks that are given may run where edges do not lead.
+        graph = Graph.from_data(data, weighted=weighted, undirected=walks is not None)
         if walks is None:
             walks = self.sample_walks(graph, num_steps, seed, data.graph_keys if "graph_keys" in data else None)
         like = self.readout.norm.weight  # any parameter tells the dtype and the device
@@ -144,6 +150,20 @@ class CRaWl(nn.Module):
                 x, state = self.virtual_nodes[i](x, state, members)
         out: Tensor = self.readout(x, members)
         return out
+
+    def refuse_unused(self, edge_attr: Tensor | None) -> None:
+        """Refuse edge features that the model would not see, unless it was made to ignore them.
+
+        Raises:
+            ValueError: If there are any.
+        """
+        if self.edge_encoder.out_channels or self.ignores_edges or edge_attr is None or edge_attr.numel() == 0:
+            return
+        width = edge_attr.shape[1] if edge_attr.dim() > 1 else 1
+        raise ValueError(
+            f"The data has edge_attr, but the model edge_dim=0: give it edge_dim={width} to use them, or edge_dim=None "
+            "to ignore them."
+        )
 
     @property
     def _edges_may_be_bare(self) -> bool:

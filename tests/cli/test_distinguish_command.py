@@ -113,6 +113,8 @@ def test_train(crawl):
         ("empty.json rook", "empty.json: there is no edge in it"),
         ("rook rook --picture pair.txt", "a picture is a .png, .svg, .pdf file"),
         ("rook rook --picture nowhere/pair.png", "nowhere/pair.png: there is no folder nowhere"),
+        ("cycle:99999999999 rook", "cycle:99999999999: graphs by name have at most 100000 nodes: give smaller numbers"),
+        ("deep.json rook", "'deep.json' is no graph: it is nested more than 100 deep"),
         ("rook rook --windows 0", "must be at least 1"),
         ("rook rook --num-steps 0", "must be at least 1"),
         ("rook rook --confidence 1", "between 0.5 and 1"),
@@ -123,4 +125,5 @@ def test_mistakes(crawl, tmp_path, words, message):
     (tmp_path / "empty.json").write_text(json.dumps(nx.node_link_data(nx.empty_graph(3), edges="edges")))
     nx.write_edgelist(nx.path_graph(3), tmp_path / "data.txt")
     (tmp_path / "loop.txt").write_text("a a\na b\n")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     assert message in crawl.error("distinguish", *words.split())

@@ -34,6 +34,21 @@ def test_numbers_with_spread_in_the_order_of_the_file(crawl, molecule_runs, mole
             assert row["reason"] == ""
 
 
+def test_numbers_have_as_many_digits_as_their_targets_need(crawl, tiny):
+    pytest.importorskip("rdkit")
+    lines = [f"{'C' * (i + 1)},{10**9 + i}" for i in range(20)]
+    Path("a.csv").write_text("\n".join(["smiles,y", *lines]))
+    done = crawl("train", "csv", "--data.path", "a.csv", "--out", "run", *tiny)
+    assert done.code == 0, done.err
+    written = _rows(Path("run/predictions.csv").read_text())
+    targets = {line.split(",")[0]: float(line.split(",")[1]) for line in lines}
+    assert [float(row["target"]) for row in written] == [targets[row["id"]] for row in written]
+    rows = _rows(crawl("predict", "run", "a.csv").out)
+    predicted = [float(row["predicted_y"]) for row in rows]
+    assert len(set(predicted)) > 10
+    assert all(10**9 - 100 < value < 10**9 + 100 for value in predicted)
+
+
 def test_classes_with_probabilities(crawl, molecule_runs, molecules):
     for row in _rows(crawl("predict", molecule_runs["active"], molecules).out):
         if not row["reason"]:

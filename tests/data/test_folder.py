@@ -90,10 +90,64 @@ def test_loops_are_listed_once_and_parallel_edges_twice(folder):
     assert torch.equal(edges, torch.tensor([[0, 1, 0, 1, 1], [1, 0, 1, 0, 1]]))
 
 
-def test_attributes_must_be_everywhere(folder):
-    nx.write_graphml(nx.path_graph(5), folder / "g1.graphml")
-    with pytest.raises(ValueError, match=r"A node of g1\.graphml has no attribute 'element'"):
+def with_attributes(num_nodes, of_nodes=None, of_edges=None, first_node=None):
+    """A path with these attributes at all nodes and edges, and others at its first node."""
+    made = graph(num_nodes)
+    nx.set_node_attributes(made, of_nodes if of_nodes is not None else {i: {} for i in made}, "element")
+    for _, _, attributes in made.edges(data=True):
+        attributes |= of_edges or {}
+    made.nodes[0].update(first_node or {})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (nx.path_graph(5), "its node attributes are none, but those of most graphs element (word)"),
+        (with_attributes(4, of_nodes=7), "its node attributes are element (number), but those of most graphs"),
+        (with_attributes(4, "C", {"colour": 1}), "its edge attributes are colour (number), length (number), but"),
+        (with_attributes(4, "C", {"length": [1.0, 2.0]}), "its edge attributes are length (2 numbers), but those of"),
+        (with_attributes(4, "C", first_node={"element": 3}), "attribute 'element' must be there at every node"),
+        (with_attributes(4, "C", first_node={"colour": 3}), "attribute 'colour' must be there at every node"),
+        (with_attributes(4, "C", {"length": float("nan")}), "attribute 'length' of edges is nan, not a finite number"),
+        (with_attributes(4, "C", {"length": 10**400}), "attribute 'length' of edges is 1000000000"),
+        (with_attributes(4, "C", {"length": None}), "attribute 'length' of edges is None, not a finite number"),
+    ],
+)
+def test_a_graph_with_other_attributes_than_most_is_skipped(folder, bad, reason):
+    (folder / "g2.json").write_text(json.dumps(nx.node_link_data(bad, edges="edges")))
+    dataset = from_folder(folder, target_columns="y")
+    assert len(dataset) == 5
+    assert dataset.skipped[0].startswith(f"line 4: {reason}")
+    assert dataset.node_categories == (3,)
+    with pytest.raises(ValueError, match=r"line 4: .* correct it, or skip bad rows"):
+        from_folder(folder, target_columns="y", bad_rows="refuse")
+
+
+def test_half_of_the_graphs_are_not_most(folder):
+    for name in ("g0.json", "g2.json", "g4.json"):
+        (folder / name).write_text(json.dumps(nx.node_link_data(nx.path_graph(3), edges="edges")))
+    with pytest.raises(ValueError, match="Only 3 of 6 graphs have the node attributes none, and others are rarer"):
         from_folder(folder, target_columns="y")
+
+
+@pytest.mark.parametrize("depth", [200, 100_000])
+def test_nested_json_is_a_bad_row(folder, depth):
+    (folder / "g0.json").write_text("[" * depth + "]" * depth)
+    dataset = from_folder(folder, target_columns="y")
+    assert dataset.skipped == ("line 2: 'g0.json' is no graph: it is nested more than 100 deep",)
+
+
+def test_weights_of_edges_are_features(folder):
+    for i in range(6):
+        made = graph(6 - i)
+        nx.set_edge_attributes(made, 0.5, "weight")
+        name = folder / f"g{i}.{'graphml' if i % 2 else 'json'}"
+        if i % 2:
+            nx.write_graphml(made, name)
+        else:
+            name.write_text(json.dumps(nx.node_link_data(made, edges="edges")))
+    assert from_folder(folder, target_columns="y").store.edge_attr.tolist() == [[1.5, 0.5]] * 30
 
 
 def test_refuses(folder, tmp_path):

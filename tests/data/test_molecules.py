@@ -165,6 +165,9 @@ def test_read_molecules_streams_in_order(tmp_path):
         ("molecule,y\nC,1\n", {}, "no column called SMILES"),
         ("molecule,y\nC,1\n", {"smiles_column": "molecul"}, "Did you mean 'molecule'"),
         ("smiles,y,z\nC,1,2\n", {}, "say which columns to predict, of: y, z"),
+        (",smiles,y,z\n0,C,1,2\n", {}, "say which columns to predict, of: Unnamed: 0, y, z"),
+        (",smiles\n0,C\n", {}, "say which columns to predict, of: Unnamed: 0"),
+        ('smiles,y\nC,"[1, 2]"\nCC,"[3, 4]"\n', {}, "holds lists of values, such as '\\[1, 2\\]'"),
         ("smiles\nC\n", {}, "there are none"),
         ("smiles,solubility\nC,1\n", {"target_columns": "solubilty"}, "Did you mean 'solubility'"),
         ("smiles,y\nC,1\n", {"target_columns": "smiles"}, "cannot be a target"),
@@ -192,3 +195,20 @@ def test_prediction_does_not_depend_on_the_other_rows(table, freesolv):
     ours, theirs = from_csv(table, target_columns="y"), from_csv(freesolv, target_columns="expt")
     assert torch.equal(ours.store.graph(SMILES.index("c1ccccc1")).x, theirs.store.graph(smiles.index("c1ccccc1")).x)
     assert isinstance(ours.split, Split)
+
+
+@pytest.mark.parametrize("index", ["", "Unnamed: 0"])
+def test_an_index_of_pandas_is_not_a_target(tmp_path, index):
+    rows = "".join(f"{i},{'C' * (i + 1)},[{i}.5]\n" for i in range(20))
+    (tmp_path / "a.csv").write_text(f"{index},smiles,logS\n{rows}")
+    dataset = from_csv(tmp_path / "a.csv")
+    assert dataset.task.target_names == ("logS",)
+    assert dataset.store.y.flatten().tolist() == [i + 0.5 for i in range(20)]
+    assert from_csv(tmp_path / "a.csv", target_columns="Unnamed: 0").store.y.flatten().tolist() == list(range(20))
+
+
+def test_targets_that_differ_late_in_their_digits_stay_apart(tmp_path):
+    rows = "".join(f"{'C' * (i + 1)},{10**9 + i}\n" for i in range(30))
+    (tmp_path / "a.csv").write_text(f"smiles,y\n{rows}")
+    y = from_csv(tmp_path / "a.csv").store.y
+    assert (y.dtype, y.flatten().tolist()) == (torch.float64, [10**9 + i for i in range(30)])

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 
-from crawl.data import Split, from_pyg
+from crawl.data import GraphStore, Split, from_pyg
 
 
 class InMemory(InMemoryDataset):
@@ -51,11 +51,49 @@ def test_list_of_classes():
 
 
 def test_node_level():
-    dataset = from_pyg(graphs(10, lambda i: torch.tensor([0, i % 2])))
+    dataset = from_pyg(graphs(10, lambda i: torch.tensor([0, i % 2])), level="node")
     assert (dataset.task.level, dataset.task.kind) == ("node", "binary")
     assert dataset.store.batch([3, 4]).y.tolist() == [0, 1, 0, 0]
     with pytest.raises(ValueError, match="one class for each graph"):
-        from_pyg(graphs(10, lambda i: torch.tensor([0, i % 2])), split="stratified")
+        from_pyg(graphs(10, lambda i: torch.tensor([0, i % 2])), split="stratified", level="node")
+
+
+def test_targets_of_graphs_or_of_nodes():
+    both = graphs(10, lambda i: torch.tensor([0.5, i]))
+    for dataset in (both, InMemory(both)):
+        with pytest.raises(ValueError, match=r"2 nodes and 2 numbers in y: say level='graph' .* or level='node'"):
+            from_pyg(dataset)
+        as_graphs, as_nodes = from_pyg(dataset, level="graph"), from_pyg(dataset, level="node")
+        assert (as_graphs.task.level, as_graphs.task.num_outputs, as_graphs.store.y.shape) == ("graph", 2, (10, 2))
+        assert (as_nodes.task.level, as_nodes.task.num_outputs, as_nodes.store.y.shape) == ("node", 1, (20, 1))
+    parts = from_pyg(both, both[:2], both[:1], level="graph")
+    assert parts.store.y.shape == (13, 2)
+
+
+def test_edge_weights_are_not_lost():
+    weighted = graphs(10, lambda i: i + 0.5)
+    for data in weighted:
+        data.edge_weight = torch.tensor([1.0, 2.0])
+    for dataset in (weighted, InMemory(weighted)):
+        with pytest.raises(ValueError, match=r"edge_weight, .*: make it a feature \(edge_attr\), or give ignore="):
+            from_pyg(dataset)
+        assert from_pyg(dataset, ignore=["edge_weight", "edge_attr"]).edge_categories == ()
+
+
+@pytest.mark.parametrize("name", ["x", "edge_attr"])
+def test_features_that_are_not_finite_are_refused(name):
+    wrong = graphs(10, lambda i: i + 0.5)
+    for data in wrong:
+        data.x, data.edge_attr = torch.ones(2, 3), torch.ones(2, 3)
+    wrong[7][name][1, 2] = torch.nan
+    for dataset in (wrong, InMemory(wrong)):
+        with pytest.raises(ValueError, match=f"Graph 7 has nan in {name}"):
+            from_pyg(dataset)
+
+
+def test_targets_that_differ_late_in_their_digits_stay_apart():
+    y = from_pyg(graphs(10, lambda i: torch.tensor([1e9 + i], dtype=torch.float64)), task="regression").store.y
+    assert y.flatten().tolist() == [1e9 + i for i in range(10)]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +132,10 @@ def test_three_parts():
     with pytest.raises(ValueError, match="Part 1 has no y"):
         from_pyg(parts[0], [Data(x=torch.rand(2, 3), edge_attr=torch.tensor([]))], parts[2])
     with pytest.raises(ValueError, match="belong to graphs and others to nodes"):
+        GraphStore.concatenate(
+            [GraphStore.from_graphs(part) for part in (parts[0], graphs(1, lambda i: torch.ones(2)))]
+        )
+    with pytest.raises(ValueError, match="Part 1 has y of shape"):
         from_pyg(parts[0], graphs(2, lambda i: torch.ones(2)), parts[2])
 
 

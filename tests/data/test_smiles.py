@@ -1,8 +1,11 @@
+import time
+
 import pytest
 import torch
 
 pytest.importorskip("rdkit")
 
+import crawl.data.smiles as smiles_module
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 from crawl.data.smiles import molecule_graph, read_smiles, scaffold
 
@@ -69,3 +72,25 @@ def test_refuses(smiles, message, capfd):
 def test_scaffold():
     assert scaffold(read_smiles("OCCc1ccccc1")) == scaffold(read_smiles("c1ccccc1")) == "c1ccccc1"
     assert scaffold(read_smiles("CCO")) == ""
+
+
+@pytest.mark.parametrize(
+    ("smiles", "expected"),
+    [
+        ("C" * 3000, ""),
+        ("C" * 3000 + "c1ccccc1", "c1ccccc1"),
+        ("C" * 3000 + "C1CCC(=O)CC1", "O=C1CCCCC1"),
+        ("O=" + "C" * 3000 + "c1ccccc1" + "CCO" + "c1ccccc1", "c1ccc(CCOc2ccccc2)cc1"),
+    ],
+)
+def test_scaffold_of_a_long_chain_is_found_quickly(smiles, expected):
+    began = time.process_time()
+    assert scaffold(read_smiles(smiles)) == expected
+    assert time.process_time() - began < 5  # seconds; 30 if the time grows with the third power of the length
+
+
+def test_scaffold_of_a_long_molecule_is_that_of_a_short_one(monkeypatch):
+    molecules = [read_smiles(smiles) for smiles in (*MOLECULES, "OCCc1ccccc1", "O=C1CCN(CC2CC2)C1", "C=C1CC1.CC")]
+    expected = [scaffold(molecule) for molecule in molecules]
+    monkeypatch.setattr(smiles_module, "_MOST_ATOMS", 0)
+    assert [scaffold(molecule) for molecule in molecules] == expected

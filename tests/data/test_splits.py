@@ -89,7 +89,7 @@ def test_files(tmp_path):
         read_split(tmp_path / "missing.json")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"train": "a", "val": [], "test": []}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"train": "a", "val": [], "test": []}', "[" * 100_000])
 def test_from_json_refuses(text):
     with pytest.raises(ValueError, match="must be JSON"):
         Split.from_json(text)

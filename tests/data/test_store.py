@@ -62,7 +62,8 @@ def assert_same(store, graphs, ids):
 def test_batch_equals_pyg(sizes, with_x, with_edge_attr, y, seed, collated, choice):
     generator = torch.Generator().manual_seed(seed)
     graphs = [random_graph(generator, n, with_x, with_edge_attr, y) for n in sizes]
-    store = GraphStore.from_dataset(InMemory(graphs)) if collated else GraphStore.from_graphs(graphs)
+    level = "node" if y == "node" else None
+    store = GraphStore.from_dataset(InMemory(graphs) if collated else graphs, level=level)
     ids = choice.draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1, max_size=12))
     assert len(store) == len(sizes)
     assert_same(store, graphs, ids)
@@ -117,19 +118,88 @@ def test_pyg_without_edges():
 @pytest.mark.parametrize("collated", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
 def test_meaning_of_y(collated, count):
-    def store(y):
+    def store(y, level=None):
         graphs = [path(4) for _ in range(count)]
         for data in graphs:
             data.y = y
-        return GraphStore.from_dataset(InMemory(graphs) if collated else graphs)
+        return GraphStore.from_dataset(InMemory(graphs) if collated else graphs, level=level)
 
     assert store(torch.tensor(1.5)).y.shape == (count,)
     assert store(torch.ones(1, 3)).y.shape == (count, 3)
     assert store(torch.ones(3)).y.shape == (count, 3)
-    assert store(torch.ones(4)).y_per_node
     assert store(torch.ones(4, 2)).y_per_node
     with pytest.raises(ValueError, match="one row for each graph or one for each node"):
         store(torch.ones(2, 2))
+
+    # A number for each node, or four for each graph?
+    assert store(torch.ones(4), "node").y_per_node
+    assert store(torch.ones(4), "graph").y.shape == (count, 4)
+    if count == 1:
+        assert store(torch.ones(4)).y_per_node  # one graph is not enough for a task about graphs
+    else:
+        with pytest.raises(ValueError, match=r"4 nodes and 4 numbers in y: say level='graph' .* or level='node'"):
+            store(torch.ones(4))
+    for y, level in ((torch.ones(3), "node"), (torch.ones(4, 2), "graph"), (torch.ones(1, 3), "node")):
+        with pytest.raises(ValueError, match=f"y must have one row for each {level}"):
+            store(y, level)
+    with pytest.raises(ValueError, match=r"level must be one of graph, node, not 'nodes'\. Did you mean 'node'"):
+        store(torch.ones(4), "nodes")
+
+
+def test_one_target_for_each_of_several_nodes_needs_no_level_if_graphs_differ():
+    graphs = [path(4), path(5)]
+    for data in graphs:
+        data.y = torch.ones(data.num_nodes)
+    assert GraphStore.from_graphs(graphs).y_per_node
+
+
+@pytest.mark.parametrize("collated", [True, False])
+class TestWeights:
+    def graphs(self, collated, weights):
+        graphs = [path(4) for _ in range(3)]
+        for data, weight in zip(graphs, weights, strict=True):
+            data.edge_weight = torch.as_tensor(weight).expand(6).clone()
+        return InMemory(graphs) if collated else graphs
+
+    def test_are_refused_unless_ignored(self, collated):
+        graphs = self.graphs(collated, [1.0, torch.arange(1.0, 7.0), 1.0])
+        owner = "The data set" if collated else "Graph 1"
+        with pytest.raises(ValueError, match=rf"{owner} has edge_weight, .* or give ignore=\['edge_weight'\]"):
+            GraphStore.from_dataset(graphs)
+        assert len(GraphStore.from_dataset(graphs, ignore=["edge_weight"])) == 3
+
+    def test_that_are_all_equal_change_nothing(self, collated):
+        assert len(GraphStore.from_dataset(self.graphs(collated, [1.0, 1.0, 1.0]))) == 3
+
+
+@pytest.mark.parametrize("collated", [True, False])
+def test_features_can_be_ignored(collated):
+    graphs = [random_graph(torch.Generator().manual_seed(0), n, True, True, "row") for n in (3, 4)]
+    dataset = InMemory(graphs) if collated else graphs
+    store = GraphStore.from_dataset(dataset, ignore=["edge_attr"])
+    assert (store.x is None, store.edge_attr is None) == (False, True)
+    store = GraphStore.from_dataset(dataset, ignore=("x", "edge_weight"))
+    assert (store.x is None, store.edge_attr is None) == (True, False)
+    with pytest.raises(ValueError, match="ignore must be one of x, edge_attr, edge_weight, not 'edge_atr'"):
+        GraphStore.from_dataset(dataset, ignore=["edge_atr"])
+    with pytest.raises(ValueError, match=r"ignore must be a list of names, such as \['x'\], not 'x'"):
+        GraphStore.from_dataset(dataset, ignore="x")
+
+
+@pytest.mark.parametrize("collated", [True, False])
+@pytest.mark.parametrize("name", ["x", "edge_attr", "y"])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_are_not_finite_are_refused(collated, name, wrong):
+    graphs = [path(n) for n in (3, 4, 5)]
+    for data in graphs:
+        data.x, data.edge_attr, data.y = torch.ones(data.num_nodes, 2), torch.ones(data.num_edges, 1), torch.ones(1, 2)
+    graphs[1][name][-1, -1] = wrong
+    dataset = InMemory(graphs) if collated else graphs
+    if name == "y" and wrong != wrong:  # a target that is missing
+        assert GraphStore.from_dataset(dataset).y.isnan().sum() == 1
+        return
+    with pytest.raises(ValueError, match=rf"^Graph 1 has {wrong} in {name}: give finite numbers"):
+        GraphStore.from_dataset(dataset)
 
 
 def test_nodes_without_features_or_numbers():

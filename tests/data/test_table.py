@@ -35,6 +35,14 @@ def test_dialects(tmp_path, text):
     assert rows == [{"smiles": "CC", "y": "1"}, {"smiles": "O", "y": "2"}]
 
 
+def test_a_column_without_a_name_gets_one(tmp_path):
+    table = Table(write(tmp_path, ",smiles,,y\n0,CC,a,1.5\n"))  # as pandas writes its index
+    assert table.columns == ("Unnamed: 0", "smiles", "Unnamed: 2", "y")
+    assert [row.cells for row in table] == [{"Unnamed: 0": "0", "smiles": "CC", "Unnamed: 2": "a", "y": "1.5"}]
+    with pytest.raises(ValueError, match=r"no column 'z'\. There are: Unnamed: 0, smiles, Unnamed: 2, y\."):
+        table.check_column("z")
+
+
 def test_quoted_separators_and_line_breaks(tmp_path):
     table = Table(write(tmp_path, 'name,y\n"a, ""b""",1\n"two\nlines",2\nlast,3\n'))
     assert [(row.line, row.cells["name"]) for row in table] == [(2, 'a, "b"'), (3, "two\nlines"), (5, "last")]

@@ -32,6 +32,90 @@ def test_one_column(column, kind, y, classes):
     assert not problems
 
 
+@pytest.mark.parametrize(
+    ("column", "kind", "y", "classes"),
+    [
+        ("[-2.06]|[1.5]|[3]", "regression", [[-2.06], [1.5], [3.0]], ()),
+        ("[[-2.06]]|[ 1.5 ]|[3,]", "regression", [[-2.06], [1.5], [3.0]], ()),
+        ("[0]|[1]|[1]", "binary", [0, 1, 1], ("0", "1")),
+        ("[0]|1|0", "binary", [0, 1, 0], ("0", "1")),
+        ("['yes']|['no']|['no']", "binary", [1, 0, 0], ("no", "yes")),
+        ("[yes]|[no]|[no]", "binary", [1, 0, 0], ("[no]", "[yes]")),
+    ],
+)
+def test_single_values_in_brackets(column, kind, y, classes):
+    task, targets, problems = targets_from_text({"y": cells(column)})
+    assert (task.kind, task.class_names, problems) == (kind, classes, {})
+    assert torch.equal(targets, torch.tensor(y))
+
+
+def test_brackets_with_nothing_in_them_are_missing():
+    assert targets_from_text({"y": ["[1.5]", "[nan]", "[]", "[2.5]"]})[2] == {1: "y is missing", 2: "y is missing"}
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["[0.1, 0.2]|[0.3, 0.4]|[1, 2]", "[0 1]|[1 0]|[0 1]", "(1, 2)|(3, 4)|5", "['a', 'b']|['b', 'a']|['a', 'b']"],
+)
+@pytest.mark.parametrize("kind", ["auto", "multiclass", "regression"])
+def test_lists_of_values_are_refused(column, kind):
+    with pytest.raises(ValueError, match=r"'y' holds lists of values, such as .*: write each value into a column"):
+        targets_from_text({"y": cells(column)}, kind)
+
+
+def test_a_list_among_values_makes_a_row_unusable():
+    assert targets_from_text({"y": ["1.5", "[1, 2]", "2.5"]})[2] == {1: "y is '[1, 2]', a list of values"}
+    assert targets_from_text({"y": ["yes", "[1, 2]", "no", "no"]})[2] == {1: "y is '[1, 2]', a list of values"}
+
+
+def test_classes_of_many_digits_have_names_of_their_own():
+    task, y, _ = targets_from_text({"y": ["1000001", "1000002", "1000001"]})
+    assert (task.class_names, y.tolist()) == (("1000001", "1000002"), [0, 1, 0])
+
+
+class TestDigits:
+    def test_numbers_that_float32_holds_well_enough_stay_float32(self):
+        values = [-2.06, 1e-3, 0.1, 11.6, 300.15, 299.9]
+        _, y, _ = targets_from_text({"y": [str(value) for value in values]})
+        assert (y.dtype, y.flatten().tolist()) == (torch.float32, torch.tensor(values).tolist())
+        assert targets_from_tensor(torch.tensor(values, dtype=torch.float64))[1].dtype == torch.float32
+        large = torch.tensor([2.0**40, 2.0**40 + 2**17], dtype=torch.float64)  # few digits in binary
+        assert targets_from_tensor(large, "regression")[1].dtype == torch.float32
+
+    @pytest.mark.parametrize("first", [1e9, -3e7 + 0.25, 1e12])
+    def test_numbers_that_float32_would_blur_are_float64(self, first):
+        values = [first + i for i in range(50)]
+        _, y, problems = targets_from_text({"y": [repr(value) for value in values]}, "regression")
+        assert (y.dtype, y.flatten().tolist(), problems) == (torch.float64, values, {})
+        _, y = targets_from_tensor(torch.tensor(values, dtype=torch.float64), "regression")
+        assert (y.dtype, y.flatten().tolist()) == (torch.float64, values)
+
+    def test_whole_numbers(self):
+        _, y = targets_from_tensor(10**9 + torch.arange(50), "regression")
+        assert y.flatten().tolist() == [10**9 + i for i in range(50)]
+
+    def test_columns_that_are_blurred_beside_others_and_gaps(self):
+        columns = {"a": ["0.5", "1", "", "2"], "b": ["1000000000", "1000000001", "1000000002", "1000000003"]}
+        _, y, problems = targets_from_text(columns)
+        assert (y.dtype, y[:, 1].tolist(), list(problems)) == (torch.float64, [10**9, 10**9 + 1, 10**9 + 3], [2])
+
+    def test_labels_that_are_all_missing_change_nothing(self):
+        y = torch.tensor([[0.0, torch.nan], [1.0, torch.nan]], dtype=torch.float64)
+        assert targets_from_tensor(y, "multilabel")[1].dtype == torch.float32
+
+    def test_what_float64_cannot_hold_is_refused(self):
+        with pytest.raises(ValueError, match="float64 does not tell them apart: subtract the same number"):
+            targets_from_tensor(10**17 + 16 * torch.arange(50), "regression")
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), float("-inf"), 1e300])
+@pytest.mark.parametrize("kind", ["auto", "regression", "multilabel"])
+def test_infinite_targets_are_refused(wrong, kind):
+    y = torch.tensor([0.5, 1.0, wrong, 2.0], dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"The target of graph 2 is \[.*\], not a finite number below 3\.4e\+38"):
+        targets_from_tensor(y, kind)
+
+
 def test_many_whole_numbers_are_quantities():
     assert targets_from_text({"y": [str(i % 21) for i in range(100)]})[0].kind == "regression"
     assert targets_from_text({"y": [str(i % 20) for i in range(100)]})[0].kind == "multiclass"

@@ -106,3 +106,20 @@ def test_name(tmp_path):
     with pytest.raises(ValueError, match="several: OTHER, SET; say which"):
         from_tu(folder)
     assert from_tu(folder, "SET", split="random").name == "SET"
+
+
+def test_targets_keep_their_digits(tmp_path):
+    text = "\n".join(str(10**9 + i) for i in range(3))
+    y = from_tu(write(tmp_path, graph_labels=None, graph_attributes=text), fractions=(0.34, 0.33, 0.33)).store.y
+    assert y.flatten().tolist() == [10**9 + i for i in range(3)]
+
+
+@pytest.mark.parametrize("name", ["node_attributes", "graph_attributes"])
+@pytest.mark.parametrize("wrong", ["nan", "inf", "1e300"])
+def test_numbers_that_are_not_finite_are_refused(tmp_path, name, wrong):
+    rows = 8 if name == "node_attributes" else 3
+    files = {name: "\n".join([wrong, *(f"{i}.5" for i in range(rows - 1))])}
+    with pytest.raises(
+        ValueError, match=r"SET_node_attributes\.txt, line 1: the attribute is not a finite|of graph 0 is (missing|\[)"
+    ):
+        from_tu(write(tmp_path, **({"graph_labels": None} if name == "graph_attributes" else {}), **files))

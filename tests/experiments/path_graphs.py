@@ -16,4 +16,5 @@ def make_dataset(task: Task, targets: torch.Tensor, names: tuple[str, ...] | Non
     graphs = [Data(x=torch.randn(3, 2, generator=generator), edge_index=edges, y=row) for row in rows]
     ids = torch.arange(len(graphs))
     split = Split(ids[4:], ids[:2], ids[2:4])
-    return Dataset(name="paths", store=GraphStore.from_graphs(graphs), task=task, split=split, graph_names=names)
+    store = GraphStore.from_graphs(graphs, level=task.level)
+    return Dataset(name="paths", store=store, task=task, split=split, graph_names=names)

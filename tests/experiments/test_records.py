@@ -63,6 +63,7 @@ DAMAGES = {
         lambda text: text.replace('"mean": 0.09', '"mean": 0.09, "evaluations": 2'),
         "scores.test.evaluations is of a wrong kind",
     ),
+    "nested": (lambda text: text.replace('"mean": 0.09', '"mean": ' + "[" * 100_000), "nested more than 100 deep"),
     "of another version": (other_version, "no key walk.num_stepz"),
 }
 

@@ -59,6 +59,14 @@ def test_targets_are_given_back_in_their_unit(tiny, paths, tmp_path):
     assert np.abs(model.predict(store).mean - 1e6).max() < 100
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_features_that_are_not_finite_are_refused(model, paths, wrong):
+    x = paths.store.x.clone()
+    x[4, 1] = wrong
+    with pytest.raises(ValueError, match=f"Graph 1 has {wrong} in x: give finite numbers"):
+        model.predict(replace(paths.store, x=x))
+
+
 def test_graphs_with_other_features(model, paths):
     with pytest.raises(ValueError, match="shape"):
         model.predict(replace(paths.store, x=paths.store.x[:, :1]))

@@ -528,3 +528,10 @@ def test_walks_below_the_first_row_are_refused() -> None:
     outside = Walks(walks.nodes - 1, walks.edges, walks.code, walks.window_size)
     with pytest.raises(ValueError, match="row -1"):
         CRaWlConv(2, 4)(torch.ones(3, 2), outside)
+
+
+@pytest.mark.parametrize("implementation", ["fast", "reference"])
+def test_edge_features_that_would_not_be_used_are_refused(implementation: str) -> None:
+    conv = make_conv(4, 6, implementation=implementation)
+    with pytest.raises(ValueError, match="edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out"):
+        conv(torch.ones(3, 4), no_walks(), torch.ones(2, 3))

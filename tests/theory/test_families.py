@@ -79,9 +79,13 @@ def test_names():
         ("cycle:2", "at least 3 nodes"),
         ("cycle:x", "invalid literal"),
         ("paths:1", "n must be at least 2"),
-        ("csl:41", "expected 2, got 1"),
+        ("csl:41", "expected 2 numbers, not 1"),
         ("csl:41,21", "2 to 20 nodes ahead"),
         ("rook:5", "is not the name of a graph"),
+        ("cycle:99999999999", "at most 100000 nodes"),
+        ("cycles:6,99999999999", "at most 100000 nodes"),
+        ("paths:99999999999", "at most 100000 nodes"),
+        ("csl:99999999999,2", "at most 100000 nodes"),
     ],
 )
 def test_bad_names(name, message):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from crawl.files import write_atomically
-from crawl.training.checkpoint import load_checkpoint, save_checkpoint
+from crawl.training.checkpoint import _checksum, load_checkpoint, save_checkpoint
 
 TENSORS = {
     "weight": torch.arange(6.0).view(2, 3),
@@ -55,6 +55,13 @@ def test_views_and_gradients_are_saved_by_value(tmp_path):
     tensors, _ = load_checkpoint(tmp_path / "a")
     assert torch.equal(tensors["transposed"], base.t())
     assert torch.equal(tensors["parameter"], base)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "nothing"])
+def test_a_description_that_is_none_with_a_valid_checksum(tmp_path, text):
+    metadata = {"format": "crawl-checkpoint-1", "description": text, "checksum": _checksum(TENSORS, text)}
+    save_file(TENSORS, tmp_path / "a", metadata)
+    assert "The description in the checkpoint" in one_line_error(tmp_path / "a")
 
 
 class TestAFullDisk:

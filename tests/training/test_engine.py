@@ -69,6 +69,26 @@ def test_a_padded_batch_is_that_of_the_store(make_dataset, make_model, ids: list
     assert torch.equal(found.node_ptr.cpu(), groups.ptr)
 
 
+def test_targets_keep_their_digits_on_the_device(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression")
+    store = replace(dataset.store, y=1e9 + dataset.store.y.double())
+    graphs = DeviceGraphs(make_model(dataset), store, graph_keys(store), DEVICE)
+    ids = torch.tensor([3, 0, 5])
+    (room,) = graphs.rooms_for([ids], 4)
+    (padded,) = graphs.padded_ids([ids], 4)
+    found = graphs.cut(padded, room, 6, torch.tensor([5], device=DEVICE), True)
+    assert torch.equal(found.y[:3].cpu(), store.y[ids])
+    assert found.y[3:].isnan().all()
+
+
+def test_edge_features_that_would_not_be_used_are_refused(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression")
+    store = replace(dataset.store, edge_attr=torch.ones(dataset.store.num_edges, 2))
+    with pytest.raises(ValueError, match="give it edge_dim=2 to use them, or edge_dim=None to ignore them"):
+        DeviceGraphs(make_model(dataset), store, graph_keys(store), DEVICE)
+    assert DeviceGraphs(make_model(dataset, edge_dim=None), store, graph_keys(store), DEVICE).edge_attr is None
+
+
 def test_rooms_are_few_and_large_enough(make_dataset, make_model) -> None:
     dataset = make_dataset("regression", num_graphs=64)
     graphs = DeviceGraphs(make_model(dataset), dataset.store, graph_keys(dataset.store), DEVICE)

@@ -84,6 +84,38 @@ class TestNormalisedTargets:
         assert torch.equal(scaling.apply(targets)[:2, :2], torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
         torch.testing.assert_close(scaling.undo(scaling.apply(targets)), targets, equal_nan=True)
 
+    def test_tiny_targets_are_scaled(self):
+        scaling = Scaling.of(torch.tensor([[1e-200], [3e-200]], dtype=torch.float64))  # whose squares are 0
+        assert scaling.mean == pytest.approx([2e-200], rel=1e-9)
+        assert scaling.deviation == pytest.approx([1e-200], rel=1e-9)
+        assert Scaling.of(torch.empty(0, 2)) == Scaling((0.0, 0.0), (1.0, 1.0))
+
+    def test_targets_are_scaled_before_they_are_rounded(self, make_dataset, make_model):
+        near = make_dataset("regression", unit=5.0)
+        far = replace(near, store=replace(near.store, y=1e9 + near.store.y.double()))
+        training = replace(FAST, max_epochs=2, normalise_targets=True)
+        plain, shifted = (train(make_model(dataset), dataset, training) for dataset in (near, far))
+        assert shifted.scaling.mean[0] - 1e9 == pytest.approx(plain.scaling.mean[0], abs=1e-6)
+        for a, b in zip(plain.history, shifted.history, strict=True):
+            assert b["loss"] == pytest.approx(a["loss"], rel=1e-5)
+            assert b["val_mae"] == pytest.approx(a["val_mae"], rel=1e-5)
+        means = [trainer.evaluate(near.split.test, 2, "test").mean for trainer in (plain, shifted)]
+        assert means[1] - 1e9 == pytest.approx(means[0], abs=1e-4)
+
+    def test_targets_that_float32_blurs_must_be_scaled(self, make_dataset, make_model):
+        near = make_dataset("regression")
+        far = replace(near, store=replace(near.store, y=1e9 + near.store.y.double()))
+        with pytest.raises(ValueError, match=r"would not tell them apart: set training\.normalise_targets"):
+            Trainer(make_model(far), far, FAST, ONCE)
+        same = replace(near, store=replace(near.store, y=near.store.y.double()))  # float32 numbers in float64
+        histories = [train(make_model(data), data, replace(FAST, max_epochs=2)).history for data in (near, same)]
+        assert [record["loss"] for record in histories[0]] == [record["loss"] for record in histories[1]]
+
+    def test_digits_to_write(self):
+        scaling = Scaling((0.5, 300.0, 1e9, -1e12, 1e300), (1.0, 10.0, 30.0, 1.0, 1.0))
+        assert scaling.num_digits == (6, 7, 13, 17, 17)
+        assert Scaling().num_digits == ()
+
     def test_none_is_the_identity(self):
         assert torch.equal(Scaling().undo(Scaling().apply(torch.ones(2))), torch.ones(2))
 
@@ -385,7 +417,13 @@ class TestOddData:
     def test_features_that_are_not_numbers(self, make_dataset, make_model, value):
         dataset = make_dataset("regression")
         dataset.store.x[-1, 0] = value
-        with pytest.raises(ValueError, match=r"^The loss became nan in epoch 1: look for NaN in the features"):
+        with pytest.raises(ValueError, match=rf"^Graph 15 has {value} in x: give finite numbers"):
+            train(make_model(dataset), dataset)
+
+    def test_targets_that_are_infinite(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        dataset.store.y[3] = -math.inf
+        with pytest.raises(ValueError, match=r"^Graph 3 has -inf in y: give finite numbers"):
             train(make_model(dataset), dataset)
 
     def test_a_loss_that_explodes(self, make_dataset, make_model):

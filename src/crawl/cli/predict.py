@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from crawl.data import Task
     from crawl.experiments import TrainedModel
-    from crawl.training.evaluation import Predictions
+    from crawl.training.evaluation import Predictions, Scaling
 
 _ROWS_AT_A_TIME = 1000
 
@@ -149,7 +149,7 @@ class Predict:
                 seed=self.seed,
                 batch_size=self.batch_size,
             )
-            answers = added_cells(predictions)
+            answers = added_cells(predictions, trained.scaling)
         width = len(added_columns(trained.features.task))
         for row in rows:
             yield next(answers) if row.graph is not None else [""] * (width - 1) + [row.reason]
@@ -183,14 +183,15 @@ def added_columns(task: Task) -> list[str]:
     return [*predicted, *(f"probability_{name}" for name in outputs), *spreads, "reason"]
 
 
-def added_cells(predictions: Predictions) -> Iterator[list[str]]:
+def added_cells(predictions: Predictions, scaling: Scaling) -> Iterator[list[str]]:
     """What `added_columns` names, for each graph; nothing is the reason."""
     task = predictions.task
     has_class = task.kind in ("binary", "multiclass")
     names = task.class_names or [str(i) for i in range(max(task.num_outputs, 2))]
     predicted = [[names[i]] for i in predictions.classes] if has_class else [[] for _ in predictions.mean]
     for words, mean, spread in zip(predicted, predictions.mean, predictions.spread, strict=True):
-        yield [*words, *(f"{value:.6g}" for value in (*mean, *spread)), ""]
+        means = [f"{value:.{num}g}" for value, num in zip(mean, scaling.num_digits or [6] * len(mean), strict=True)]
+        yield [*words, *means, *(f"{value:.6g}" for value in spread), ""]
 
 
 def _output_names(task: Task) -> list[str]:

@@ -17,8 +17,9 @@ class Dataset:
 
     Attributes:
         name: What to call it in reports.
-        store: The graphs and their targets. `y` is `[G, K]` float32 for `regression` and `multilabel` (NaN where a
-            label is missing), `[G]` int64 for `binary` and `multiclass`; N rows instead if the task is about nodes.
+        store: The graphs and their targets. `y` is `[G, K]` float32 for `regression` (float64 where float32 would not
+            tell numbers apart) and `multilabel` (NaN where a label is missing), `[G]` int64 for `binary` and
+            `multiclass`; N rows instead if the task is about nodes.
         task: What is to be predicted.
         split: The graphs for training, validation and test.
         node_categories: If the columns of `x` are categories, how many values each takes; () if they are numbers.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import ParseError
 
 import networkx as nx
 import torch
@@ -18,8 +17,9 @@ from crawl.data.features import encode_columns
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
 from crawl.data.splits import Fractions, Split
 from crawl.data.store import GraphStore
-from crawl.data.table import Table
+from crawl.data.table import Row, Table
 from crawl.data.targets import AnyKind
+from crawl.files import parse_json
 
 
 def from_folder(
@@ -38,8 +38,9 @@ def from_folder(
 ) -> Dataset:
     """The graphs of the `.graphml` and `.json` files in a folder.
 
-    All attributes of nodes and edges become features, as `encode_columns` says; each must be there at every node or
-    every edge of every graph. Edges of undirected graphs are listed both ways, those of directed graphs as they are.
+    All attributes of nodes and edges become features, as `encode_columns` says, weights of edges, too; each must be
+    there at every node or every edge. A graph with other attributes than most have is a bad row. Edges of undirected
+    graphs are listed both ways, those of directed graphs as they are.
 
     Args:
         folder: The folder.
@@ -53,7 +54,8 @@ def from_folder(
         fractions: The shares of training, validation and test, if they are drawn.
         seed: Fixes the draw.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
-            table. Bad are files that cannot be read, targets that are none, and missing targets but for `multilabel`.
+            table. Bad are files that cannot be read, attributes that most other graphs do not have or that are not
+            finite, targets that are none, and missing targets but for `multilabel`.
         task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
         metric: The score; the usual one of the task when None.
 
@@ -72,13 +74,12 @@ def from_folder(
     table = Table(found)
     table.check_column(file_column)
     targets = choose_targets(table, target_columns, taken=(file_column, split))
-    examples = ((row, row.problem or _graph(folder / row.cells[file_column], undirected)) for row in table)
+    examples = [(row, row.problem or _graph(folder / row.cells[file_column], undirected)) for row in table]
+    examples = _alike(examples)
     labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric)
     files = tuple(row.cells[file_column] for row in labelled.rows)
-    node_attributes = ((attributes for _, attributes in graph.nodes(data=True)) for graph in labelled.graphs)
-    edge_attributes = ((attributes for _, _, attributes in _arcs(graph)) for graph in labelled.graphs)
-    x, node_categories = encode_columns(_columns("node", files, node_attributes))
-    edge_attr, edge_categories = encode_columns(_columns("edge", files, edge_attributes))
+    x, node_categories = encode_columns(_columns(map(_of_nodes, labelled.graphs)))
+    edge_attr, edge_categories = encode_columns(_columns(map(_of_edges, labelled.graphs)))
     plain = GraphStore.from_graphs(_data(graph) for graph in labelled.graphs)
     return Dataset(
         name=folder.resolve().name,
@@ -104,11 +105,11 @@ def read_graph(path: str | Path) -> nx.Graph:
     try:
         if path.suffix == ".graphml":
             return nx.read_graphml(path)
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         return nx.node_link_graph(document, edges="edges" if "edges" in document else "links")
     except OSError as error:
         raise ValueError(f"{path.name!r} cannot be read: {error.strerror}") from None
-    except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:  # networkx and the parser of XML have many for what is not a graph
         raise ValueError(f"{path.name!r} is no graph: {error}") from None
 
 
@@ -144,15 +145,84 @@ def _data(graph: nx.Graph) -> Data:
     return Data(edge_index=edge_index, num_nodes=len(index))
 
 
-def _columns(what: str, files: Sequence[str], attributes: Iterable[Iterable[dict[str, Any]]]) -> dict[str, list[Any]]:
-    """The values of each attribute at all nodes, or edges, of all graphs."""
-    owned = [(file, each) for file, of_graph in zip(files, attributes, strict=True) for each in of_graph]
-    columns: dict[str, list[Any]] = {name: [] for name in sorted({name for _, each in owned for name in each})}
-    for file, each in owned:
-        for name, values in columns.items():
-            if name not in each:
-                raise ValueError(
-                    f"A {what} of {file} has no attribute {name!r}, but others do: give it to all, or to none."
-                )
-            values.append(each[name])
-    return columns
+def _of_nodes(graph: nx.Graph) -> Iterator[dict[str, Any]]:
+    """The attributes of each node."""
+    return (attributes for _, attributes in graph.nodes(data=True))
+
+
+def _of_edges(graph: nx.Graph) -> Iterator[dict[str, Any]]:
+    """The attributes of each edge, in the order of `_arcs`."""
+    return (attributes for _, _, attributes in _arcs(graph))
+
+
+def _columns(graphs: Iterable[Iterable[dict[str, Any]]]) -> dict[str, list[Any]]:
+    """The values of each attribute at all nodes, or edges, of all graphs, which are alike."""
+    owners = [attributes for of_graph in graphs for attributes in of_graph]
+    return {name: [attributes[name] for attributes in owners] for name in sorted(owners[0] if owners else ())}
+
+
+def _alike(examples: Sequence[tuple[Row, nx.Graph | str]]) -> list[tuple[Row, nx.Graph | str]]:
+    """The same rows, with the reason in the place of a graph whose attributes cannot be used beside those of most.
+
+    Raises:
+        ValueError: If no more than half of the graphs have the same attributes.
+    """
+    kept = list(examples)
+    for what, attributes_of in (("node", _of_nodes), ("edge", _of_edges)):
+        found: dict[int, tuple[tuple[str, str], ...]] = {}
+        for i, (row, graph) in enumerate(kept):
+            if isinstance(graph, str):
+                continue
+            try:
+                kinds = _kinds(what, attributes_of(graph))
+            except ValueError as error:
+                kept[i] = row, str(error)
+            else:
+                found |= {} if kinds is None else {i: tuple(sorted(kinds.items()))}
+        if not found:
+            continue
+        ((usual, count),) = Counter(found.values()).most_common(1)
+        if 2 * count <= len(found):
+            raise ValueError(
+                f"Only {count} of {len(found)} graphs have the {what} attributes {_listed(usual)}, and others are "
+                "rarer: give all graphs the same attributes."
+            )
+        for i, own in found.items():
+            if own != usual:
+                problem = f"its {what} attributes are {_listed(own)}, but those of most graphs {_listed(usual)}"
+                kept[i] = kept[i][0], problem
+    return kept
+
+
+def _kinds(what: str, owners: Iterable[dict[str, Any]]) -> dict[str, str] | None:
+    """What the values of each attribute are; None if there are no nodes, or no edges.
+
+    Raises:
+        ValueError: If it is not the same at all of them.
+    """
+    usual: dict[str, str] | None = None
+    for attributes in owners:
+        kinds = {name: _kind(what, name, value) for name, value in attributes.items()}
+        usual = kinds if usual is None else usual
+        if kinds != usual:
+            name = min(name for name, _ in kinds.items() ^ usual.items())
+            raise ValueError(f"attribute {name!r} must be there at every {what} of a graph, and of the same kind")
+    return usual
+
+
+def _kind(what: str, name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return "word"
+    if _is_number(value):
+        return "number"
+    if isinstance(value, list | tuple) and all(map(_is_number, value)):
+        return f"{len(value)} numbers"
+    raise ValueError(f"attribute {name!r} of {what}s is {str(value)[:40]}, not a finite number, a word or a list")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= torch.finfo(torch.float32).max
+
+
+def _listed(kinds: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in kinds) or "none"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from crawl.data.splits import Fractions, Split, choose_split, read_split, scaffold_split, split_from_column
-from crawl.data.table import Row, Table, suggestion
+from crawl.data.table import UNNAMED, Row, Table, suggestion
 from crawl.data.targets import AnyKind, targets_from_text
 from crawl.data.task import Task, check_choice
 
@@ -45,17 +45,18 @@ class Labelled(Generic[T]):
 
 
 def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[object]) -> tuple[str, ...]:
-    """The columns to predict: those named, or else the only one that is not taken.
+    """The columns to predict: those named, or else the only one that is not taken and has a name.
 
     Raises:
         ValueError: If there is no such column, or it is taken, or none is named and it is not clear which is meant.
     """
     names = (names,) if isinstance(names, str) else tuple(names)
     if not names:
-        names = tuple(column for column in table.columns if column not in taken)
+        free = [column for column in table.columns if column not in taken]
+        names = tuple(column for column in free if not column.startswith(UNNAMED))
         if len(names) != 1:
             raise ValueError(
-                f"{table.path}: say which columns to predict, of: {', '.join(names) or '(there are none)'}."
+                f"{table.path}: say which columns to predict, of: {', '.join(free) or '(there are none)'}."
             )
     for name in names:
         table.check_column(name)

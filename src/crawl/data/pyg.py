@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,6 +30,8 @@ def from_pyg(
     seed: int = 0,
     task: AnyKind = "auto",
     metric: str | None = None,
+    level: Level | None = None,
+    ignore: Collection[str] = (),
     name: str | None = None,
 ) -> Dataset:
     """The graphs of a PyG data set or of a list of `Data`, which must all have a target `y`.
@@ -47,6 +49,9 @@ def from_pyg(
         seed: Fixes the draw.
         task: The kind of the task; found from `y` with `auto`, as `targets_from_tensor` says.
         metric: The score; the usual one of the task when None.
+        level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.
+        ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`. A store does not keep weights of
+            edges, so data with weights is refused unless they are ignored.
         name: What to call it in reports; the name of the data set when None.
 
     Raises:
@@ -54,16 +59,17 @@ def from_pyg(
     """
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
-    store = GraphStore.from_dataset(dataset)
+    store = GraphStore.from_dataset(dataset, level=level, ignore=ignore)
     if val is not None and test is not None:
         if split != "auto":
             raise ValueError("Leave out split if val and test are given.")
-        parts = [store, GraphStore.from_dataset(val), GraphStore.from_dataset(test)]
+        level = level if store.y is None else "node" if store.y_per_node else "graph"
+        parts = [store, *(GraphStore.from_dataset(part, level=level, ignore=ignore) for part in (val, test))]
         store = GraphStore.concatenate(parts)
         split = Split(*torch.split(torch.arange(len(store)), [len(part) for part in parts]))
     if store.y is None:
         raise ValueError("The graphs have no targets: set y.")
-    level: Level = "node" if store.y_per_node else "graph"
+    level = "node" if store.y_per_node else "graph"
     found, y = targets_from_tensor(store.y, task, metric, level)
     if split == "auto":
         split = _own_split(dataset) or "random"

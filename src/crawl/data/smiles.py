@@ -32,6 +32,7 @@ def _numbered(values: tuple[Any, ...]) -> Mapping[Any, int]:
 
 _CHIRALITY_NUMBER, _HYBRIDISATION_NUMBER = _numbered(_CHIRALITY), _numbered(_HYBRIDISATION)
 _TYPE_NUMBER, _STEREO_NUMBER = _numbered(_TYPE), _numbered(_STEREO)
+_MOST_ATOMS = 500  # of which rdkit finds a scaffold quickly: its time grows with their third power
 
 
 def read_smiles(smiles: str) -> Chem.Mol:
@@ -82,8 +83,32 @@ def graph_of_molecule(molecule: Chem.Mol) -> Data:
 
 
 def scaffold(molecule: Chem.Mol) -> str:
-    """The SMILES of the Bemis–Murcko scaffold: the rings and what links them. Empty if there are no rings."""
-    return Chem.MolToSmiles(Chem.MurckoDecompose(molecule), isomericSmiles=False)
+    """The SMILES of the Bemis–Murcko scaffold: the rings and what links them. Empty if there are no rings.
+
+    In a molecule of more than 500 atoms no hydrogens take the place of side chains.
+    """
+    if molecule.GetNumAtoms() <= _MOST_ATOMS:
+        return Chem.MolToSmiles(Chem.MurckoDecompose(molecule), isomericSmiles=False)
+    kept = _rings_and_links(molecule)
+    for i in list(kept):
+        kept |= {b.GetOtherAtomIdx(i) for b in molecule.GetAtomWithIdx(i).GetBonds() if b.GetBondType() != _Type.SINGLE}
+    return Chem.MolFragmentToSmiles(molecule, sorted(kept), isomericSmiles=False) if kept else ""
+
+
+def _rings_and_links(molecule: Chem.Mol) -> set[int]:
+    """The atoms that are left when ends of chains are taken away until there are none."""
+    degree = [atom.GetDegree() for atom in molecule.GetAtoms()]
+    left = set(range(len(degree)))
+    ends = [i for i in left if degree[i] <= 1]
+    while ends:
+        end = ends.pop()
+        left.remove(end)
+        for atom in molecule.GetAtomWithIdx(end).GetNeighbors():
+            i = atom.GetIdx()
+            degree[i] -= 1
+            if i in left and degree[i] == 1:
+                ends.append(i)
+    return left
 
 
 def _atom_categories(atom: Chem.Atom) -> list[int]:

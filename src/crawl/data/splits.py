@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.files import parse_json
+
 Fractions = tuple[float, float, float]
 
 _PART_NAMES = {
@@ -63,12 +65,13 @@ class Split:
             ValueError: If the text is something else.
         """
         try:
-            parts = json.loads(text)
-            return cls(**{part: torch.tensor(parts[part]) for part in ("train", "val", "test")})
-        except (KeyError, TypeError, json.JSONDecodeError):
+            parts = parse_json(text)
+            tensors = {part: torch.tensor(parts[part]) for part in ("train", "val", "test")}
+        except (KeyError, TypeError, ValueError, RuntimeError):
             raise ValueError(
                 'A split must be JSON of the form {"train": [ids], "val": [ids], "test": [ids]}.'
             ) from None
+        return cls(**tensors)
 
     def __repr__(self) -> str:
         return f"Split(train={len(self.train)}, val={len(self.val)}, test={len(self.test)})"

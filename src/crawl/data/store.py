@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
-from crawl.graph import holds_integers
+from crawl.data.task import Level, check_choice
+from crawl.graph import holds_integers, weights_differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,33 +73,44 @@ class GraphStore:
         return self.edge_index.device
 
     @classmethod
-    def from_dataset(cls, dataset: InMemoryDataset | Sequence[Data]) -> GraphStore:
+    def from_dataset(
+        cls, dataset: InMemoryDataset | Sequence[Data], *, level: Level | None = None, ignore: Collection[str] = ()
+    ) -> GraphStore:
         """The graphs of a PyG data set, or of any sequence of `Data`.
 
         A PyG in-memory data set is taken as it lies in memory: the tensors are shared, not copied. It is copied once
         if it has a `transform`, which is then applied now, or if it is a part of a larger one.
 
-        `y` may have a row for each graph, a row for each node, or a vector for each graph, which becomes a row.
+        Args:
+            dataset: The graphs. `y` may have a row for each graph, a row for each node, or a vector for each graph,
+                which becomes a row.
+            level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.
+            ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`.
 
         Raises:
-            ValueError: If the graphs do not go together, or are not graphs.
+            ValueError: If the graphs do not go together, are not graphs or have features that are not finite, if `y`
+                could belong to graphs as well as to nodes, or if there are weights of edges, which a store does not
+                keep, that are not to be ignored.
         """
         if not isinstance(dataset, InMemoryDataset) or dataset.transform is not None:
-            return cls.from_graphs(dataset[i] for i in range(len(dataset)))
+            return cls.from_graphs((dataset[i] for i in range(len(dataset))), level=level, ignore=ignore)
+        _check_choices(level, ignore)
         data, num_graphs = dataset._data, dataset.len()
         slices = _slices(dataset) if isinstance(data, Data) else {}
         if {ptr.numel() for ptr in slices.values()} != {num_graphs + 1}:  # as when PyG lost graphs without edges
-            return cls.from_graphs(dataset[i] for i in range(len(dataset)))
+            return cls.from_graphs((dataset[i] for i in range(len(dataset))), level=level, ignore=ignore)
+        if "edge_weight" not in ignore:
+            _refuse_weights(data.edge_weight, "The data set")
         y, y_per_node = None, False
         if data.y is not None:
-            y, y_per_node = _as_targets(_as_rows(data.y), slices["y"], slices["nodes"])
+            y, y_per_node = _as_targets(_as_rows(data.y), slices["y"], slices["nodes"], level)
         edge_index = _edge_index(data)
         store = cls(
             node_ptr=slices["nodes"].to(edge_index.device),
             edge_ptr=slices["edges"].to(edge_index.device),
             edge_index=edge_index,
-            x=data.x,
-            edge_attr=data.edge_attr,
+            x=None if "x" in ignore else data.x,
+            edge_attr=None if "edge_attr" in ignore else data.edge_attr,
             y=y,
             y_per_node=y_per_node,
         ).checked()
@@ -106,18 +118,23 @@ class GraphStore:
         return store if chosen == list(range(num_graphs)) else store.subset(chosen)
 
     @classmethod
-    def from_graphs(cls, graphs: Iterable[Data]) -> GraphStore:
-        """A copy of these graphs.
+    def from_graphs(
+        cls, graphs: Iterable[Data], *, level: Level | None = None, ignore: Collection[str] = ()
+    ) -> GraphStore:
+        """A copy of these graphs; `level` and `ignore` are those of `from_dataset`.
 
         Raises:
-            ValueError: If there are none, if they do not go together, or if one is not a graph.
+            ValueError: If there are none, and else as in `from_dataset`.
         """
+        _check_choices(level, ignore)
         graphs = list(graphs)
         if not graphs:
             raise ValueError("There are no graphs.")
         for i, data in enumerate(graphs):
             if not isinstance(data, Data):
                 raise ValueError(f"Graph {i} must be a PyG Data, not {type(data).__name__}.")
+            if "edge_weight" not in ignore:
+                _refuse_weights(data.edge_weight, f"Graph {i}")
         edge_indices = [_edge_index(data) for data in graphs]
         node_ptr = _ptr([_num_nodes(data) for data in graphs])
         edge_ptr = _ptr([edges.shape[1] for edges in edge_indices])
@@ -125,14 +142,16 @@ class GraphStore:
         targets = [None if data.y is None else _as_rows(data.y) for data in graphs]
         y = _concatenated("y", targets)
         if y is not None:
-            y, y_per_node = _as_targets(y, _ptr([len(rows) for rows in targets if rows is not None]), node_ptr)
+            y, y_per_node = _as_targets(y, _ptr([len(rows) for rows in targets if rows is not None]), node_ptr, level)
         edge_index = torch.cat(edge_indices, dim=1)
         return cls(
             node_ptr=node_ptr.to(edge_index.device),
             edge_ptr=edge_ptr.to(edge_index.device),
             edge_index=edge_index,
-            x=_concatenated("x", [data.x for data in graphs]),
-            edge_attr=_concatenated("edge_attr", [data.edge_attr for data in graphs]),
+            x=None if "x" in ignore else _concatenated("x", [data.x for data in graphs]),
+            edge_attr=None
+            if "edge_attr" in ignore
+            else _concatenated("edge_attr", [data.edge_attr for data in graphs]),
             y=y,
             y_per_node=y_per_node,
         ).checked()
@@ -165,7 +184,8 @@ class GraphStore:
         """The same store, for arrays that come from outside, if they are graphs.
 
         Raises:
-            ValueError: If an edge leaves its graph, or a pointer is none.
+            ValueError: If an edge leaves its graph, a pointer is none, `x` or `edge_attr` holds NaN or infinity, or `y`
+                infinity; NaN in `y` is a target that is missing.
         """
         edge_index = self.edge_index
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
@@ -182,7 +202,20 @@ class GraphStore:
                 f"Graph {graph} has {int(self.sizes[0, graph])} nodes but an edge from {source} to {target}; "
                 "ids count from 0 within each graph."
             )
+        self._check_finite("x", self.x, self.node_ptr)
+        self._check_finite("edge_attr", self.edge_attr, self.edge_ptr)
+        self._check_finite("y", self.y, self.node_ptr if self.y_per_node else torch.arange(len(self) + 1))
         return self
+
+    def _check_finite(self, name: str, values: Tensor | None, ptr: Tensor) -> None:
+        if values is None or not values.is_floating_point():
+            return
+        wrong = values.isinf() if name == "y" else ~values.isfinite()
+        if bool(wrong.any()):
+            row = int(wrong.nonzero()[0, 0])
+            graph = int(torch.searchsorted(ptr, row, right=True)) - 1
+            value = values[row][wrong[row]].flatten()[0].item()
+            raise ValueError(f"Graph {graph} has {value} in {name}: give finite numbers, or leave the graph out.")
 
     def to(self, device: torch.device | str) -> GraphStore:
         """The same graphs on another device."""
@@ -316,16 +349,39 @@ def _as_rows(y: Any) -> Tensor:
     return rows.unsqueeze(0) if rows.dim() == 0 else rows
 
 
-def _as_targets(y: Tensor, y_ptr: Tensor, node_ptr: Tensor) -> tuple[Tensor, bool]:
+def _as_targets(y: Tensor, y_ptr: Tensor, node_ptr: Tensor, level: Level | None) -> tuple[Tensor, bool]:
     """The targets, a row for each graph or for each node, and whether it is for each node."""
-    sizes, num_nodes = y_ptr.diff(), node_ptr.diff()
-    if bool((sizes == 1).all()):
-        return y, False
-    if torch.equal(sizes.cpu(), num_nodes.cpu()):
+    sizes, num_nodes = y_ptr.diff().cpu(), node_ptr.diff().cpu()
+    fits_nodes, is_row = torch.equal(sizes, num_nodes), bool((sizes == 1).all())
+    fits_graphs = is_row or (y.dim() == 1 and bool((sizes == sizes[0]).all()))
+    if level is None and fits_nodes and fits_graphs and not is_row and len(sizes) > 1:
+        raise ValueError(
+            f"Every graph has {int(sizes[0])} nodes and {int(sizes[0])} numbers in y: say level='graph' if these are "
+            "the targets of the graph, or level='node' if each is the target of a node."
+        )
+    if level != "graph" and fits_nodes and not (level is None and is_row):
         return y, True
-    if y.dim() == 1 and bool((sizes == sizes[0]).all()):
-        return y.view(sizes.numel(), int(sizes[0])), False
-    raise ValueError("y must have one row for each graph or one for each node.")
+    if level != "node" and fits_graphs:
+        return y if is_row else y.view(len(sizes), int(sizes[0])), False
+    wanted = "one row for each graph or one for each node" if level is None else f"one row for each {level}"
+    raise ValueError(f"y must have {wanted}.")
+
+
+def _check_choices(level: Level | None, ignore: Collection[str]) -> None:
+    if level is not None:
+        check_choice("level", level, get_args(Level))
+    if isinstance(ignore, str):
+        raise ValueError(f"ignore must be a list of names, such as [{ignore!r}], not {ignore!r}.")
+    for name in ignore:
+        check_choice("ignore", name, ("x", "edge_attr", "edge_weight"))
+
+
+def _refuse_weights(edge_weight: Tensor | None, owner: str) -> None:
+    if weights_differ(edge_weight):
+        raise ValueError(
+            f"{owner} has edge_weight, which a GraphStore does not keep: make it a feature (edge_attr), or give "
+            "ignore=['edge_weight']."
+        )
 
 
 def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Graph") -> Tensor | None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+UNNAMED = "Unnamed: "  # what the names of columns without one begin with
+
 
 @dataclass(frozen=True)
 class Row:
@@ -30,6 +32,8 @@ class Row:
 class Table:
     """A CSV file, plain or compressed with gzip, whose first line names the columns.
 
+    A column without a name, as pandas writes its index, is called `Unnamed: 0`, counted from 0: as pandas reads it.
+
     Iterating reads one row after the other, from the first on each time. Empty lines are passed over. Where the header
     has no comma, tabs or semicolons separate the columns. Windows line ends, a byte order mark, quoted fields and line
     breaks in them are fine.
@@ -44,9 +48,9 @@ class Table:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         _, header = next(self._records(), (1, []))
-        self.columns = tuple(name.strip() for name in header)
-        if not any(self.columns):
+        if not any(name.strip() for name in header):
             raise ValueError(f"{self.path} is empty; its first line must name the columns.")
+        self.columns = tuple(name.strip() or f"{UNNAMED}{i}" for i, name in enumerate(header))
         for i, name in enumerate(self.columns):
             if name in self.columns[:i]:
                 first = self.columns.index(name)

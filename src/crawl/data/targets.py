@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal, TypeGuard, get_args
 
 import torch
 from torch import Tensor
@@ -14,9 +14,10 @@ from crawl.data.task import Kind, Level, Task, check_choice
 AnyKind = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
 Value = float | str | None  # a number, a word, or nothing
 
-_MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?"}
+_MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?", "[]"}
 _MOST_CLASSES = 20  # of whole numbers; more are taken for quantities
 _LARGEST = torch.finfo(torch.float32).max
+_FINEST = 1e-6  # of the range of targets: what rounding to float32 may cost
 
 
 def targets_from_text(
@@ -27,7 +28,9 @@ def targets_from_text(
     With `auto`, one column is `binary` if it has two whole numbers or two words, `multiclass` if it has a few of them,
     and `regression` if it has other numbers. Several columns are `multilabel` if they hold 0, 1 and gaps only, and else
     `regression`. A row is unusable if a target is missing, but for `multilabel`, where the target becomes NaN; or if it
-    is a word where most are numbers. Classes are in the order of numbers, or else of the alphabet.
+    is a word where most are numbers. Classes are in the order of numbers, or else of the alphabet. A single value in
+    brackets, as in `[-2.06]`, is that value; lists of several values are refused. Numbers are float32, or float64 where
+    float32 would not tell them apart; see `as_numbers`.
 
     Args:
         columns: The text of all cells in each target column.
@@ -42,9 +45,16 @@ def targets_from_text(
     for name, column in values.items():
         if all(value is None for value in column):
             raise ValueError(f"Column {name!r} has no values.")
+        lists = [value for value in column if _is_list(value)]
+        if 2 * len(lists) > sum(value is not None for value in column):
+            raise ValueError(
+                f"Column {name!r} holds lists of values, such as {_shortened(lists[0])}: write each value into a "
+                "column of its own, and name these columns as targets."
+            )
     if kind in ("binary", "multiclass") and len(values) > 1:
         raise ValueError(f"A {kind} task has one target, not {len(values)}: {', '.join(values)}.")
-    resolved = _kind_of_columns(values) if kind == "auto" else kind
+    single = {name: [value for value in column if not _is_list(value)] for name, column in values.items()}
+    resolved = _kind_of_columns(single) if kind == "auto" else kind
     if resolved == "regression" or resolved == "multilabel":
         return _read_numbers(values, resolved, metric)
     ((name, column),) = values.items()
@@ -74,6 +84,12 @@ def targets_from_tensor(
     if rows.dim() != 2 or rows.numel() == 0 or rows.is_complex():
         raise ValueError(f"y must be numbers of shape [rows] or [rows, targets], not {list(y.shape)}.")
     is_missing = rows.isnan()
+    is_wrong = (~rows.float().isfinite() & ~is_missing).any(dim=1)
+    if bool(is_wrong.any()):
+        row = int(is_wrong.nonzero()[0])
+        raise ValueError(
+            f"The target of {level} {row} is {rows[row].tolist()}, not a finite number below {_LARGEST:.1e}."
+        )
     is_yes_or_no = bool(((rows == 0) | (rows == 1) | is_missing).all())
     resolved = _kind_of_rows(rows, is_yes_or_no) if kind == "auto" else kind
     if resolved != "multilabel" and bool(is_missing.any()):
@@ -85,7 +101,7 @@ def targets_from_tensor(
         raise ValueError(f"All targets are {rows[0].tolist()}: there is nothing to learn.")
     num_targets = rows.shape[1]
     if resolved == "regression" or resolved == "multilabel":
-        return Task(kind=resolved, num_outputs=num_targets, metric=metric or "", level=level), rows.float()
+        return Task(kind=resolved, num_outputs=num_targets, metric=metric or "", level=level), as_numbers(rows)
 
     if num_targets > 1:
         raise ValueError(f"A {resolved} task has one target, but y has {num_targets} columns.")
@@ -131,8 +147,9 @@ def _kind_of_columns(columns: Mapping[str, Sequence[Value]]) -> Kind:
     if is_numeric:
         return "regression"
     raise ValueError(
-        f"Column {name!r} has {len(distinct)} different words in {num_given} rows; choose another target column, "
-        "or say that the task is multiclass."
+        f"Column {name!r} has {len(distinct)} different words in {num_given} rows, such as "
+        f"{_shortened(next(value for value in column if value is not None))}; choose another target column, or say "
+        "that the task is multiclass."
     )
 
 
@@ -148,20 +165,20 @@ def _read_numbers(
         else:
             rows.append([value if isinstance(value, float) else math.nan for value in values])
     _check_some_left(len(rows), problems)
-    y = torch.tensor(rows)
+    y = torch.tensor(rows, dtype=torch.float64)
     if kind == "regression":
         for name, column in zip(columns, y.unbind(1), strict=True):
             if bool((column == column[0]).all()):
                 raise ValueError(f"Column {name!r} is {float(column[0])} in every row: there is nothing to learn.")
     task = Task(kind=kind, num_outputs=len(columns), metric=metric or "", target_names=tuple(columns))
-    return task, y, problems
+    return task, as_numbers(y), problems
 
 
 def _problem_with(values: Mapping[str, Value], kind: Kind) -> str | None:
     """Why a row of numbers cannot be used."""
     for name, value in values.items():
         if isinstance(value, str):
-            return f"{name} is {value!r}, not a number"
+            return f"{name} is {_shortened(value)}, {'a list of values' if _is_list(value) else 'not a number'}"
         if value is None and kind == "regression":
             return f"{name} is missing"
         if kind == "multilabel" and value not in (0.0, 1.0, None):
@@ -176,14 +193,16 @@ def _read_classes(
     for i, value in enumerate(column):
         if value is None:
             problems[i] = f"{name} is missing"
+        elif _is_list(value):
+            problems[i] = f"{name} is {_shortened(value)}, a list of values"
         elif only_numbers and isinstance(value, str):
-            problems[i] = f"{name} is {value!r}, not a number"
+            problems[i] = f"{name} is {_shortened(value)}, not a number"
     kept = [value for i, value in enumerate(column) if i not in problems]
     _check_some_left(len(kept), problems)
     numbers = sorted(value for value in set(kept) if isinstance(value, float))
     words = sorted(value for value in set(kept) if isinstance(value, str))
     classes: list[Value] = [*numbers, *words]
-    names = tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in classes)
+    names = tuple(map(_name_of_class, classes))
     if len(classes) == 1:
         raise ValueError(f"Column {name!r} is {names[0]} in every row: there is only one class, nothing to learn.")
     if kind == "binary" and len(classes) > 2:
@@ -202,14 +221,70 @@ def _read_classes(
     return task, y, problems
 
 
+def as_numbers(y: Tensor) -> Tensor:
+    """`[rows, K]` as float32, which networks use, or as float64 where float32 blurs the numbers; NaN is missing.
+
+    Raises:
+        ValueError: If float64 blurs them, too.
+    """
+    largest, spread = _largest_and_range(y)
+    if bool(((largest * 2.0**-53 > 1e-3 * spread) & (spread > 0)).any()):
+        raise ValueError(
+            f"The targets, such as {y.flatten()[0].item()}, are so close together for their size that float64 does not "
+            "tell them apart: subtract the same number from all of them."
+        )
+    return y.double() if float32_blurs(y) else y.float()
+
+
+def float32_blurs(y: Tensor) -> bool:
+    """Whether float32 moves numbers of a column, `[rows, K]`, by more than a millionth of the column's range.
+
+    So it does with 10^9 + 1, 10^9 + 2, …, of which it makes a few numbers.
+    """
+    _, spread = _largest_and_range(y)
+    moved = (y.double() - y.float()).nan_to_num().abs().amax(dim=0)
+    return bool(((moved > _FINEST * spread) & (spread > 0)).any())
+
+
+def _largest_and_range(y: Tensor) -> tuple[Tensor, Tensor]:
+    """`[K]` the largest absolute value of each column, and its largest value less its smallest."""
+    numbers, is_missing = y.double(), y.isnan()
+    low = torch.where(is_missing, torch.inf, numbers).amin(dim=0)
+    high = torch.where(is_missing, -torch.inf, numbers).amax(dim=0)
+    return torch.maximum(low.abs(), high.abs()), high - low
+
+
+def _name_of_class(value: Value) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _parsed(cell: str) -> Value:
     if cell.lower() in _MISSING:
         return None
+    if cell.startswith("[") and cell.endswith("]"):  # as arrays of one value are written
+        value = _parsed(cell.strip("[], "))
+        if not isinstance(value, str):
+            return value
+        is_quoted = value[0] == value[-1] and value[0] in "'\"" and "," not in value
+        return (value[1:-1] or None) if is_quoted else cell
     try:
         number = float(cell)
     except ValueError:
         return cell
     return number if abs(number) <= _LARGEST else cell
+
+
+def _is_list(value: Value) -> TypeGuard[str]:
+    """Whether this is how Python, numpy or JSON write several values."""
+    if not isinstance(value, str) or (value[0], value[-1]) not in (("[", "]"), ("(", ")")):
+        return False
+    parts = value.strip("[]() ").replace(",", " ").split()
+    return len(parts) > 1 and ("," in value or all(isinstance(_parsed(part), float) for part in parts))
+
+
+def _shortened(value: Value) -> str:
+    text = str(value)
+    return repr(text if len(text) <= 40 else f"{text[:37]}…")
 
 
 def _numbers(column: Sequence[Value]) -> set[float]:

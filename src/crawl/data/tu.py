@@ -104,7 +104,7 @@ def _targets(folder: Path, name: str, metric: str | None) -> tuple[Task, Tensor]
         raise ValueError(f"{folder} has neither {labels.name} nor {attributes.name}: there is nothing to predict.")
     try:
         if path == attributes:
-            return targets_from_tensor(_matrix(path, np.float32), "regression", metric)
+            return targets_from_tensor(_matrix(path, np.float64), "regression", metric)
         cells = path.read_text(encoding="utf-8").split()
         kind: AnyKind = "binary" if len(set(cells)) <= 2 else "multiclass"
         task, y, problems = targets_from_text({"label": cells}, kind, metric or "accuracy")
@@ -122,6 +122,9 @@ def _features(folder: Path, prefix: str, num_rows: int) -> tuple[Tensor | None, 
     sizes: tuple[int, ...] = ()
     if (path := folder / f"{prefix}_attributes.txt").exists():
         numbers = _checked_rows(path, _matrix(path, np.float32), num_rows)
+        wrong = (~numbers.isfinite()).nonzero()
+        if wrong.numel():
+            raise ValueError(f"{path}, line {int(wrong[0, 0]) + 1}: the attribute is not a finite number.")
     if (path := folder / f"{prefix}_labels.txt").exists():
         codes, sizes = encode_integers(_checked_rows(path, _matrix(path, np.int64), num_rows))
     return combine(numbers, codes, sizes)
@@ -133,7 +136,9 @@ def _checked_rows(path: Path, rows: Tensor, num_rows: int) -> Tensor:
     return rows
 
 
-def _matrix(path: Path, dtype: type[np.int64] | type[np.float32], num_columns: int | None = None) -> Tensor:
+def _matrix(
+    path: Path, dtype: type[np.int64] | type[np.float32] | type[np.float64], num_columns: int | None = None
+) -> Tensor:
     """The numbers in a file, a row for each line."""
     try:
         with warnings.catch_warnings():

@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from crawl.files import parse_json
 from crawl.nn.linear import Precision
 from crawl.nn.readout import Head, Pool
 from crawl.training.settings import Evaluation, Training
@@ -141,8 +142,8 @@ class Experiment:
             ValueError: For a key that does not exist, with the one that was probably meant, or a value of a wrong type.
         """
         try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
+            values = parse_json(text)
+        except ValueError as error:
             raise ValueError(f"The configuration is not valid JSON: {error}.") from error
         experiment = _build(cls, values, "")
         assert isinstance(experiment, cls)
@@ -176,7 +177,10 @@ def _value(hint: Any, value: Any, place: str) -> Any:
     if origin is tuple:
         return _tuple(arguments, value, place)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{place} is too large a number: it has {len(str(value))} digits.") from None
     if isinstance(hint, type) and not (isinstance(value, hint) and isinstance(value, bool) == (hint is bool)):
         raise ValueError(f"{place} must be of type {hint.__name__}, not {value!r}.")
     return value

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from crawl.data.dataset import Dataset
 from crawl.files import write_atomically
-from crawl.training.evaluation import Predictions
+from crawl.training.evaluation import Predictions, Scaling
 from crawl.training.metrics import Array
 
 
@@ -103,8 +104,13 @@ class RunFolder:
         header = ["id", *target_names]
         writer.writerow(header + [f"{what}_{name}" for what in ("mean", "spread") for name in outputs])
         rows = np.concatenate([targets, predictions.mean, predictions.spread], axis=1)
+        digits = [6] * rows.shape[1]
+        if dataset.task.kind == "regression":
+            of_targets = Scaling.of(torch.from_numpy(targets)).num_digits
+            digits[: 2 * len(of_targets)] = of_targets * 2
         for name, row in zip(names, rows, strict=True):
-            writer.writerow([name, *("" if np.isnan(value) else f"{value:.6g}" for value in row)])
+            cells = ("" if np.isnan(value) else f"{value:.{num}g}" for value, num in zip(row, digits, strict=True))
+            writer.writerow([name, *cells])
         write_atomically(self.predictions, text.getvalue())
 
     def draw_curves(self, history: list[dict[str, Any]], metric: str, best_epoch: int) -> None:

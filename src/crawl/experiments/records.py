@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.folder import RunFolder
 from crawl.experiments.plan import PlannedRun, Table
-from crawl.files import write_atomically
+from crawl.files import parse_json, write_atomically
 
 _FORMAT = "crawl-results-1"
 _NUM_POINTS = 40  # of a learning curve that is kept
@@ -225,7 +225,7 @@ def _read(path: Path, make: Callable[[str], _Content], remedy: str) -> _Content:
 
 
 def _record(text: str) -> dict[str, Any]:
-    return _checked(json.loads(text))
+    return _checked(parse_json(text))
 
 
 def _checked(record: Any, place: str = "") -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _checked(record: Any, place: str = "") -> dict[str, Any]:
 
 def _history(text: str) -> list[dict[str, Any]]:
     """The records of epochs, one in each line that is whole."""
-    history = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    history = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     for i, epoch in enumerate(history):
         _check(epoch, _EPOCH, f"line {i + 1}: ")
         _check(epoch, dict.fromkeys(history[0], _NUMBER | None), f"line {i + 1}: ")
@@ -253,7 +253,7 @@ def _history(text: str) -> list[dict[str, Any]]:
 
 
 def _collected(text: str) -> tuple[str, list[RunRecord]]:
-    content = json.loads(text)
+    content = parse_json(text)
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError("it does not hold the results of a table")
     _check(content, {"table": str, "runs": list})

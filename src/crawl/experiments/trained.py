@@ -100,7 +100,11 @@ class TrainedModel:
             seed: Of the walks. A graph gets the same prediction whatever else is in the store.
             batch_size: Graphs per step; changes no result.
             on_batch: Called after every step.
+
+        Raises:
+            ValueError: If the features are not finite.
         """
+        store = store.checked()
         evaluation = self.experiment.evaluation
         num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
         batch_size = evaluation.batch_size if batch_size is None else batch_size

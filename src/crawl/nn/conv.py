@@ -104,7 +104,7 @@ class CRaWlConv(nn.Module):
         """
         self._check(x, walks, edge_attr)
         pooled_windows = fast.pooled_windows if self.implementation == "fast" else reference.pooled_windows
-        pooled = pooled_windows(self, x, walks, edge_attr if self.edge_dim else None)
+        pooled = pooled_windows(self, x, walks, edge_attr)
         first, norm, _, last = self.update
         new_x: Tensor = last(norm(first(pooled), num_nodes, relu=True), add=self.residual(x))
         return new_x
@@ -124,6 +124,8 @@ class CRaWlConv(nn.Module):
         _check_features("x", x, self.in_channels, walks, walks.nodes)
         if self.edge_dim > 1 or (self.edge_dim == 1 and edge_attr is not None):
             _check_features("edge_attr", edge_attr, self.edge_dim, walks, walks.edges)
+        if self.edge_dim == 0 and edge_attr is not None:
+            raise ValueError("The layer has edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out.")
 
     def extra_repr(self) -> str:
         """What `print(module)` shows of the layer itself."""

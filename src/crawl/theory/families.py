@@ -109,6 +109,7 @@ _BASES = {
     "petersen": nx.petersen_graph,
     "C3": lambda: nx.cycle_graph(3),
 }
+_MOST_NODES = 100_000  # larger graphs take minutes before anything can be said about them
 NAMES = "cycle:N, cycles:N,M, paths:N[:uneven], csl:N,SKIP, rook, shrikhande, cfi:BASE[:compact][:twisted]"
 
 
@@ -127,15 +128,15 @@ def named_graph(name: str) -> nx.Graph:
     try:
         match family, words:
             case "cycle", [length]:
-                return cycles(int(length))
+                return cycles(*_sizes(length, 1))
             case "cycles", [lengths]:
-                return cycles(*map(int, lengths.split(",")))
+                return cycles(*_sizes(lengths))
             case "paths", [n]:
-                return three_paths(int(n))
+                return three_paths(*_sizes(n, 1))
             case "paths", [n, "uneven"]:
-                return three_paths(int(n), uneven=True)
+                return three_paths(*_sizes(n, 1), uneven=True)
             case "csl", [numbers]:
-                num_nodes, skip = map(int, numbers.split(","))
+                num_nodes, skip = _sizes(numbers, 2)
                 return cyclic_skip_links(num_nodes, skip)
             case "rook", []:
                 return rook()
@@ -151,3 +152,13 @@ def named_graph(name: str) -> nx.Graph:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     raise ValueError(f"{name!r} is not the name of a graph. Names: {NAMES}; bases: {', '.join(_BASES)}.")
+
+
+def _sizes(text: str, count: int | None = None) -> list[int]:
+    """The whole numbers in the text, this many of them or any number, which together are small enough."""
+    sizes = [int(number) for number in text.split(",")]
+    if count is not None and len(sizes) != count:
+        raise ValueError(f"expected {count} numbers, not {len(sizes)}")
+    if sum(sizes) > _MOST_NODES:
+        raise ValueError(f"graphs by name have at most {_MOST_NODES} nodes: give smaller numbers")
+    return sizes

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from crawl.files import write_atomically
+from crawl.files import parse_json, write_atomically
 
 _FORMAT = "crawl-checkpoint-1"
 
@@ -52,7 +52,13 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     text = metadata.get("description", "")
     if metadata.get("checksum") != _checksum(tensors, text):
         raise ValueError(f"The checkpoint {path} does not match its checksum: it was changed or damaged.")
-    return tensors, json.loads(text)
+    try:
+        description = parse_json(text)
+        if not isinstance(description, dict):
+            raise ValueError("it is not a dictionary")
+    except ValueError as error:
+        raise ValueError(f"The description in the checkpoint {path} cannot be read ({error}).") from None
+    return tensors, description
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:

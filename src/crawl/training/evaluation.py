@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -36,8 +37,15 @@ class Scaling:
         count = known.sum(0).clamp_min(1)
         mean = targets.nan_to_num().sum(0) / count
         deviation = (torch.where(known, targets - mean, 0).square().sum(0) / count).sqrt()
-        deviation = torch.where(deviation > 0, deviation, 1.0)
+        tiny = torch.where(known, targets - mean, 0).abs().sum(0) / count  # numbers whose squares are 0
+        deviation = torch.where(deviation > 0, deviation, torch.where(tiny > 0, tiny, 1.0))
         return cls(tuple(mean.tolist()), tuple(deviation.tolist()))
+
+    @property
+    def num_digits(self) -> tuple[int, ...]:
+        """How many digits of each target to write: six, and more if its values are large for how they differ."""
+        shares = (abs(mean) / deviation for mean, deviation in zip(self.mean, self.deviation, strict=True))
+        return tuple(min(6 + int(math.log10(max(share, 1.0))), 17) for share in shares)
 
     def apply(self, targets: Tensor) -> Tensor:
         """Targets in the network's unit."""

@@ -44,7 +44,7 @@ class PaddedBatch:
         room: What fits into it.
         x: `[N, …]` node features, encoded unless the encoder has weights.
         edge_attr: The same for edges.
-        y: Targets, float32; NaN where there is padding.
+        y: Targets, float32 or float64; NaN where there is padding.
         batch: `[N]` the graph of each node.
         ptr: `[G + 1]` the nodes of graph g are `ptr[g]:ptr[g + 1]`.
         num_nodes: `[1]` int32.
@@ -142,7 +142,8 @@ class DeviceGraphs:
         self.y = None
         if store.y is not None:
             num_targets = num_nodes if store.y_per_node else num_graphs
-            self.y = room(num_targets, *store.y.shape[1:], dtype=torch.float32)
+            dtype = torch.float64 if store.y.dtype == torch.float64 else torch.float32
+            self.y = room(num_targets, *store.y.shape[1:], dtype=dtype)
         self.load(store, keys)
 
     def load(self, store: GraphStore, keys: Tensor) -> None:
@@ -290,6 +291,7 @@ class DeviceGraphs:
 
     def _checked(self, store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
         x = self.model.node_encoder.checked(store.x, store.num_nodes)
+        self.model.refuse_unused(store.edge_attr)
         edge_attr = None
         if self.model.edge_encoder.out_channels:
             edge_attr = self.model.edge_encoder.checked(store.edge_attr, store.num_edges)

@@ -14,6 +14,7 @@ from torch_geometric.data import Batch
 
 from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
+from crawl.data.targets import float32_blurs
 from crawl.data.task import Task
 from crawl.models import CRaWl
 from crawl.nn.dropout import Dropout
@@ -50,10 +51,15 @@ class Trainer:
             raise ValueError(f"{dataset.name} has no graphs in its training part.")
         if dataset.store.y is None:
             raise ValueError(f"The graphs of {dataset.name} have no targets `y` to train on.")
+        if dataset.task.kind == "regression" and not training.normalise_targets and float32_blurs(dataset.store.y):
+            raise ValueError(
+                f"The targets of {dataset.name} are so close together for their size that float32, in which networks "
+                "are trained, would not tell them apart: set training.normalise_targets."
+            )
         self.device = choose_device(training.device)
         self.model = model.to(self.device)
         self.task, self.split = dataset.task, dataset.split
-        self.store, self.keys = dataset.store, graph_keys(dataset.store)
+        self.store, self.keys = dataset.store.checked(), graph_keys(dataset.store)
         self.engine: Engine | None = None
         if can_use_engine(model, self.store, self.device):
             largest = max(training.batch_size, evaluation.batch_size)
@@ -330,14 +336,16 @@ def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: S
         targets = targets.long()
         total = F.cross_entropy(output, targets, ignore_index=_NO_CLASS, reduction="sum")
         return total / (targets != _NO_CLASS).sum().clamp_min(1)
-    targets = targets.reshape(output.shape).to(output.dtype)
+    targets = targets.reshape(output.shape)
+    targets = targets.to(torch.promote_types(targets.dtype, output.dtype))
     known = ~targets.isnan()
     if task.kind == "regression":
-        targets = scaling.apply(targets)
+        targets = scaling.apply(targets).to(output.dtype)  # scaled before it is rounded
         uses_l1 = kind == "l1" or (kind == "auto" and task.metric == "mae")
         losses = (F.l1_loss if uses_l1 else F.mse_loss)(output, targets.nan_to_num(), reduction="none")
     else:
-        losses = F.binary_cross_entropy_with_logits(output, targets.nan_to_num(), reduction="none")
+        labels = targets.nan_to_num().to(output.dtype)
+        losses = F.binary_cross_entropy_with_logits(output, labels, reduction="none")
     return torch.where(known, losses, 0).sum() / known.sum().clamp_min(1)
 
 

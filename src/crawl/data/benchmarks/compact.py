@@ -15,7 +15,6 @@ Layouts, with ids of nodes that count from 0 within each graph:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from crawl.data.benchmarks.symmetry import without_reverse
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.table import Table
+from crawl.files import parse_json
 
 STRUCTURE_TARGETS = (
     *("Inertia_mass_a", "Inertia_mass_b", "Inertia_mass_c", "Inertia_valence_a", "Inertia_valence_b"),
@@ -91,7 +91,7 @@ def social(path: Path) -> Packed:
 
 def peptides_func(table: Path, split: Path) -> Packed:
     """The peptides in the CSV file with labels, as graphs; needs rdkit."""
-    return _peptides(table, split, ("labels",), lambda cells: json.loads(cells["labels"]))
+    return _peptides(table, split, ("labels",), lambda cells: parse_json(cells["labels"]))
 
 
 def peptides_struct(table: Path, split: Path) -> Packed:

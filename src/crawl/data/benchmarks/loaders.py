@@ -19,6 +19,7 @@ from crawl.data.benchmarks.packed import PARTS, Packed, split_in_order
 from crawl.data.benchmarks.record import Loader
 from crawl.data.splits import Split, stratified_folds
 from crawl.data.store import GraphStore
+from crawl.data.task import Level
 
 _SCAFFOLD_PARTS = ("train", "valid", "test")
 
@@ -52,7 +53,8 @@ def long_range(name: str) -> Loader:
     def read(raw: Path) -> Packed:
         from torch_geometric.datasets import LRGBDataset
 
-        return _joined([LRGBDataset(str(raw), name, split=part) for part in PARTS])
+        level: Level = "node" if name == "pascalvoc-sp" else "graph"
+        return _joined([LRGBDataset(str(raw), name, split=part) for part in PARTS], level)
 
     suffix = "pickle" if name.endswith("sp") else "pt"
     return Loader(folder=f"{name}/raw", files=tuple(f"{part}.{suffix}" for part in PARTS), read=read)
@@ -98,8 +100,8 @@ def molpcba() -> Loader:
     return Loader(folder="ogbg_molpcba", files=files, read=read)
 
 
-def _joined(parts: Sequence[InMemoryDataset]) -> Packed:
-    stores = [GraphStore.from_dataset(part) for part in parts]
+def _joined(parts: Sequence[InMemoryDataset], level: Level = "graph") -> Packed:
+    stores = [GraphStore.from_dataset(part, level=level) for part in parts]
     places: list[Any] = [part._data.pos for part in parts]
     return Packed(
         GraphStore.concatenate(stores),
