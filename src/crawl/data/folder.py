@@ -14,7 +14,7 @@ import torch
 from torch_geometric.data import Data
 
 from crawl.data.dataset import Dataset
-from crawl.data.features import encode_columns
+from crawl.data.features import Columns, Unknown, category_sizes, check_names, encode_columns, find_columns
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
 from crawl.data.splits import Fractions, Split
 from crawl.data.store import GraphStore
@@ -38,7 +38,7 @@ def from_folder(
 ) -> Dataset:
     """The graphs of the `.graphml` and `.json` files in a folder.
 
-    All attributes of nodes and edges become features, as `encode_columns` says; each must be there at every node or
+    All attributes of nodes and edges become features, as `find_columns` says; each must be there at every node or
     every edge of every graph. Edges of undirected graphs are listed both ways, those of directed graphs as they are.
 
     Args:
@@ -75,21 +75,49 @@ def from_folder(
     examples = ((row, row.problem or _graph(folder / row.cells[file_column], undirected)) for row in table)
     labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric)
     files = tuple(row.cells[file_column] for row in labelled.rows)
-    node_attributes = ((attributes for _, attributes in graph.nodes(data=True)) for graph in labelled.graphs)
-    edge_attributes = ((attributes for _, _, attributes in _arcs(graph)) for graph in labelled.graphs)
-    x, node_categories = encode_columns(_columns("node", files, node_attributes))
-    edge_attr, edge_categories = encode_columns(_columns("edge", files, edge_attributes))
+    of_nodes, of_edges = _attributes(files, labelled.graphs)
+    columns = Columns(find_columns(of_nodes), find_columns(of_edges))
+    x = encode_columns("node", of_nodes, columns.nodes, Unknown())
+    edge_attr = encode_columns("edge", of_edges, columns.edges, Unknown())
     plain = GraphStore.from_graphs(_data(graph) for graph in labelled.graphs)
     return Dataset(
         name=folder.resolve().name,
         store=replace(plain, x=x, edge_attr=edge_attr, y=labelled.y),
         task=labelled.task,
         split=split_labelled(labelled, split, fractions, seed),
-        node_categories=node_categories,
-        edge_categories=edge_categories,
+        node_categories=category_sizes(columns.nodes),
+        edge_categories=category_sizes(columns.edges),
         skipped=labelled.skipped,
         graph_names=files,
+        columns=columns,
     )
+
+
+def read_folder(folder: str | Path, columns: Columns, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:
+    """Each file of a folder with its graph, or with the reason why there is none. No targets are needed.
+
+    The files are those that `labels.csv` lists in its column `file`, or else all `.graphml` and `.json` files. They are
+    read as they are asked for.
+
+    Args:
+        folder: The folder.
+        columns: What the features are, as in the data set that a model was trained on.
+        unknown: Where to count values of categories that did not occur there.
+
+    Raises:
+        ValueError: If there are no such files, at once and not with the first file.
+    """
+    folder = Path(folder)
+    if (labels := folder / "labels.csv").exists():
+        table = Table(labels)
+        table.check_column("file")
+        files = [(row.cells["file"], row.problem) for row in table]
+    else:
+        names = sorted(path.name for path in folder.iterdir() if path.suffix in (".graphml", ".json"))
+        files = [(name, None) for name in names]
+    if not files:
+        raise ValueError(f"{folder} holds no graphs: neither files of the TU format nor .graphml or .json files.")
+    return ((file, problem or _with_features(folder / file, columns, unknown)) for file, problem in files)
 
 
 def read_graph(path: str | Path) -> nx.Graph:
@@ -144,15 +172,38 @@ def _data(graph: nx.Graph) -> Data:
     return Data(edge_index=edge_index, num_nodes=len(index))
 
 
-def _columns(what: str, files: Sequence[str], attributes: Iterable[Iterable[dict[str, Any]]]) -> dict[str, list[Any]]:
-    """The values of each attribute at all nodes, or edges, of all graphs."""
+def _with_features(path: Path, columns: Columns, unknown: Unknown) -> Data | str:
+    """The graph with features as these columns say, or the reason why there is none."""
+    graph = _graph(path, undirected=False)
+    if isinstance(graph, str):
+        return graph
+    try:
+        of_nodes, of_edges = _attributes([path.name], [graph])
+        data = _data(graph)
+        check_names("node", of_nodes, columns.nodes, data.num_nodes)
+        check_names("edge", of_edges, columns.edges, data.num_edges)
+        data.x = encode_columns("node", of_nodes, columns.nodes, unknown)
+        data.edge_attr = encode_columns("edge", of_edges, columns.edges, unknown)
+    except ValueError as error:
+        return str(error).removesuffix(".")
+    return data
+
+
+def _attributes(files: Sequence[str], graphs: Sequence[nx.Graph]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    """The values of each attribute at all nodes, and at all edges, of all graphs."""
+    of_nodes = ((attributes for _, attributes in graph.nodes(data=True)) for graph in graphs)
+    of_edges = ((attributes for _, _, attributes in _arcs(graph)) for graph in graphs)
+    return _by_name("node", files, of_nodes), _by_name("edge", files, of_edges)
+
+
+def _by_name(owner: str, files: Sequence[str], attributes: Iterable[Iterable[dict[str, Any]]]) -> dict[str, list[Any]]:
     owned = [(file, each) for file, of_graph in zip(files, attributes, strict=True) for each in of_graph]
     columns: dict[str, list[Any]] = {name: [] for name in sorted({name for _, each in owned for name in each})}
     for file, each in owned:
         for name, values in columns.items():
             if name not in each:
                 raise ValueError(
-                    f"A {what} of {file} has no attribute {name!r}, but others do: give it to all, or to none."
+                    f"A {owner} of {file} has no attribute {name!r}, but others do: give it to all, or to none."
                 )
             values.append(each[name])
     return columns
