@@ -97,7 +97,7 @@ def task_changes(before: Task, now: Task) -> list[str]:
         ("classes", before.class_names, now.class_names),
         ("targets", before.target_names, now.target_names),
     ):
-        if names != new_names:
+        if names != new_names and before.kind == now.kind:
             changes.append(f"the {what} were {_names(names)} and are {_names(new_names)}")
     if not changes and before.num_outputs != now.num_outputs:
         changes.append(f"the task had {before.num_outputs} outputs and has {now.num_outputs}")

@@ -169,7 +169,8 @@ def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
     try:
         before = Fingerprint.from_dict(json.loads(run.data.read_text()))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{run.data} is damaged ({error}): remove it to resume without comparing the data.") from None
+        reason = str(error).rstrip(".")
+        raise ValueError(f"{run.data} is damaged ({reason}): remove it to resume without comparing the data.") from None
     if changes := before.changes_to(now):
         raise ValueError(f"The data have changed since {run.path} was started: {'; '.join(changes)}. Start a new run.")
     return now

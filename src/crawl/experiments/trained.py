@@ -108,7 +108,10 @@ class TrainedModel:
         else:
             changes = self.data.changes_to(Fingerprint.of(dataset))
         if changes:
-            raise ValueError(f"{dataset.name} is not what the model was trained on: {'; '.join(changes)}.")
+            raise ValueError(
+                f"The data have changed since the model was trained: {'; '.join(changes)}. "
+                "Give those it was trained on, or train again."
+            )
 
     def predict(
         self,
