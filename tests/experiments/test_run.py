@@ -286,7 +286,7 @@ class TestResuming:
 
     def test_the_same_data_from_elsewhere(self, stopped, paths, finished):
         store = replace(paths.store, x=paths.store.x.double(), edge_index=paths.store.edge_index.int())
-        moved = replace(paths, name="moved", graph_names=None, store=replace(store, x=paths.store.x))
+        moved = replace(paths, name="moved", graph_names=None, store=store)
         assert resume_run(stopped, dataset=moved).record["scores"] == finished.record["scores"]
 
     def test_a_run_of_an_older_version(self, stopped, paths, finished):

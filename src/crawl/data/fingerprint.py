@@ -14,6 +14,7 @@ from torch import Tensor
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, listed
 from crawl.data.task import Task
+from crawl.graph import whole_number
 
 _ROWS_AT_A_TIME = 2**18
 
@@ -72,7 +73,8 @@ class Fingerprint:
         try:
             columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
             hashes = {part: content["hashes"][part] for part in _PARTS}
-            return cls(content["num_graphs"], Task(**content["task"]), columns, hashes)
+            num_graphs = whole_number("num_graphs", content["num_graphs"], 0, 2**62)
+            return cls(num_graphs, Task(**content["task"]), columns, hashes)
         except (KeyError, TypeError) as error:
             raise ValueError(f"This is not the fingerprint of data ({error}).") from None
 
