@@ -67,6 +67,8 @@ def test_integers():
         ([None, 1], "'it' must be a number everywhere"),
         ([[1, 2], [1]], "'it' must be a number everywhere"),
         ([float("nan"), 1], "finite"),
+        ([{"a": 1}, {"a": 2}], "'it' must be a number everywhere"),
+        ([10**400 + i for i in range(101)], "'it' must be a number everywhere"),
         ([str(i) for i in range(1001)], "1001 different words"),
     ],
 )

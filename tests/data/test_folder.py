@@ -130,12 +130,15 @@ def test_graphs_for_a_model(folder, tmp_path):
     (folder / "a.json").write_text(json.dumps(nx.node_link_data(other, edges="edges")))
     nx.write_graphml(nx.path_graph(2), folder / "b.graphml")
     (folder / "c.json").write_text("{}")
+    nx.set_edge_attributes(other, "long", "length")
+    (folder / "d.json").write_text(json.dumps(nx.node_link_data(other, edges="edges")))
     (folder / "notes.txt").write_text("no graph")
     found = dict(read_folder(folder, columns, unknown))
-    assert list(found) == sorted([*listed, "a.json", "b.graphml", "c.json"])
+    assert list(found) == sorted([*listed, "a.json", "b.graphml", "c.json", "d.json"])
     assert found["a.json"].x.tolist() == [[2], [UNKNOWN]]
     assert found["a.json"].edge_attr.tolist() == [[2.0], [2.0]]
-    assert str(unknown) == "'Xe' in element (1 node)"
+    assert found["d.json"].startswith("Attribute 'length' must be a number everywhere")
+    assert str(unknown) == "'Xe' in element (1 node)"  # that of d.json does not count: it has no prediction
     assert found["b.graphml"].startswith("There are other features than in training: the node attributes are none and")
     assert "is no graph" in found["c.json"]
 

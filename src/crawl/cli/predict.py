@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -142,16 +142,18 @@ class Predict:
         """
         from crawl.data.features import Columns
         from crawl.experiments.build import load_dataset
+        from crawl.experiments.features import Features
 
         features, data = trained.features, trained.experiment.data
         if features.columns is not None:
             return features.columns
-        if not (features.node_categories or features.edge_categories) and not (
-            features.num_node_features or features.num_edge_features
-        ):
+        widths = features.num_node_features + features.num_edge_features
+        if not (features.node_categories or features.edge_categories or widths):
             return Columns()
         if data.name in ("tu", "folder") and data.path and Path(data.path).resolve() == self.input.resolve():
-            return load_dataset(data, trained.experiment.seed).columns or Columns()  # a run of an older version
+            found = Features.of(load_dataset(data, trained.experiment.seed))  # of a run of an older version
+            if found.columns is not None and replace(found, task=features.task, columns=None) == features:
+                return found.columns
         raise ValueError(
             f"It is not known how the features of {self.run_folder} were numbered, so those in {self.input} may mean "
             "something else: predict in Python with crawl.experiments.TrainedModel, or train again."

@@ -70,6 +70,11 @@ class Unknown:
         """Count the values of nodes or edges (`owner` is `node` or `edge`) in a column."""
         self.counts.setdefault((owner, column), Counter()).update(values)
 
+    def update(self, other: Unknown) -> None:
+        """Count those of another as well."""
+        for (owner, column), counts in other.counts.items():
+            self.add(owner, column, counts.elements())
+
     def __bool__(self) -> bool:
         return any(self.counts.values())
 
@@ -99,7 +104,7 @@ def find_columns(attributes: Mapping[str, Sequence[Any]]) -> tuple[Column, ...]:
     columns = []
     for name, values in attributes.items():
         kinds = {type(value) for value in values}
-        distinct = set() if kinds & {list, tuple} else set(values)
+        distinct = set(values) if kinds <= {str, bool, int} else set()
         if kinds <= {str} or kinds <= {bool} or (kinds <= {int} and len(distinct) <= _MOST_INTEGERS):
             if len(distinct) > _MOST_WORDS:
                 raise ValueError(
@@ -202,7 +207,7 @@ def _as_numbers(name: str, values: Sequence[Any], width: int | None = None) -> T
         return torch.empty(0, width or 1)
     try:
         rows = torch.tensor(values, dtype=torch.float32)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise ValueError(f"Attribute {name!r} must be a number everywhere, or a word, or a list of numbers.") from None
     rows = rows.unsqueeze(1) if rows.dim() == 1 else rows
     if rows.dim() != 2 or not bool(rows.isfinite().all()):

@@ -177,15 +177,17 @@ def _with_features(path: Path, columns: Columns, unknown: Unknown) -> Data | str
     graph = _graph(path, undirected=False)
     if isinstance(graph, str):
         return graph
+    found = Unknown()
     try:
         of_nodes, of_edges = _attributes([path.name], [graph])
         data = _data(graph)
         check_names("node", of_nodes, columns.nodes, data.num_nodes)
         check_names("edge", of_edges, columns.edges, data.num_edges)
-        data.x = encode_columns("node", of_nodes, columns.nodes, unknown)
-        data.edge_attr = encode_columns("edge", of_edges, columns.edges, unknown)
+        data.x = encode_columns("node", of_nodes, columns.nodes, found)
+        data.edge_attr = encode_columns("edge", of_edges, columns.edges, found)
     except ValueError as error:
         return str(error).removesuffix(".")
+    unknown.update(found)
     return data
 
 
