@@ -121,7 +121,7 @@ def encode_columns(
 ) -> Tensor | None:
     """`[rows, C]` the features; None if there are no columns.
 
-    Categories are numbered by their place in the column; where there are numbers, too, they become unit vectors beside
+    Categories are numbered by their place in the column; where there are numbers, too, they become one-hot beside
     them.
 
     Args:
@@ -147,7 +147,7 @@ def encode_columns(
 
 
 def combine(numbers: Tensor | None, codes: Tensor | None, columns: Sequence[Column]) -> Tensor | None:
-    """Numbers with the categories of the columns beside them, as unit vectors; one of both if the other is None."""
+    """Numbers with the categories of the columns beside them, one-hot; one of both if the other is None."""
     if numbers is None or codes is None:
         return codes if numbers is None else numbers
     sizes = [len(column.values) for column in columns if column.values is not None]

@@ -45,7 +45,7 @@ class Dense(nn.Module):
 
 
 class OneHot(nn.Module):
-    """Categories as unit vectors, several columns side by side; the category `UNKNOWN` as zeros.
+    """Categories one-hot, several columns side by side; the category `UNKNOWN` as zeros.
 
     Args:
         num_categories: How many values each column takes, 0 to num_categories - 1.
