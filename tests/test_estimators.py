@@ -142,12 +142,63 @@ def test_integers_are_categories():
     data = [as_data(graph, x=torch.arange(len(graph)) % 3) for graph in graphs]
     model = clone(classifier).fit(data, kinds)
     assert model.model_.features.node_categories == (3,)
-    data[1].x = data[1].x + 1
-    with pytest.raises(ValueError, match="Graph 1: x holds a category that did not occur in fit"):
-        model.predict(data)
     data[1].x = data[1].x + 5000
     with pytest.raises(ValueError, match="too many for categories: make it float"):
         clone(classifier).fit(data, kinds)
+
+
+def with_labels(labels: list[int]) -> tuple[list[Data], list[int]]:
+    """A graph and its class for each label: all nodes but one have label 0."""
+    graphs, _ = cycles_and_paths(len(labels))
+    data = [as_data(graph, x=torch.zeros(len(graph), dtype=torch.long)) for graph in graphs]
+    for one, label in zip(data, labels, strict=True):
+        one.x[0] = label
+    return data, [i % 2 for i in range(len(labels))]
+
+
+def test_unknown_categories_are_zeros_with_one_warning():
+    data, kinds = with_labels([1, 2] * 6)
+    model = clone(classifier).fit(data, kinds)
+    new, _ = with_labels([7, 1, 7, -1])
+    with pytest.warns(UserWarning, match=r"encoded as zeros: -1, 7 in x\[:, 0\] \(3 nodes\)\.$") as caught:
+        probabilities = model.predict_proba(new)
+    assert len(caught) == 1
+    assert np.isfinite(probabilities).all()
+    assert model.model_.features.node_categories == (3,)
+    alone = model.predict_proba(new[1:2])  # nothing unknown here, and nothing to warn about
+    assert alone == pytest.approx(probabilities[1:2], abs=1e-6)
+    other, _ = with_labels([9, 1, 9, -5])  # all unknown categories are encoded alike
+    with pytest.warns(UserWarning, match="zeros"):
+        assert (model.predict_proba(other) == probabilities).all()
+
+
+def test_a_category_below_the_largest_is_unknown_too_if_it_did_not_occur():
+    data, kinds = with_labels([2] * 12)
+    model = clone(classifier).fit(data, kinds)
+    assert model.model_.features.node_gaps == ((1,),)
+    with pytest.warns(UserWarning, match=r"1 in x\[:, 0\] \(1 node\)"):
+        model.predict(with_labels([1, 2])[0])
+
+
+def test_unknown_categories_are_an_error_on_request():
+    data, kinds = with_labels([1, 2] * 6)
+    model = CRaWlClassifier(**TINY, handle_unknown="error").fit(data, kinds)
+    model.predict(data)
+    with pytest.raises(ValueError, match=r"were not there in training: 5 in x\[:, 0\] \(1 node\)\.$"):
+        model.predict(with_labels([1, 5])[0])
+    with pytest.raises(ValueError, match="handle_unknown must be one of warn, error, not 'ignore'"):
+        CRaWlClassifier(**TINY, handle_unknown="ignore").fit(data, kinds)
+
+
+def test_cross_validation_meets_categories_that_fit_has_not_seen():
+    """As with the rare atoms of MUTAG, each of which is in some folds only."""
+    data, kinds = with_labels([1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6])
+    with pytest.warns(UserWarning, match="encoded as zeros"):
+        scores = cross_val_score(classifier, data, kinds, cv=3)
+    assert np.isfinite(scores).all()
+    with pytest.warns(UserWarning, match="encoded as zeros"):
+        search = GridSearchCV(classifier, {"window_size": [2, 4]}, cv=3).fit(data, kinds)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 def test_smiles():
@@ -161,7 +212,7 @@ def test_smiles():
         clone(regressor).fit(["C", "CC", " "], range(3))
     with pytest.raises(ValueError, match="Graph 1 must be a SMILES string like the others, not float"):
         clone(regressor).fit(["C", float("nan"), "CC"], range(3))
-    with pytest.raises(ValueError, match="x has 0 columns here, but had 9 in fit"):
+    with pytest.raises(ValueError, match="x has 0 columns here, but had 9 in training"):
         model.predict([nx.path_graph(3)])
 
 
@@ -270,12 +321,12 @@ def test_wrong_parameters_are_told_in_fit(parameters):
 def test_features_must_be_those_of_fit():
     graphs, kinds = cycles_and_paths()
     wide = [as_data(graph, x=torch.rand(len(graph), 3)) for graph in graphs]
-    with pytest.raises(ValueError, match="x has 3 columns here, but had 0 in fit"):
+    with pytest.raises(ValueError, match="x has 3 columns here, but had 0 in training: leave it out"):
         clone(classifier).fit(graphs, kinds).predict(wide)
     model = clone(classifier).fit(wide, kinds)
-    with pytest.raises(ValueError, match="x has 0 columns here, but had 3 in fit"):
+    with pytest.raises(ValueError, match="x has 0 columns here, but had 3 in training"):
         model.predict(graphs)
-    with pytest.raises(ValueError, match="edge_attr has 1 columns here, but had 0 in fit"):
+    with pytest.raises(ValueError, match="edge_attr has 1 columns here, but had 0 in training"):
         model.predict(
             [as_data(graph, x=torch.rand(len(graph), 3), edge_attr=torch.ones(2 * graph.size())) for graph in graphs]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self, TypeAlias, overload
+from typing import Any, Literal, Self, TypeAlias, get_args, overload
 
 import networkx as nx
 import numpy as np
@@ -23,9 +23,10 @@ from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
-from crawl.data.task import Task
-from crawl.experiments.build import Features, build_model
+from crawl.data.task import Task, check_choice
+from crawl.experiments.build import build_model
 from crawl.experiments.experiment import Experiment, Model, Walk
+from crawl.experiments.features import Features, HandleUnknown, refuse_graph
 from crawl.experiments.trained import TrainedModel
 from crawl.graph import weights_differ, whole_number
 from crawl.nn.readout import Pool
@@ -62,6 +63,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         validation_fraction: float = 0.1,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
+        handle_unknown: HandleUnknown = "warn",
     ) -> None:
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
@@ -79,6 +81,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.device = device
         self.random_state = random_state
+        self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -96,6 +99,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
     def _fit(self, graphs: Graphs, targets: Tensor, task: Task) -> Self:
         for name in _COUNTS:
             whole_number(name, getattr(self, name), 1, 2**31 - 1)
+        check_choice("handle_unknown", self.handle_unknown, get_args(HandleUnknown))
         graphs = _as_list(graphs)
         if len(graphs) != len(targets):
             raise ValueError(f"There are {len(graphs)} graphs but {len(targets)} targets.")
@@ -111,6 +115,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
             split=self._split(targets, task, seed),
             node_categories=_categories("x", store.x, _takes_smiles(graphs)),
             edge_categories=_categories("edge_attr", store.edge_attr, _takes_smiles(graphs)),
+            has_fixed_categories=_takes_smiles(graphs),
         )
         features = Features.of(dataset)
         trainer = Trainer(
@@ -166,9 +171,13 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
     def _predict(self, graphs: Graphs) -> Predictions:
         check_is_fitted(self)
         store = _as_store(_as_list(graphs))
-        _check_features(store, self.model_.features)
         self.model_.model.to(choose_device(self.device))
-        return self.model_.predict(store, num_repeats=self.num_repeats, seed=self.model_.experiment.seed)
+        return self.model_.predict(
+            store,
+            num_repeats=self.num_repeats,
+            seed=self.model_.experiment.seed,
+            handle_unknown=self.handle_unknown,
+        )
 
 
 class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
@@ -193,6 +202,8 @@ class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
         validation_fraction: The share of the graphs given to `fit` that choose the best epoch and are not trained on.
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
         random_state: The seed of everything random; None draws one.
+        handle_unknown: What `predict` does about categories that did not occur in `fit`: `warn` encodes them as zeros
+            and warns, `error` refuses them.
 
     Attributes:
         model_: The trained model.
@@ -325,8 +336,8 @@ def _as_store(graphs: Sequence[GraphLike]) -> GraphStore:
     store = GraphStore.from_graphs(found)
     first_node = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
     num_left, num_entered = (torch.bincount(ends + first_node, minlength=store.num_nodes) for ends in store.edge_index)
-    _refuse(
-        ((num_entered > 0) & (num_left == 0)).unsqueeze(1),
+    refuse_graph(
+        (num_entered > 0) & (num_left == 0),
         store.node_ptr,
         "a node can be entered but not left, so a walk would end there; list its edges both ways",
     )
@@ -419,30 +430,3 @@ def _categories(name: str, features: Tensor | None, is_smiles: bool) -> tuple[in
             f"{name} holds integers up to {max(sizes) - 1}, too many for categories: make it float if they are numbers."
         )
     return sizes
-
-
-def _check_features(store: GraphStore, expected: Features) -> None:
-    """Refuse graphs with other features than those the model was fitted on."""
-    for name, features, ptr, categories, width in (
-        ("x", store.x, store.node_ptr, expected.node_categories, expected.num_node_features),
-        ("edge_attr", store.edge_attr, store.edge_ptr, expected.edge_categories, expected.num_edge_features),
-    ):
-        if int(ptr[-1]) == 0:
-            continue
-        found, fitted = 0 if features is None else features.shape[1], len(categories) or width
-        if found != fitted:
-            raise ValueError(f"{name} has {found} columns here, but had {fitted} in fit.")
-        if features is not None and categories:
-            _refuse(
-                (features < 0) | (features >= features.new_tensor(categories)) | (features != features.floor()),
-                ptr,
-                f"{name} holds a category that did not occur in fit; give unit vectors as floats instead of integers",
-            )
-
-
-def _refuse(wrong: Tensor, ptr: Tensor, problem: str) -> None:
-    """Raise for the first graph with a wrong entry."""
-    rows = wrong.any(dim=1).nonzero()
-    if rows.numel():
-        graph = int(torch.searchsorted(ptr, int(rows[0]), right=True)) - 1
-        raise ValueError(f"Graph {graph}: {problem}.")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,12 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
     assert done.stdout.startswith("node_0,node_1")
     assert done.stderr == ""
     assert done.returncode == app.BROKEN_PIPE
+
+
+def test_warnings_are_remarks(crawl, monkeypatch):
+    def warns(self: object) -> None:
+        print(warnings.formatwarning(UserWarning("look"), UserWarning, "file.py", 7), file=sys.stderr, end="")
+
+    monkeypatch.setattr("crawl.cli.describe.Datasets.run", warns)
+    assert crawl("datasets").err == "crawl: warning: look\n"
+    assert "file.py:7" in warnings.formatwarning(UserWarning("look"), UserWarning, "file.py", 7)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from crawl.training.checkpoint import load_checkpoint, save_checkpoint
+
 
 def test_prints_the_score_with_its_spread(crawl, csl_run):
     done = crawl("evaluate", csl_run, "--num-repeats", "3")
@@ -49,6 +51,51 @@ def test_data_that_moved(crawl, molecule_runs, molecules):
     molecules.write_text("\n".join(molecules.read_text().splitlines()[:-3]))
     assert "data have changed" in crawl.error("evaluate", run, "--data", molecules)
     assert "There is no file" in crawl.error("evaluate", run, "--data", "missing.csv")
+
+
+def test_classes_are_compared_by_name(crawl, tiny, molecules):
+    def write(name: str, no: str, yes: str) -> str:
+        lines = [line.split(",") for line in molecules.read_text().replace('"', "").splitlines()]
+        rows = [f"{line[1]},{yes if line[3] == '1' else no}" for line in lines[1:]]
+        Path(name).write_text("\n".join(["smiles,active", *rows]) + "\n")
+        return name
+
+    data = ["--data.path", write("data.csv", "no", "yes"), "--data.targets", "active", "--data.metric", "accuracy"]
+    assert crawl("train", "csv", *data, "--out", "run", *tiny).code == 0
+    renamed = write("renamed.csv", "zz", "yes")  # which makes yes the first class
+    shutil.copy("run/best.safetensors", "model.safetensors")
+    for run in ("run", "model.safetensors"):
+        assert "the classes were 'no', 'yes' and are 'yes', 'zz'" in crawl.error("evaluate", run, "--data", renamed)
+    with pytest.warns(UserWarning, match="cannot be compared"):
+        error = crawl.error("evaluate", _of_an_older_version(Path("model.safetensors")), "--data", renamed)
+    assert "the classes were 'no', 'yes' and are 'yes', 'zz'" in error
+
+
+def _of_an_older_version(checkpoint: Path) -> Path:
+    """The checkpoint without what older versions did not keep."""
+    tensors, description = load_checkpoint(checkpoint)
+    del description["data"]
+    for name in ("node_gaps", "edge_gaps", "columns"):
+        del description["features"][name]
+    save_checkpoint(Path("older.safetensors"), tensors, description)
+    return Path("older.safetensors")
+
+
+def test_changed_targets_and_features(crawl, molecule_runs, molecules):
+    text, run = molecules.read_text(), molecule_runs["logS"]
+    molecules.write_text(text.replace(",1.4,", ",1.5,"))
+    assert "trained: the targets have changed. Give" in crawl.error("evaluate", run, "--data", molecules)
+    molecules.write_text(text.replace("CCCCN", "CCCCO"))
+    assert "trained: the node features have changed" in crawl.error("evaluate", run, "--data", molecules)
+    molecules.write_text(text.replace("logS", "logD"))
+    assert "has no column 'logS'" in crawl.error("evaluate", run, "--data", molecules)
+
+
+def test_a_run_of_an_older_version(crawl, molecule_runs):
+    best = molecule_runs["logS"] / "best.safetensors"
+    with pytest.warns(UserWarning, match="cannot be compared"):
+        older = crawl("evaluate", _of_an_older_version(best))
+    assert older.out == crawl("evaluate", best).out
 
 
 def test_longer_walks(crawl, csl_run):

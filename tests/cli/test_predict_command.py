@@ -4,13 +4,17 @@ import csv
 import gzip
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from crawl.cli import predict as predict_module
 from crawl.cli.predict import added_columns
-from crawl.data import Task
+from crawl.data import Task, from_tu
+from crawl.experiments import TrainedModel
+from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 def _rows(text: str) -> list[dict[str, str]]:
@@ -149,13 +153,14 @@ def test_names_of_columns():
     ]  # fmt: skip
 
 
-def _write_tu(folder: Path, *, node_labels: str = "") -> Path:
+def _write_tu(folder: Path, *, node_labels: str = "", has_targets: bool = True) -> Path:
     """Two triangles and two paths of three nodes."""
     folder.mkdir()
     edges = [(3 * g + a, 3 * g + b) for g in range(4) for a, b in ((1, 2), (2, 3), (1, 3))[: 3 - g % 2]]
     (folder / "toy_A.txt").write_text("".join(f"{a}, {b}\n" for a, b in edges))
     (folder / "toy_graph_indicator.txt").write_text("".join(f"{g + 1}\n" * 3 for g in range(4)))
-    (folder / "toy_graph_labels.txt").write_text("1\n2\n1\n2\n")
+    if has_targets:
+        (folder / "toy_graph_labels.txt").write_text("1\n2\n1\n2\n")
     if node_labels:
         (folder / "toy_node_labels.txt").write_text("\n".join(node_labels))
     return folder
@@ -181,12 +186,96 @@ def test_a_folder_of_json_files_lists_them_by_name(crawl, csl_run, tmp_path):
 
 def test_a_folder_with_other_features_is_refused(crawl, csl_run, tmp_path):
     error = crawl.error("predict", csl_run, _write_tu(tmp_path / "toy", node_labels="010101010101"))
-    assert "have other features" in error
+    assert "There are other features than in training: the node attributes are 'node_labels' and were none" in error
 
 
-def test_features_of_another_folder_are_refused(crawl, tiny, tmp_path):
-    toy, other = (_write_tu(tmp_path / name, node_labels="010101010101") for name in ("toy", "other"))
+@pytest.fixture
+def labelled_run(crawl, tiny, tmp_path) -> Path:
+    """A run on nodes with the labels 3, 7 and 9."""
+    toy = _write_tu(tmp_path / "toy", node_labels="379379379379")
     data = ["--data.path", toy, "--data.split", "random", "--data.fractions", "0.5", "0.25", "0.25"]
     assert crawl("train", "tu", *data, "--out", "run", *tiny).code == 0
-    assert len(_rows(crawl("predict", "run", toy).out)) == 4
-    assert "may mean something else here" in crawl.error("predict", "run", other)
+    return tmp_path / "run"
+
+
+def test_another_folder_is_numbered_as_in_training(crawl, labelled_run, tmp_path):
+    """Not by the labels that occur there: without the 3, the 7 would become the first category."""
+    whole = _rows(crawl("predict", labelled_run, tmp_path / "toy").out)
+    other = _write_tu(tmp_path / "other", node_labels="777379379379", has_targets=False)
+    found = _rows(crawl("predict", labelled_run, other).out)
+    assert len(found) == 4
+    assert found[1:] == whole[1:]
+    assert found[0] != whole[0]
+    fewer = _write_tu(tmp_path / "fewer", node_labels="779797979797", has_targets=False)
+    trained = TrainedModel.load(labelled_run, device="cpu")
+    x = torch.tensor([[" 379".index(label) - 1] for label in "779797979797"])
+    expected = trained.predict(replace(from_tu(tmp_path / "toy").store, x=x)).mean[:, 0]
+    numbers = [float(row["probability_2"]) for row in _rows(crawl("predict", labelled_run, fewer).out)]
+    assert numbers == pytest.approx(expected, abs=1e-5)
+
+
+def test_unknown_labels_are_told_once(crawl, labelled_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict_module, "_ROWS_AT_A_TIME", 1)
+    other = _write_tu(tmp_path / "other", node_labels="378378379379", has_targets=False)
+    done = crawl("predict", labelled_run, other, "-o", "out.csv")
+    message = "Categories that were not there in training are encoded as zeros: 8 in node_labels (2 nodes)."
+    assert (done.code, done.err.splitlines()) == (0, [message, "4 rows → out.csv"])
+    rows = _rows(Path("out.csv").read_text())
+    assert all(row["predicted_label"] and row["reason"] == "" for row in rows)
+    whole = _rows(crawl("predict", labelled_run, tmp_path / "toy").out)
+    assert [row == expected for row, expected in zip(rows, whole, strict=True)] == [False, False, True, True]
+
+
+def test_unknown_labels_are_an_error_on_request(crawl, labelled_run, tmp_path):
+    other = _write_tu(tmp_path / "other", node_labels="378378379379")
+    error = crawl.error("predict", labelled_run, other, "--unknown", "error", "-o", "out.csv")
+    assert error == f"Categories in {other} were not there in training: 8 in node_labels (2 nodes)."
+    assert not Path("out.csv").exists()
+    assert crawl("predict", labelled_run, tmp_path / "toy", "--unknown", "error").code == 0
+
+
+def test_a_run_of_an_older_version_knows_its_own_folder_only(crawl, labelled_run, tmp_path):
+    new = crawl("predict", labelled_run, tmp_path / "toy").out
+    tensors, description = load_checkpoint(labelled_run / "best.safetensors")
+    del description["features"]["columns"]
+    save_checkpoint(labelled_run / "best.safetensors", tensors, description)
+    assert crawl("predict", labelled_run, tmp_path / "toy").out == new
+    other = _write_tu(tmp_path / "other", node_labels="379379379379")
+    assert "may mean something else" in crawl.error("predict", labelled_run, other)
+
+
+def _write_json(path: Path, elements: list[str], **attributes: object) -> None:
+    """A path of nodes with these elements."""
+    nodes = [{"id": i, "element": element, **attributes} for i, element in enumerate(elements)]
+    links = [{"source": i, "target": i + 1, "length": 1.5} for i in range(len(elements) - 1)]
+    graph = {"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "edges": links}
+    path.write_text(json.dumps(graph))
+
+
+def test_a_new_folder_of_json_files(crawl, tiny, tmp_path):
+    (train := tmp_path / "train").mkdir()
+    rows = [f"g{i}.json,{i}.5" for i in range(10)]
+    (train / "labels.csv").write_text("\n".join(["file,size", *rows]))
+    for i in range(10):
+        _write_json(train / f"g{i}.json", ["C", "N", "O", "C"][: 2 + i % 3])
+    assert crawl("train", "folder", "--data.path", train, "--out", "run", *tiny).code == 0
+    whole = {row["graph"]: row for row in _rows(crawl("predict", "run", train).out)}
+    (new := tmp_path / "new").mkdir()
+    _write_json(new / "a.json", ["C", "N", "O"])  # as g1
+    _write_json(new / "b.json", ["Xe", "N"])
+    _write_json(new / "c.json", ["C", "N"], mass=1.5)
+    _write_json(new / "d.json", ["O"])
+    (new / "e.json").write_text("[")
+    done = crawl("predict", "run", new)
+    a, b, c, d, e = _rows(done.out)
+    assert a | {"graph": "g1.json"} == whole["g1.json"]
+    assert b["predicted_size"] != ""
+    assert d["predicted_size"] != ""
+    assert (c["predicted_size"], e["predicted_size"]) == ("", "")
+    assert c["reason"].startswith(
+        "There are other features than in training: the node attributes are 'element', 'mass'"
+    )
+    assert "is no graph" in e["reason"]
+    assert "encoded as zeros: 'Xe' in element (1 node)." in done.err
+    (nothing := tmp_path / "nothing").mkdir()
+    assert "holds no graphs" in crawl.error("predict", "run", nothing)

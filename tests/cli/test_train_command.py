@@ -168,3 +168,30 @@ def test_a_config_with_an_unknown_key_is_refused(crawl, tiny):
     Path("run/config.json").write_text(json.dumps(config))
     Path("run/result.json").unlink()
     assert "no key training.lrr. Did you mean training.lr?" in crawl.error("train", "--resume", "run")
+
+
+def test_a_run_is_not_resumed_with_other_data(crawl, tiny, molecules):
+    data = ["--data.path", molecules, "--data.targets", "logS"]
+    assert crawl("train", "csv", *data, "--out", "run", *tiny).code == 0
+    Path("run/result.json").unlink()
+    text, files = molecules.read_text(), {path: path.read_bytes() for path in Path("run").glob("*.*")}
+    molecules.write_text(text.replace(",1.4,", ",140.5,"))
+    assert crawl.error("train", "--resume", "run") == (
+        "The data have changed since run was started: the targets have changed. Start a new run."
+    )
+    molecules.write_text(text.replace("CCCCN", "CCCCO"))
+    assert "was started: the node features have changed." in crawl.error("train", "--resume", "run")
+    molecules.write_text("\n".join(text.splitlines()[:-1]))
+    assert "was started: there were 11 graphs and are 10." in crawl.error("train", "--resume", "run")
+    assert {path: path.read_bytes() for path in Path("run").glob("*.*")} == files
+    molecules.write_text(text)
+    assert crawl("train", "--resume", "run").code == 0
+
+
+def test_a_run_of_an_older_version_is_resumed_with_a_warning(crawl, tiny):
+    assert crawl("train", "csl", "--out", "run", *tiny).code == 0
+    Path("run/result.json").unlink()
+    Path("run/data.json").unlink()
+    with pytest.warns(UserWarning, match="its data cannot be compared") as caught:
+        assert crawl("train", "--resume", "run").code == 0
+    assert len(caught) == 1

@@ -6,6 +6,9 @@ import torch
 
 import crawl
 from crawl.data import from_folder
+from crawl.data.features import Column, Columns, Unknown
+from crawl.data.folder import read_folder
+from crawl.nn.encoders import UNKNOWN
 
 
 def graph(num_nodes, kind=nx.Graph):
@@ -163,3 +166,40 @@ def test_refuses(folder, tmp_path):
         from_folder(folder)
     with pytest.raises(ValueError, match="A scaffold split needs molecules"):
         from_folder(folder, target_columns="y", split="scaffold")
+
+
+def test_graphs_for_a_model(folder, tmp_path):
+    columns = from_folder(folder, target_columns="y").columns
+    assert columns == Columns((Column("element", ("C", "N", "O")),), (Column("length"),))
+    unknown = Unknown()
+    listed = dict(read_folder(folder, columns, unknown))
+    assert list(listed) == [f"g{i}.{'graphml' if i % 2 else 'json'}" for i in range(6)]
+    assert listed["g3.graphml"].x.tolist() == [[0], [1], [2]]
+    assert listed["g5.graphml"].edge_attr.shape == (0, 1)
+    assert not unknown
+    (folder / "labels.csv").unlink()  # then all files of the folder
+    other = nx.path_graph(2)
+    nx.set_node_attributes(other, {0: "O", 1: "Xe"}, "element")
+    nx.set_edge_attributes(other, 2, "length")
+    (folder / "a.json").write_text(json.dumps(nx.node_link_data(other, edges="edges")))
+    nx.write_graphml(nx.path_graph(2), folder / "b.graphml")
+    (folder / "c.json").write_text("{}")
+    nx.set_edge_attributes(other, "long", "length")
+    (folder / "d.json").write_text(json.dumps(nx.node_link_data(other, edges="edges")))
+    (folder / "notes.txt").write_text("no graph")
+    found = dict(read_folder(folder, columns, unknown))
+    assert list(found) == sorted([*listed, "a.json", "b.graphml", "c.json", "d.json"])
+    assert found["a.json"].x.tolist() == [[2], [UNKNOWN]]
+    assert found["a.json"].edge_attr.tolist() == [[2.0], [2.0]]
+    assert found["d.json"].startswith("Attribute 'length' must be a number everywhere")
+    assert str(unknown) == "'Xe' in element (1 node)"  # that of d.json does not count: it has no prediction
+    assert found["b.graphml"].startswith("There are other features than in training: the node attributes are none and")
+    assert "is no graph" in found["c.json"]
+
+
+def test_rows_of_a_table_that_cannot_be_read(folder):
+    (folder / "labels.csv").write_text("file,y\ng0.json,1\ng1.graphml\n")
+    columns = Columns((Column("element", ("C", "N", "O")),), (Column("length"),))
+    found = dict(read_folder(folder, columns, Unknown()))
+    assert found["g0.json"].num_nodes == 6
+    assert found["g1.graphml"] == "it has 1 fields, but the header 2"

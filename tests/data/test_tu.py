@@ -3,6 +3,9 @@ import torch
 from torch_geometric.io import read_tu_data
 
 from crawl.data import from_tu
+from crawl.data.features import Column, Columns, Unknown
+from crawl.data.tu import read_tu
+from crawl.nn.encoders import UNKNOWN
 
 # Two triangles with a tail and a single node; the nodes of the graphs are mixed, as the format allows.
 FILES = {
@@ -93,6 +96,8 @@ def test_regression_and_no_edges(tmp_path):
         ({"A": "1, x\n"}, r"SET_A\.txt: could not convert"),
         ({"A": "1, 2, 3\n"}, "must have 2 numbers in each line, but has 3"),
         ({"node_labels": "1\n2\n"}, "must have 8 lines, but has 2"),
+        ({"node_attributes": "1\n" * 7 + "nan\n"}, r"SET_node_attributes\.txt, line 8: NaN and infinite numbers"),
+        ({"edge_attributes": "1e99\n" * 14}, r"SET_edge_attributes\.txt, line 1: NaN and infinite numbers"),
     ],
 )
 def test_refuses(tmp_path, files, message):
@@ -120,6 +125,61 @@ def test_numbers_that_are_not_finite_are_refused(tmp_path, name, wrong):
     rows = 8 if name == "node_attributes" else 3
     files = {name: "\n".join([wrong, *(f"{i}.5" for i in range(rows - 1))])}
     with pytest.raises(
-        ValueError, match=r"SET_node_attributes\.txt, line 1: the attribute is not a finite|of graph 0 is (missing|\[)"
+        ValueError, match=rf"SET_{name}\.txt, line 1: NaN and infinite numbers cannot be used|of graph 0 is \["
     ):
         from_tu(write(tmp_path, **({"graph_labels": None} if name == "graph_attributes" else {}), **files))
+
+
+LABELS = "\n".join("37937937")
+
+
+def test_columns(tmp_path):
+    dataset = from_tu(write(tmp_path, node_labels=LABELS, edge_attributes="1, 2\n" * 14))
+    assert dataset.columns == Columns(
+        (Column("node_labels", (3, 7, 9)),),
+        (Column("edge_attributes", None, 2),),
+    )
+    two = from_tu(write(tmp_path, node_labels=LABELS.replace("\n", ", 0\n") + ", 0", edge_attributes="1\n" * 14))
+    assert two.columns.nodes == (Column("node_labels 1", (3, 7, 9)), Column("node_labels 2", (0,)))
+    empty = write(tmp_path, A="", node_labels="", edge_labels="", edge_attributes="", graph_indicator="")
+    assert from_tu(empty).columns == Columns()
+
+
+def test_other_graphs_are_numbered_as_in_training(tmp_path):
+    columns = from_tu(write(tmp_path / "train", node_labels=LABELS)).columns
+    unknown = Unknown()
+    folder = write(tmp_path / "new", node_labels="\n".join("99977785"), graph_labels=None)
+    store = read_tu(folder, columns, unknown)
+    assert (len(store), store.y) == (3, None)
+    assert store.x.flatten().tolist() == [2, 2, 1, UNKNOWN, 2, 1, 1, UNKNOWN]
+    assert str(unknown) == "5, 8 in node_labels (2 nodes)"
+    attributes = "\n".join(f"{i}.25" for i in range(8))
+    columns = from_tu(write(tmp_path / "train", node_attributes=attributes)).columns
+    write(tmp_path / "new", node_attributes=attributes)
+    assert read_tu(tmp_path / "new", columns, Unknown()).x[3].tolist() == [6.25, 0, 0, 0]
+
+
+def test_empty_graphs_are_kept_where_labels_tell_of_them(tmp_path):
+    folder = write(tmp_path, graph_labels="1\n-1\n1\n1\n")
+    assert len(read_tu(folder, Columns(), Unknown())) == len(from_tu(folder)) == 4
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "node attributes are none and were 'node_labels'"),
+        ({"node_labels": LABELS, "edge_labels": "1\n" * 14}, "edge attributes are 'edge_labels' and were none"),
+        ({"node_labels": LABELS.replace("\n", ",0\n") + ",0"}, "are 'node_labels 1', 'node_labels 2' and were"),
+        ({"node_labels": LABELS, "graph_indicator": "1\n" * 7 + "99999999999999\n"}, "names other graphs than 1 to 8"),
+    ],
+)
+def test_other_features_are_refused(tmp_path, files, message):
+    columns = from_tu(write(tmp_path / "train", node_labels=LABELS)).columns
+    with pytest.raises(ValueError, match=message):
+        read_tu(write(tmp_path / "new", graph_labels=None, **files), columns, Unknown())
+
+
+def test_numbers_of_another_width_are_refused(tmp_path):
+    columns = from_tu(write(tmp_path / "train", node_attributes="1, 2\n" * 8)).columns
+    with pytest.raises(ValueError, match="node_attributes has 1 numbers, but had 2 in training"):
+        read_tu(write(tmp_path / "new", node_attributes="1\n" * 8), columns, Unknown())

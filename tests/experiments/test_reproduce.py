@@ -103,7 +103,7 @@ def test_finished_runs_are_read_and_stopped_ones_go_on(tmp_path, csl_runs, capsy
         ours, theirs = (json.loads((folder / name).read_text())["scores"] for folder in (tmp_path, csl_runs))
         assert ours == theirs
     kept = {path.name for path in (tmp_path / "csl/crawl/seed-0-fold-0").iterdir()} - {".lock"}
-    assert kept == {"config.json", "split.json", "metrics.jsonl", "result.json"}
+    assert kept == {"config.json", "data.json", "split.json", "metrics.jsonl", "result.json"}
     capsys.readouterr()
     reproduce("csl", tmp_path, **arguments)
     assert capsys.readouterr().err == ""  # there is nothing to do
@@ -115,7 +115,7 @@ def test_finished_runs_can_be_tidied_later(tmp_path, csl_runs):
     assert (place / "last.safetensors").is_file()
     reproduce("csl", tmp_path, rows=("crawl",), num_seeds=1, device="cpu", tidy=True, change=small)
     assert {path.name for path in place.iterdir()} - {".lock"} == {
-        *("config.json", "split.json", "metrics.jsonl", "result.json"),
+        *("config.json", "data.json", "split.json", "metrics.jsonl", "result.json"),
     }
 
 

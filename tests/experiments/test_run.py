@@ -12,7 +12,7 @@ import pytest
 import torch
 from path_graphs import make_dataset
 
-from crawl.data import Split, Task
+from crawl.data import Fingerprint, Split, Task
 from crawl.experiments import Experiment, resume_run, run_experiment
 from crawl.experiments.folder import RunFolder
 from crawl.experiments.run import Stopped, circumstances
@@ -45,7 +45,7 @@ class TestTheFolder:
     def test_holds_everything(self, finished):
         names = {path.name for path in finished.folder.iterdir()} - {"events", ".lock"}
         assert names == {
-            *("config.json", "split.json", "metrics.jsonl", "best.safetensors", "last.safetensors"),
+            *("config.json", "data.json", "split.json", "metrics.jsonl", "best.safetensors", "last.safetensors"),
             *("result.json", "predictions.csv", "curves.png"),
         }
 
@@ -267,6 +267,59 @@ class TestResuming:
         other = replace(paths, split=Split(torch.arange(6), torch.arange(6, 8), torch.arange(8, 10)))
         with pytest.raises(ValueError, match=r"^The data have changed since .* Start a new run\.$"):
             resume_run(stopped, dataset=other)
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("the nodes and edges", {"edge_index": lambda edges: edges.flip(0).roll(1, dims=1)}),
+            ("the node features", {"x": lambda x: x + 1}),
+            ("the node features", {"x": lambda _: None}),
+            ("the targets", {"y": lambda y: y * 2}),
+        ],
+    )
+    def test_data_that_have_changed_are_named(self, stopped, paths, name, change):
+        before = {path: path.stat().st_mtime_ns for path in stopped.iterdir() if path.name != ".lock"}
+        store = replace(paths.store, **{part: how(getattr(paths.store, part)) for part, how in change.items()})
+        with pytest.raises(ValueError, match=f"was started: {name} have changed\\. Start a new run"):
+            resume_run(stopped, dataset=replace(paths, store=store))
+        assert {path: path.stat().st_mtime_ns for path in stopped.iterdir() if path.name != ".lock"} == before
+
+    def test_the_same_data_from_elsewhere(self, stopped, paths, finished):
+        store = replace(paths.store, x=paths.store.x.double(), edge_index=paths.store.edge_index.int())
+        moved = replace(paths, name="moved", graph_names=None, store=store)
+        assert resume_run(stopped, dataset=moved).record["scores"] == finished.record["scores"]
+
+    def test_a_run_of_an_older_version(self, stopped, paths, finished):
+        (stopped / "data.json").unlink()
+        with pytest.warns(UserWarning, match=r"has no data\.json, as runs of older versions"):
+            again = resume_run(stopped, dataset=paths)
+        assert again.record["scores"] == finished.record["scores"]
+        assert "data" not in load_checkpoint(stopped / "best.safetensors")[1]  # nobody knows whether it is true
+        assert not (stopped / "data.json").exists()
+
+    def test_stopped_before_there_was_a_checkpoint(self, stopped, paths):
+        for name in ("data.json", "split.json", "last.safetensors"):
+            (stopped / name).unlink()
+        resume_run(stopped, dataset=paths)
+        assert Fingerprint.from_dict(json.loads((stopped / "data.json").read_text())) == Fingerprint.of(paths)
+
+    def test_the_scaling_is_that_of_the_weights(self, tiny, paths, tmp_path):
+        """Even if nothing can be compared: the targets of a run without data.json may be others."""
+        experiment = replace(tiny, training=replace(tiny.training, normalise_targets=True))
+        folder = run_experiment(experiment, tmp_path / "run", dataset=paths).folder
+        before = load_checkpoint(folder / "best.safetensors")[1]["scaling"]
+        (folder / "result.json").unlink()
+        (folder / "data.json").unlink()
+        other = replace(paths, store=replace(paths.store, y=100 * paths.store.y))
+        with pytest.warns(UserWarning, match="cannot be compared"):
+            resume_run(folder, dataset=other)
+        assert load_checkpoint(folder / "best.safetensors")[1]["scaling"] == before
+
+    def test_a_damaged_fingerprint(self, stopped, paths, finished):
+        for content in (b'{"task": ', b"\xff\xfe", b"[]", b"{}", b'{"hashes": 1, "columns": null}'):
+            (stopped / "data.json").write_bytes(content)
+            with pytest.raises(ValueError, match=r"/data\.json is damaged .*: remove it to resume without comparing"):
+                resume_run(stopped, dataset=paths)
 
     def test_a_damaged_checkpoint(self, stopped, paths, finished):
         content = (stopped / "last.safetensors").read_bytes()

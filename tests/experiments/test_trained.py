@@ -68,10 +68,46 @@ def test_features_that_are_not_finite_are_refused(model, paths, wrong):
 
 
 def test_graphs_with_other_features(model, paths):
-    with pytest.raises(ValueError, match="shape"):
-        model.predict(replace(paths.store, x=paths.store.x[:, :1]))
-    with pytest.raises(ValueError, match="no features"):
-        model.predict(replace(paths.store, x=None))
+    store, num_edges = paths.store, paths.store.num_edges
+    with pytest.raises(ValueError, match="x has 1 columns here, but had 2 in training"):
+        model.predict(replace(store, x=store.x[:, :1]))
+    with pytest.raises(ValueError, match="x has 0 columns here, but had 2 in training: give graphs the features"):
+        model.predict(replace(store, x=None))
+    with pytest.raises(ValueError, match="edge_attr has 3 columns here, but had 0 in training: leave it out"):
+        model.predict(replace(store, edge_attr=torch.ones(num_edges, 3)))
+    for value in (torch.nan, torch.inf):
+        x = store.x.clone()
+        x[7, 1] = value
+        with pytest.raises(ValueError, match="Graph 2 has nan in x"):
+            model.predict(replace(store, x=x))
+
+
+def test_graphs_with_features_where_there_were_none(tiny, paths, tmp_path):
+    bare = replace(paths, store=replace(paths.store, x=None))
+    model = TrainedModel.load(run_experiment(tiny, tmp_path / "run", dataset=bare).folder, device="cpu")
+    assert np.isfinite(model.predict(bare.store).mean).all()
+    with pytest.raises(ValueError, match="x has 2 columns here, but had 0 in training: leave it out"):
+        model.predict(paths.store)
+    with pytest.raises(ValueError, match="x has 1 columns here, but had 0 in training"):
+        model.predict(replace(paths.store, x=torch.ones(paths.store.num_nodes)))
+
+
+def test_data_it_was_not_trained_on(model, paths, finished, tmp_path):
+    model.check_data(paths)
+    with pytest.raises(ValueError, match=r"since the model was trained: the targets have changed\. Give those it was"):
+        model.check_data(replace(paths, store=replace(paths.store, y=paths.store.y + 1)))
+    other = replace(paths, task=replace(paths.task, target_names=("b", "a")))
+    with pytest.raises(ValueError, match="the targets were 'a', 'b' and are 'b', 'a'"):
+        model.check_data(other)
+    tensors, description = load_checkpoint(finished.folder / "best.safetensors")
+    del description["data"]  # as older versions wrote it
+    save_checkpoint(tmp_path / "best", tensors, description)
+    older = TrainedModel.load(tmp_path / "best", device="cpu")
+    assert np.array_equal(older.predict(paths.store).repeats, model.predict(paths.store).repeats)
+    with pytest.warns(UserWarning, match="cannot be compared"):
+        older.check_data(paths)
+    with pytest.warns(UserWarning, match="cannot be compared"), pytest.raises(ValueError, match="and are 'b', 'a'"):
+        older.check_data(other)
 
 
 class TestErrors:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from crawl import Dense, Embedding, OneHot
+from crawl.nn.encoders import UNKNOWN
 
 LIKE = torch.zeros(1)
 LIKE_DOUBLE = LIKE.double()
@@ -118,6 +119,8 @@ def test_bad_numbers_are_refused(features: Tensor | None, message: str) -> None:
         (torch.zeros(3, 2), r"not \[3, 2\]"),
         (torch.tensor([[0, 0.5], [0, 0]]), "whole numbers.*use Dense"),
         (torch.tensor([[0, math.nan], [0, 0]]), "whole numbers"),
+        (torch.tensor([[0, math.inf], [0, 0]]), "whole numbers"),
+        (torch.tensor([[0, -math.inf], [0, 0]]), "whole numbers"),
         (torch.tensor([[0, 1], [0, 2]]), "Row 1 has category 2 in column 1, but only 0 to 1 are known"),
         (torch.tensor([[-1, 1], [0, 0]]), "Row 0 has category -1 in column 0, but only 0 to 2 are known"),
     ],
@@ -125,3 +128,24 @@ def test_bad_numbers_are_refused(features: Tensor | None, message: str) -> None:
 def test_unknown_categories_are_refused(encoder: OneHot | Embedding, features: Tensor | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         encoder(features, 2, LIKE)
+
+
+def test_the_unknown_category_is_zeros_in_a_one_hot() -> None:
+    out = OneHot([3, 2])(torch.tensor([[0, UNKNOWN], [UNKNOWN, 1], [UNKNOWN, UNKNOWN], [2, 0]]), 4, LIKE)
+    assert out.tolist() == [[1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]]
+
+
+def test_the_unknown_category_adds_nothing_to_an_embedding() -> None:
+    encoder = Embedding([3, 2], 4)
+    first, second = (table.weight for table in encoder.tables)
+    out = encoder(torch.tensor([[2, UNKNOWN], [UNKNOWN, 1], [UNKNOWN, UNKNOWN]]), 3, LIKE)
+    assert torch.equal(out, torch.stack([first[2], second[1], torch.zeros(4)]))
+    out.sum().backward()
+    assert first.grad.tolist() == [[0.0] * 4, [0.0] * 4, [1.0] * 4]
+    assert second.grad.tolist() == [[0.0] * 4, [1.0] * 4]
+
+
+def test_unknown_categories_need_no_weights() -> None:
+    """Parameters, and so the sizes of the paper and old checkpoints, are what they were."""
+    assert not OneHot([3, 2]).state_dict()
+    assert [list(weight.shape) for weight in Embedding([3, 2], 4).state_dict().values()] == [[3, 4], [2, 4]]

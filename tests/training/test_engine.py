@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from crawl import CRaWl, Embedding, Graph, OneHot, sample_walks
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.data.identity import graph_keys
+from crawl.nn.encoders import UNKNOWN
 from crawl.nn.gpu.streams import stream_of_thread
 from crawl.training.engine import Engine, _largest_first, _Recorder, can_use_engine
 from crawl.training.evaluation import predict, predict_by_engine
@@ -228,6 +229,28 @@ def test_learned_encoders_isolated_nodes_and_graphs_without_edges(monkeypatch) -
         weights.append(trainer.model.state_dict())
     for name, value in weights[0].items():
         assert torch.allclose(value.double(), weights[1][name].double(), atol=1e-4), name
+
+
+@pytest.mark.parametrize("encoder", [OneHot, lambda size: Embedding(size, 4)], ids=["one-hot", "embedding"])
+def test_unknown_categories_are_encoded_as_in_plain_torch(encoder, make_dataset, triton_everywhere) -> None:
+    dataset = make_dataset("regression", num_graphs=6)
+    generator = torch.Generator().manual_seed(1)
+    sizes = dataset.store.num_nodes, dataset.store.num_edges
+    x, edge_attr = (torch.randint(4, (number, 1), generator=generator) for number in sizes)
+    store = replace(
+        dataset.store, x=torch.where(x < 3, x, UNKNOWN), edge_attr=torch.where(edge_attr < 2, edge_attr, UNKNOWN)
+    )
+    torch.manual_seed(0)
+    model = CRaWl(
+        encoder(3), 1, edge_dim=encoder(2), hidden_channels=8, num_layers=1, num_eval_steps=6, window_size=4,
+        precision="float32",
+    ).to(DEVICE).eval()  # fmt: skip
+    assert can_use_engine(model, store, DEVICE)
+    engine = Engine(model, store, graph_keys(store), DEVICE, largest_batch=4)
+    settings = {"num_repeats": 1, "seed": 3, "batch_size": 4}
+    found = predict_by_engine(engine, dataset.task, torch.arange(6), **settings)
+    expected = predict(model.cpu(), dataset.task, store, torch.arange(6), **settings)
+    assert found.mean == pytest.approx(expected.mean, abs=1e-4)
 
 
 def test_what_it_cannot_do(make_dataset, make_model, triton_everywhere) -> None:

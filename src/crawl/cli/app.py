@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Protocol, Union, get_origin
 
 import tyro
@@ -44,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments == ["--version"]:
             print(f"crawl {_version()}")
         else:
-            parse(arguments or ["--help"]).run()
+            with _warnings_in_one_line():
+                parse(arguments or ["--help"]).run()
         sys.stdout.flush()
     except SystemExit as stop:  # tyro has printed its help or what is wrong with a flag
         return stop.code if isinstance(stop.code, int) else OK if stop.code is None else USAGE
@@ -92,6 +94,17 @@ def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:
     """The whole docstring in a command's own help, its first line in the list of commands."""
     text = (get_origin(type_) or type_).__doc__.strip()
     return tyro.conf.subcommand(name, description=None if is_chosen else text.splitlines()[0])
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show warnings as remarks, without the place in the code they come from."""
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"crawl: warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _is_users(error: Exception) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from crawl.experiments import TrainedModel
-    from crawl.experiments.build import Features
+    from crawl.experiments.features import Features
 
 _OWN = (
     (

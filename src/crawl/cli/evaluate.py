@@ -10,7 +10,7 @@ import tyro
 
 if TYPE_CHECKING:
     from crawl.data import Dataset
-    from crawl.experiments import Experiment
+    from crawl.experiments import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Evaluate:
         num_repeats: Evaluations, each with its own walks; as many as in training when not given.
         num_steps: Steps of a walk; as many as in training when not given.
         batch_size: Graphs at a time; changes no result.
-        data: The file or folder with the data, if it has moved since.
+        data: The file or folder with the data, if it has moved since; other data are refused.
         seed: Of the walks.
         device: Where to compute.
     """
@@ -46,7 +46,7 @@ class Evaluate:
 
         check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
         trained = TrainedModel.load(self.run_folder, self.device)
-        dataset = self._dataset(trained.experiment)
+        dataset = self._dataset(trained)
         ids = getattr(dataset.split, self.split)
         predictions = trained.predict(
             dataset.store.subset(ids),
@@ -65,7 +65,7 @@ class Evaluate:
         for name, scores in predictions.scores_by_target(targets).items():
             print(f"  {name} {np.mean(scores):.4f} ± {np.std(scores):.4f}")
 
-    def _dataset(self, experiment: Experiment) -> Dataset:
+    def _dataset(self, trained: TrainedModel) -> Dataset:
         """The data of the run with its split.
 
         Raises:
@@ -73,9 +73,11 @@ class Evaluate:
         """
         from crawl.experiments.build import load_dataset
 
+        experiment = trained.experiment
         data = experiment.data if self.data is None else replace(experiment.data, path=str(self.data))
         dataset = load_dataset(data, experiment.seed)
-        split = self.run_folder / "split.json"
+        trained.check_data(dataset)
+        split = self.run_folder / "split.json"  # all that runs of older versions kept
         if split.is_file() and split.read_text() != dataset.split.to_json():
             raise ValueError(
                 f"The data have changed since {self.run_folder} was trained: they are split differently now."

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from crawl.data import Task
+    from crawl.data.features import Columns, Unknown
     from crawl.experiments import TrainedModel
     from crawl.training.evaluation import Predictions, Scaling
 
@@ -46,7 +47,7 @@ class Predict:
     Attributes:
         run_folder: The folder of a finished run, or a checkpoint.
         input: A CSV file with SMILES (.gz is fine), a folder in the TU format, or one of GraphML or JSON files with
-            labels.csv.
+            labels.csv, or without; targets are not looked at.
         output: A CSV file; - prints.
         smiles: The SMILES column; found by its name when not given.
         num_repeats: Evaluations, each with its own walks; as many as in training when not given.
@@ -54,6 +55,7 @@ class Predict:
         batch_size: Graphs at a time; changes no result.
         seed: Of the walks.
         device: Where to compute.
+        unknown: What to do about categories that did not occur in training: encode them as zeros and say so, or stop.
     """
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -65,10 +67,13 @@ class Predict:
     batch_size: int | None = None
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    unknown: Literal["warn", "error"] = "warn"
 
     def run(self) -> None:
         """Read, predict and write piece by piece."""
+        from crawl.data.features import Unknown
         from crawl.experiments import TrainedModel
+        from crawl.experiments.features import unknown_message
 
         check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
         if not self.input.exists():
@@ -78,7 +83,8 @@ class Predict:
         trained = TrainedModel.load(self.run_folder, self.device)
         if trained.features.task.level != "graph":
             raise ValueError(f"{self.run_folder} predicts nodes; use crawl.experiments.TrainedModel in Python.")
-        columns, rows = self._table(trained)
+        unknown = Unknown()
+        columns, rows = self._table(trained, unknown)
         added = added_columns(trained.features.task)
         taken = [name for name in added if name in columns]
         if taken:
@@ -88,18 +94,26 @@ class Predict:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*columns, *added])
             while piece := list(islice(rows, _ROWS_AT_A_TIME)):
+                if unknown and self.unknown == "error":
+                    raise ValueError(f"Categories in {self.input} were not there in training: {unknown}.")
                 for row, answer in zip(piece, self._answers(trained, piece), strict=True):
                     writer.writerow([*(row.cells[name] for name in columns), *answer])
                 count(len(piece))
                 num_rows += len(piece)
                 num_bad += sum(row.graph is None for row in piece)
+        if unknown:
+            say(unknown_message(unknown))
         bad = f", {num_bad} without a prediction (see the column reason)" if num_bad else ""
         say(f"{num_rows} rows{bad}" + ("" if self.output == STDOUT else f" → {self.output}"))
 
-    def _table(self, trained: TrainedModel) -> tuple[Sequence[str], Iterator[Row]]:
-        """The columns of the input and its rows, which are read as they are asked for."""
+    def _table(self, trained: TrainedModel, unknown: Unknown) -> tuple[Sequence[str], Iterator[Row]]:
+        """The columns of the input and its rows, which are read as they are asked for.
+
+        Categories that did not occur in training are counted in `unknown`. Molecules have none: the lists of their
+        categories are fixed.
+        """
         if self.input.is_dir():
-            return self._folder(trained)
+            return ("graph",), (_row({"graph": name}, graph) for name, graph in self._graphs(trained, unknown))
         from crawl.data.molecules import read_molecules
         from crawl.data.table import Table
 
@@ -109,31 +123,41 @@ class Predict:
         molecules = read_molecules(self.input, self.smiles or trained.experiment.data.smiles)
         return columns, (_row(cells, molecule) for _, cells, molecule in molecules)
 
-    def _folder(self, trained: TrainedModel) -> tuple[Sequence[str], Iterator[Row]]:
-        """The graphs of a folder, listed by name. It needs labels, as for training, though they are not looked at."""
-        import torch
+    def _graphs(self, trained: TrainedModel, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:
+        """The names of the graphs in a folder, each with its graph or with the reason why there is none."""
+        from crawl.data.folder import read_folder
+        from crawl.data.tu import read_tu
 
-        from crawl.data.folder import from_folder
-        from crawl.data.splits import Split
-        from crawl.data.tu import from_tu
-        from crawl.experiments.build import Features
+        columns = self._columns(trained)
+        if not any(self.input.glob("*_A.txt")):
+            return read_folder(self.input, columns, unknown)
+        store = read_tu(self.input, columns, unknown)
+        return ((str(i), store.graph(i)) for i in range(len(store)))
 
-        none = Split(*(torch.empty(0, dtype=torch.long) for _ in range(3)))
-        data, expected = trained.experiment.data, trained.features
-        if any(self.input.glob("*_A.txt")):
-            dataset = from_tu(self.input, split=none)
-        else:
-            dataset = from_folder(self.input, target_columns=data.targets, split=none)
-        if replace(Features.of(dataset), task=expected.task) != expected:
-            raise ValueError(f"The graphs in {self.input} have other features than {self.run_folder} was trained with.")
-        has_features = dataset.store.x is not None or dataset.store.edge_attr is not None
-        if has_features and (data.path is None or self.input.resolve() != Path(data.path).resolve()):
-            raise ValueError(
-                f"{self.input} is not the folder that {self.run_folder} was trained on: features are numbered by the "
-                "values that occur in a folder, so they may mean something else here."
-            )
-        names = dataset.graph_names or [str(i) for i in range(len(dataset))]
-        return ("graph",), (Row({"graph": name}, dataset.store.graph(i)) for i, name in enumerate(names))
+    def _columns(self, trained: TrainedModel) -> Columns:
+        """What the features of the training graphs were.
+
+        Raises:
+            ValueError: If that is not known.
+        """
+        from crawl.data.features import Columns
+        from crawl.experiments.build import load_dataset
+        from crawl.experiments.features import Features
+
+        features, data = trained.features, trained.experiment.data
+        if features.columns is not None:
+            return features.columns
+        widths = features.num_node_features + features.num_edge_features
+        if not (features.node_categories or features.edge_categories or widths):
+            return Columns()
+        if data.name in ("tu", "folder") and data.path and Path(data.path).resolve() == self.input.resolve():
+            found = Features.of(load_dataset(data, trained.experiment.seed))  # of a run of an older version
+            if found.columns is not None and replace(found, task=features.task, columns=None) == features:
+                return found.columns
+        raise ValueError(
+            f"It is not known how the features of {self.run_folder} were numbered, so those in {self.input} may mean "
+            "something else: predict in Python with crawl.experiments.TrainedModel, or train again."
+        )
 
     def _answers(self, trained: TrainedModel, rows: Sequence[Row]) -> Iterator[list[str]]:
         """The added cells of each row."""

@@ -3,6 +3,7 @@
 from crawl.data.counting import counting
 from crawl.data.csl import csl
 from crawl.data.dataset import Dataset
+from crawl.data.fingerprint import Fingerprint
 from crawl.data.folder import from_folder
 from crawl.data.molecules import from_csv, read_molecules
 from crawl.data.pyg import from_pyg
@@ -23,6 +24,7 @@ from crawl.data.tu import from_tu
 
 __all__ = [
     "Dataset",
+    "Fingerprint",
     "GraphStore",
     "Split",
     "Task",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from crawl.data.features import Columns
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
@@ -26,6 +27,8 @@ class Dataset:
         edge_categories: The same for `edge_attr`.
         skipped: A line for each row of the input that was left out, with the reason.
         graph_names: A name for each graph, where they have any: what predictions are listed under.
+        columns: What the features of nodes and edges are, where categories are numbered by the values that occur.
+        has_fixed_categories: Whether categories are lists that do not depend on the data, as those of molecules.
     """
 
     name: str
@@ -36,6 +39,8 @@ class Dataset:
     edge_categories: tuple[int, ...] = ()
     skipped: tuple[str, ...] = ()
     graph_names: tuple[str, ...] | None = None
+    columns: Columns | None = None
+    has_fixed_categories: bool = False
 
     def __post_init__(self) -> None:
         ids = self.split.ids

@@ -2,78 +2,225 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+
+from crawl.nn.encoders import UNKNOWN, OneHot
 
 ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)  # how many values each column of a molecule's `x` can take
 BOND_CATEGORIES = (5, 6, 2)  # the same for its `edge_attr`
 
 _MOST_WORDS = 1000  # in one attribute; more are taken for names
 _MOST_INTEGERS = 100  # in one attribute; more are taken for quantities
+_MOST_SHOWN = 5  # values in a message
 
 
-def encode_columns(columns: Mapping[str, Sequence[Any]]) -> tuple[Tensor | None, tuple[int, ...]]:
-    """The features, and how many values each column takes if they are categories.
+@dataclass(frozen=True)
+class Column:
+    """What an attribute of nodes or edges is.
+
+    Attributes:
+        name: What the files call it.
+        values: The values that occur, in the order of their numbers, if they are categories; None for numbers.
+        width: How many numbers a value has; 1 for categories.
+    """
+
+    name: str
+    values: tuple[str | int, ...] | None = None
+    width: int = 1
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the attributes of nodes and edges are. With these, other files are numbered in the same way.
+
+    Attributes:
+        nodes: The columns of `x`.
+        edges: The columns of `edge_attr`.
+    """
+
+    nodes: tuple[Column, ...] = ()
+    edges: tuple[Column, ...] = ()
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Columns:
+        """The columns written by `dataclasses.asdict`, perhaps through JSON.
+
+        Raises:
+            ValueError: If the content is something else.
+        """
+        try:
+            return cls(*(tuple(_column(**column) for column in content[owner]) for owner in ("nodes", "edges")))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"These are not columns of features ({error}).") from None
+
+
+class Unknown:
+    """Values that a model has no category for: where they occur, and how often. Empty is false."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], Counter[Any]] = {}
+
+    def add(self, owner: str, column: str, values: Iterable[Any]) -> None:
+        """Count the values of nodes or edges (`owner` is `node` or `edge`) in a column."""
+        self.counts.setdefault((owner, column), Counter()).update(values)
+
+    def update(self, other: Unknown) -> None:
+        """Count those of another as well."""
+        for (owner, column), counts in other.counts.items():
+            self.add(owner, column, counts.elements())
+
+    def __bool__(self) -> bool:
+        return any(self.counts.values())
+
+    def __str__(self) -> str:
+        """As in `'Xe' in element (2 nodes); 7, 8 in bond (1 edge)`."""
+        parts = []
+        for (owner, column), counts in self.counts.items():
+            if number := counts.total():
+                parts.append(f"{listed(sorted(counts))} in {column} ({number} {owner}{'s' * (number > 1)})")
+        return "; ".join(parts)
+
+
+def listed(values: Sequence[Any], at_most: int = _MOST_SHOWN) -> str:
+    """Values for a message, the first of them if there are many."""
+    return ", ".join(map(repr, values[:at_most])) + (f", … ({len(values)} in all)" if len(values) > at_most else "")
+
+
+def find_columns(attributes: Mapping[str, Sequence[Any]]) -> tuple[Column, ...]:
+    """What each attribute is, from its values at every node or edge.
 
     Words, truth values and whole numbers are categories, in their order; other numbers, lists of numbers and whole
-    numbers of more than 100 different values are numbers. If there are both, categories become unit vectors beside the
-    numbers.
-
-    Args:
-        columns: For each attribute, its value at every node or edge.
+    numbers of more than 100 different values are numbers.
 
     Raises:
         ValueError: If an attribute is something else, or has so many different words that they must be names.
     """
-    numbers: list[Tensor] = []
-    codes: list[Tensor] = []
-    sizes: list[int] = []
-    for name, values in columns.items():
+    columns = []
+    for name, values in attributes.items():
         kinds = {type(value) for value in values}
-        distinct = set() if kinds & {list, tuple} else set(values)
+        distinct = set(values) if kinds <= {str, bool, int} else set()
         if kinds <= {str} or kinds <= {bool} or (kinds <= {int} and len(distinct) <= _MOST_INTEGERS):
             if len(distinct) > _MOST_WORDS:
                 raise ValueError(
                     f"Attribute {name!r} has {len(distinct)} different words, too many for categories: leave it out."
                 )
-            number_of = {value: i for i, value in enumerate(sorted(distinct))}
-            codes.append(torch.tensor([number_of[value] for value in values]))
-            sizes.append(len(distinct))
+            columns.append(Column(name, tuple(sorted(distinct))))
         else:
-            numbers.append(_as_numbers(name, values))
+            columns.append(Column(name, width=_as_numbers(name, values).shape[1]))
+    return tuple(columns)
+
+
+def encode_columns(
+    owner: str, attributes: Mapping[str, Sequence[Any]], columns: Sequence[Column], unknown: Unknown
+) -> Tensor | None:
+    """`[rows, C]` the features; None if there are no columns.
+
+    Categories are numbered by their place in the column; where there are numbers, too, they become one-hot beside
+    them.
+
+    Args:
+        owner: `node` or `edge`, for messages.
+        attributes: For each attribute, its value at every node or edge; nothing if there are none of these.
+        columns: What the attributes are.
+        unknown: Where to count values that a column does not have; their category is `UNKNOWN`.
+
+    Raises:
+        ValueError: If an attribute holds something else.
+    """
+    numbers: list[Tensor] = []
+    codes: list[Tensor] = []
+    for column in columns:
+        values = attributes.get(column.name, ())
+        if column.values is None:
+            numbers.append(_as_numbers(column.name, values, column.width))
+        else:
+            codes.append(_as_codes(column, values, owner, unknown))
     return combine(
-        torch.cat(numbers, dim=1) if numbers else None, torch.stack(codes, dim=1) if codes else None, tuple(sizes)
+        torch.cat(numbers, dim=1) if numbers else None, torch.stack(codes, dim=1) if codes else None, columns
     )
 
 
-def encode_integers(labels: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    """`[rows, K]` the rank of each integer among the different ones of its column, and how many there are."""
-    ranked = [column.unique(return_inverse=True) for column in labels.unbind(1)]  # type: ignore[no-untyped-call]
-    return torch.stack([ranks for _, ranks in ranked], dim=1), tuple(len(values) for values, _ in ranked)
+def combine(numbers: Tensor | None, codes: Tensor | None, columns: Sequence[Column]) -> Tensor | None:
+    """Numbers with the categories of the columns beside them, one-hot; one of both if the other is None."""
+    if numbers is None or codes is None:
+        return codes if numbers is None else numbers
+    sizes = [len(column.values) for column in columns if column.values is not None]
+    return torch.cat([numbers, OneHot(sizes)(codes, len(codes), numbers)], dim=1)
 
 
-def combine(
-    numbers: Tensor | None, codes: Tensor | None, sizes: tuple[int, ...]
-) -> tuple[Tensor | None, tuple[int, ...]]:
-    """Numbers with categories beside them, as unit vectors; one of the two as it is, if the other is None."""
-    if codes is None:
-        return numbers, ()
-    if numbers is None:
-        return codes, sizes
-    hot = [F.one_hot(column, size).float() for column, size in zip(codes.unbind(1), sizes, strict=True)]
-    return torch.cat([numbers, *hot], dim=1), ()
+def category_sizes(columns: Sequence[Column]) -> tuple[int, ...]:
+    """How many values each column takes; () if there are none, or numbers beside them."""
+    sizes = tuple(len(column.values) for column in columns if column.values is not None)
+    return sizes if len(sizes) == len(columns) else ()
 
 
-def _as_numbers(name: str, values: Sequence[Any]) -> Tensor:
+def check_names(owner: str, names: Iterable[str], columns: Sequence[Column], num_rows: int) -> None:
+    """Refuse other attributes than those of the columns, unless there are no nodes, or edges, to have them.
+
+    Raises:
+        ValueError: With both lists.
+    """
+    here, there = sorted(names), sorted(column.name for column in columns)
+    if num_rows and here != there:
+        raise ValueError(
+            f"There are other features than in training: the {owner} attributes are "
+            f"{listed(here) or 'none'} and were {listed(there) or 'none'}."
+        )
+
+
+def different_integers(labels: Tensor) -> tuple[tuple[int, ...], ...]:
+    """The different integers of each column of `[rows, K]`, ascending."""
+    return tuple(tuple(column.unique().tolist()) for column in labels.unbind(1))  # type: ignore[no-untyped-call]
+
+
+def rank_integers(labels: Tensor, values: Sequence[Sequence[int | str]]) -> Tensor:
+    """`[rows, K]` the place of each integer among the ascending values of its column; `UNKNOWN` for any other."""
+    codes = []
+    for column, known in zip(labels.unbind(1), values, strict=True):
+        ascending = torch.tensor([int(value) for value in known], dtype=labels.dtype)
+        places = torch.searchsorted(ascending, column.contiguous()).clamp_max(len(ascending) - 1)
+        codes.append(torch.where(ascending[places] == column, places, UNKNOWN))
+    return torch.stack(codes, dim=1)
+
+
+def _as_codes(column: Column, values: Sequence[Any], owner: str, unknown: Unknown) -> Tensor:
+    """`[rows]` the number of each value."""
+    assert column.values is not None
+    kind, words = (str, "words") if isinstance(column.values[0], str) else (int, "whole numbers")
+    number_of = {value: i for i, value in enumerate(column.values)}
+    for value in values:
+        if not isinstance(value, kind):
+            raise ValueError(f"Attribute {column.name!r} must hold {words} as in training, not {value!r}.")
+    unknown.add(owner, column.name, (value for value in values if value not in number_of))
+    return torch.tensor([number_of.get(value, UNKNOWN) for value in values], dtype=torch.long)
+
+
+def _as_numbers(name: str, values: Sequence[Any], width: int | None = None) -> Tensor:
+    """`[rows, width]` float32; of any width when None."""
+    if not len(values):
+        return torch.empty(0, width or 1)
     try:
         rows = torch.tensor(values, dtype=torch.float32)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise ValueError(f"Attribute {name!r} must be a number everywhere, or a word, or a list of numbers.") from None
     rows = rows.unsqueeze(1) if rows.dim() == 1 else rows
     if rows.dim() != 2 or not bool(rows.isfinite().all()):
         raise ValueError(f"Attribute {name!r} must hold finite numbers, or lists of them.")
+    if width is not None and rows.shape[1] != width:
+        raise ValueError(f"Attribute {name!r} has {rows.shape[1]} numbers, but had {width} in training.")
     return rows
+
+
+def _column(name: Any, values: Any, width: Any) -> Column:
+    """A column from plain values, which are checked."""
+    if not isinstance(name, str) or not isinstance(width, int) or not isinstance(values, list | tuple | None):
+        raise TypeError(f"{name!r} is not a column")
+    if values is not None and not any(values and all(isinstance(v, kind) for v in values) for kind in (str, int)):
+        raise TypeError(f"the values of {name!r} are not categories")
+    return Column(name, None if values is None else tuple(values), width)

@@ -13,7 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from crawl.data.dataset import Dataset
-from crawl.data.features import encode_columns
+from crawl.data.features import Columns, Unknown, category_sizes, check_names, encode_columns, find_columns
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
 from crawl.data.splits import Fractions, Split
 from crawl.data.store import GraphStore
@@ -38,7 +38,7 @@ def from_folder(
 ) -> Dataset:
     """The graphs of the `.graphml` and `.json` files in a folder.
 
-    All attributes of nodes and edges become features, as `encode_columns` says, weights of edges, too; each must be
+    All attributes of nodes and edges become features, as `find_columns` says, weights of edges, too; each must be
     there at every node or every edge. A graph with other attributes than most have is a bad row. Edges of undirected
     graphs are listed both ways, those of directed graphs as they are.
 
@@ -78,19 +78,49 @@ def from_folder(
     examples = _alike(examples)
     labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric)
     files = tuple(row.cells[file_column] for row in labelled.rows)
-    x, node_categories = encode_columns(_columns(map(_of_nodes, labelled.graphs)))
-    edge_attr, edge_categories = encode_columns(_columns(map(_of_edges, labelled.graphs)))
+    of_nodes, of_edges = _columns(map(_of_nodes, labelled.graphs)), _columns(map(_of_edges, labelled.graphs))
+    columns = Columns(find_columns(of_nodes), find_columns(of_edges))
+    x = encode_columns("node", of_nodes, columns.nodes, Unknown())
+    edge_attr = encode_columns("edge", of_edges, columns.edges, Unknown())
     plain = GraphStore.from_graphs(_data(graph) for graph in labelled.graphs)
     return Dataset(
         name=folder.resolve().name,
         store=replace(plain, x=x, edge_attr=edge_attr, y=labelled.y),
         task=labelled.task,
         split=split_labelled(labelled, split, fractions, seed),
-        node_categories=node_categories,
-        edge_categories=edge_categories,
+        node_categories=category_sizes(columns.nodes),
+        edge_categories=category_sizes(columns.edges),
         skipped=labelled.skipped,
         graph_names=files,
+        columns=columns,
     )
+
+
+def read_folder(folder: str | Path, columns: Columns, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:
+    """Each file of a folder with its graph, or with the reason why there is none. No targets are needed.
+
+    The files are those that `labels.csv` lists in its column `file`, or else all `.graphml` and `.json` files. They are
+    read as they are asked for.
+
+    Args:
+        folder: The folder.
+        columns: What the features are, as in the data set that a model was trained on.
+        unknown: Where to count values of categories that did not occur there.
+
+    Raises:
+        ValueError: If there are no such files, at once and not with the first file.
+    """
+    folder = Path(folder)
+    if (labels := folder / "labels.csv").exists():
+        table = Table(labels)
+        table.check_column("file")
+        files = [(row.cells["file"], row.problem) for row in table]
+    else:
+        names = sorted(path.name for path in folder.iterdir() if path.suffix in (".graphml", ".json"))
+        files = [(name, None) for name in names]
+    if not files:
+        raise ValueError(f"{folder} holds no graphs: neither files of the TU format nor .graphml or .json files.")
+    return ((file, problem or _with_features(folder / file, columns, unknown)) for file, problem in files)
 
 
 def read_graph(path: str | Path) -> nx.Graph:
@@ -226,3 +256,24 @@ def _is_number(value: Any) -> bool:
 
 def _listed(kinds: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in kinds) or "none"
+
+
+def _with_features(path: Path, columns: Columns, unknown: Unknown) -> Data | str:
+    """The graph with features as these columns say, or the reason why there is none."""
+    graph = _graph(path, undirected=False)
+    if isinstance(graph, str):
+        return graph
+    found = Unknown()
+    try:
+        _kinds("node", _of_nodes(graph))
+        _kinds("edge", _of_edges(graph))
+        of_nodes, of_edges = _columns([_of_nodes(graph)]), _columns([_of_edges(graph)])
+        data = _data(graph)
+        check_names("node", of_nodes, columns.nodes, data.num_nodes)
+        check_names("edge", of_edges, columns.edges, data.num_edges)
+        data.x = encode_columns("node", of_nodes, columns.nodes, found)
+        data.edge_attr = encode_columns("edge", of_edges, columns.edges, found)
+    except ValueError as error:
+        return str(error).removesuffix(".")
+    unknown.update(found)
+    return data

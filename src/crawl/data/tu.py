@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +12,21 @@ import torch
 from torch import Tensor
 
 from crawl.data.dataset import Dataset
-from crawl.data.features import combine, encode_integers
+from crawl.data.features import (
+    Column,
+    Columns,
+    Unknown,
+    category_sizes,
+    check_names,
+    combine,
+    different_integers,
+    rank_integers,
+)
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore
 from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
 from crawl.data.task import Task
+from crawl.nn.encoders import UNKNOWN
 
 
 def from_tu(
@@ -45,10 +57,55 @@ def from_tu(
     """
     folder = Path(folder)
     name = name or _found_name(folder)
+    task, y = _targets(folder, name, metric)
+    store, columns = _read_graphs(folder, name, len(y), None, Unknown())
+    return Dataset(
+        name=name,
+        store=replace(store, y=y),
+        task=task,
+        split=choose_split(split, len(y), None if task.kind == "regression" else y, fractions, seed),
+        node_categories=category_sizes(columns.nodes),
+        edge_categories=category_sizes(columns.edges),
+        columns=columns,
+    )
+
+
+def read_tu(folder: str | Path, columns: Columns, unknown: Unknown) -> GraphStore:
+    """The graphs of such a folder, which needs no targets, with features numbered as in training.
+
+    Args:
+        folder: The folder.
+        columns: What the features are, as in the data set that a model was trained on.
+        unknown: Where to count labels that did not occur there.
+
+    Raises:
+        ValueError: For anything wrong with the files, or other features; the message names the file.
+    """
+    folder = Path(folder)
+    name = _found_name(folder)
+    labels = folder / f"{name}_graph_labels.txt"
+    num_graphs = len(labels.read_text(encoding="utf-8").split()) if labels.exists() else None
+    store, _ = _read_graphs(folder, name, num_graphs, columns, unknown)
+    return store
+
+
+def _read_graphs(
+    folder: Path, name: str, num_graphs: int | None, known: Columns | None, unknown: Unknown
+) -> tuple[GraphStore, Columns]:
+    """The graphs without targets, and what their features are.
+
+    Args:
+        folder: The folder.
+        name: What the files begin with.
+        num_graphs: How many graphs there are; as many as have nodes when None.
+        known: What the features are, if that was decided in training; found from the files when None.
+        unknown: Where to count labels that did not occur in training.
+    """
     graph_of_node = _matrix(folder / f"{name}_graph_indicator.txt", np.int64, num_columns=1).flatten() - 1
     ends = _matrix(folder / f"{name}_A.txt", np.int64, num_columns=2).t() - 1
-    task, y = _targets(folder, name, metric)
-    num_nodes, num_graphs = len(graph_of_node), len(y)
+    num_nodes = len(graph_of_node)
+    if num_graphs is None:
+        num_graphs = min(int(graph_of_node.max()) + 1, num_nodes) if num_nodes else 0
     if num_nodes and not 0 <= int(graph_of_node.min()) <= int(graph_of_node.max()) < num_graphs:
         raise ValueError(f"{folder / name}_graph_indicator.txt names other graphs than 1 to {num_graphs}.")
     if ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < num_nodes:
@@ -58,8 +115,10 @@ def from_tu(
     if wrong.numel():
         raise ValueError(f"{folder / name}_A.txt, line {int(wrong[0]) + 1}: the edge connects two graphs.")
 
-    x, node_categories = _features(folder, f"{name}_node", num_nodes)
-    edge_attr, edge_categories = _features(folder, f"{name}_edge", ends.shape[1])
+    x, node_columns = _features(folder, name, "node", num_nodes, None if known is None else known.nodes, unknown)
+    edge_attr, edge_columns = _features(
+        folder, name, "edge", ends.shape[1], None if known is None else known.edges, unknown
+    )
     keys, reversed_keys = ends[0] * num_nodes + ends[1], ends[1] * num_nodes + ends[0]
     one_way = (~torch.isin(reversed_keys, keys)).nonzero().flatten()
     edges = torch.cat([torch.arange(ends.shape[1]), one_way])
@@ -76,17 +135,8 @@ def from_tu(
         edge_index=local[ends[:, edge_order]],
         x=None if x is None else x[node_order],
         edge_attr=None if edge_attr is None else edge_attr[edges[edge_order]],
-        y=y,
     )
-    labels = None if task.kind == "regression" else y
-    return Dataset(
-        name=name,
-        store=store,
-        task=task,
-        split=choose_split(split, num_graphs, labels, fractions, seed),
-        node_categories=node_categories,
-        edge_categories=edge_categories,
-    )
+    return store, Columns(node_columns, edge_columns)
 
 
 def _found_name(folder: Path) -> str:
@@ -115,19 +165,40 @@ def _targets(folder: Path, name: str, metric: str | None) -> tuple[Task, Tensor]
     return task, y
 
 
-def _features(folder: Path, prefix: str, num_rows: int) -> tuple[Tensor | None, tuple[int, ...]]:
-    """The attributes and the labels of all nodes or edges, and how many values each column takes if only labels."""
+def _features(
+    folder: Path, name: str, owner: str, num_rows: int, known: tuple[Column, ...] | None, unknown: Unknown
+) -> tuple[Tensor | None, tuple[Column, ...]]:
+    """The attributes and the labels of all nodes or edges, and what they are."""
     numbers: Tensor | None = None
-    codes: Tensor | None = None
-    sizes: tuple[int, ...] = ()
-    if (path := folder / f"{prefix}_attributes.txt").exists():
+    labels: Tensor | None = None
+    columns: list[Column] = []
+    if (path := folder / f"{name}_{owner}_attributes.txt").exists():
         numbers = _checked_rows(path, _matrix(path, np.float32), num_rows)
-        wrong = (~numbers.isfinite()).nonzero()
-        if wrong.numel():
-            raise ValueError(f"{path}, line {int(wrong[0, 0]) + 1}: the attribute is not a finite number.")
-    if (path := folder / f"{prefix}_labels.txt").exists():
-        codes, sizes = encode_integers(_checked_rows(path, _matrix(path, np.int64), num_rows))
-    return combine(numbers, codes, sizes)
+        columns.append(Column(f"{owner}_attributes", width=numbers.shape[1]))
+    if (path := folder / f"{name}_{owner}_labels.txt").exists():
+        labels = _checked_rows(path, _matrix(path, np.int64), num_rows)
+        values = different_integers(labels)
+        places = [f" {k + 1}" for k in range(len(values))] if len(values) > 1 else [""]
+        columns += [Column(f"{owner}_labels{place}", each) for place, each in zip(places, values, strict=True)]
+    if num_rows == 0:
+        return None, known or ()
+    if known is not None:
+        check_names(owner, [column.name for column in columns], known, num_rows)
+        for here, there in zip(columns, known, strict=True):
+            if here.width != there.width:
+                raise ValueError(f"{folder}: {here.name} has {here.width} numbers, but had {there.width} in training.")
+        columns = list(known)
+    codes = None if labels is None else _codes(owner, labels, columns, unknown)
+    return combine(numbers, codes, columns), tuple(columns)
+
+
+def _codes(owner: str, labels: Tensor, columns: Sequence[Column], unknown: Unknown) -> Tensor:
+    """`[rows, K]` the numbers of the labels, of which those without one are counted."""
+    categories = [(column.name, column.values) for column in columns if column.values is not None]
+    codes = rank_integers(labels, [values for _, values in categories])
+    for (name, _), label, code in zip(categories, labels.unbind(1), codes.unbind(1), strict=True):
+        unknown.add(owner, name, label[code == UNKNOWN].tolist())
+    return codes
 
 
 def _checked_rows(path: Path, rows: Tensor, num_rows: int) -> Tensor:
@@ -150,6 +221,9 @@ def _matrix(
         raise ValueError(f"{path}: {error}") from None
     if num_columns is not None and rows.size and rows.shape[1] != num_columns:
         raise ValueError(f"{path} must have {num_columns} numbers in each line, but has {rows.shape[1]}.")
+    wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(wrong):
+        raise ValueError(f"{path}, line {wrong[0] + 1}: NaN and infinite numbers cannot be used.")
     return torch.from_numpy(rows.reshape(-1, num_columns or rows.shape[1]))
 
 

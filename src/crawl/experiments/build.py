@@ -3,75 +3,22 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from crawl.baselines import WIDTH_STEP, MessagePassing
 from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
 from crawl.data.dataset import Dataset
-from crawl.data.task import Task
 from crawl.experiments.experiment import Data, Experiment
+from crawl.experiments.features import Features
 from crawl.models import CRaWl
 from crawl.nn.conv import CRaWlConv
 from crawl.nn.encoders import Dense, Encoder, OneHot
 from crawl.training.seeds import derive_seed
 
 _DRAWING = threading.Lock()  # weights are drawn with torch's generator, of which there is one
-
-
-@dataclass(frozen=True)
-class Features:
-    """What a model expects of its graphs, and what it answers; goes into its checkpoint.
-
-    Attributes:
-        task: What is predicted.
-        node_categories: The sizes of the categories in `x`; () for numbers.
-        edge_categories: The same for `edge_attr`.
-        num_node_features: The width of `x` as numbers; 0 for none.
-        num_edge_features: The same for `edge_attr`.
-        mean_log_degree: The mean of log(degree + 1) over the nodes of the training graphs; other graphs fit as well.
-    """
-
-    task: Task
-    node_categories: tuple[int, ...] = ()
-    edge_categories: tuple[int, ...] = ()
-    num_node_features: int = 0
-    num_edge_features: int = 0
-    mean_log_degree: float = field(default=1.0, compare=False)
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> Features:
-        """The features of a data set."""
-        return cls(
-            dataset.task,
-            dataset.node_categories,
-            dataset.edge_categories,
-            dataset.num_node_features,
-            dataset.num_edge_features,
-            _mean_log_degree(dataset),
-        )
-
-    @classmethod
-    def of_benchmark(cls, name: str) -> Features:
-        """The features of a benchmark as published, without its data; categories count as numbers."""
-        benchmark = BENCHMARKS[name]
-        return cls(benchmark.task, num_node_features=benchmark.widths[0], num_edge_features=benchmark.widths[1])
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Features:
-        """The features written by `dataclasses.asdict`, perhaps through JSON."""
-        parts: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-        }
-        parts["task"] = Task(**values["task"])
-        return cls(**parts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The features as plain values."""
-        return asdict(self)
 
 
 def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePassing:
@@ -241,14 +188,6 @@ def _refuse_unused(data: Data) -> None:
             what = f"Random graphs like {data.name}" if data.is_synthetic else data.name
             flag = f"--data.{'no-' * (setting == 'has_validation')}{setting.replace('_', '-')}"
             raise ValueError(f"{what} cannot be changed by {flag}: leave it out.")
-
-
-def _mean_log_degree(dataset: Dataset) -> float:
-    store = dataset.store.subset(dataset.split.train) if len(dataset.split.train) else dataset.store
-    first = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
-    degree = torch.bincount(store.edge_index[1] + first, minlength=store.num_nodes)
-    mean = float((degree + 1).log().mean()) if store.num_nodes else 0.0
-    return mean or 1.0  # there are no edges, and nothing depends on it
 
 
 def _encoder(categories: tuple[int, ...], width: int) -> Encoder:

@@ -25,13 +25,14 @@ def evaluate_share(
     of the training are under `trained`.
 
     Raises:
-        ValueError: If the run is not finished, or has no walks.
+        ValueError: If the run is not finished, has no walks, or was trained on other data.
     """
     began = time.perf_counter()
     forget_peak_memory()
     trained = TrainedModel.load(trained_run, device)
     if not isinstance(trained.model, CRaWl):
         raise ValueError(f"The model of {trained_run} does not walk.")
+    trained.check_data(dataset)
     trained.model.eval_start_share = start_share
     predictions = trained.predict(dataset.store.subset(dataset.split.test), seed=trained.experiment.seed)
     scores = scores_of(predictions, targets_of(dataset.store, dataset.split.test))

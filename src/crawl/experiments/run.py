@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,9 +25,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from crawl.data.dataset import Dataset
+from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
-from crawl.experiments.build import Features, build_model, load_dataset
+from crawl.experiments.build import build_model, load_dataset
 from crawl.experiments.experiment import Experiment
+from crawl.experiments.features import Features
 from crawl.experiments.folder import RunFolder
 from crawl.experiments.records import is_finished, read_config
 from crawl.files import write_atomically
@@ -92,8 +95,9 @@ def run_experiment(
         if run.config.is_file():  # another process was faster
             raise ValueError(f"Another process has begun a run in {run.path}: choose another folder.")
         write_atomically(run.config, experiment.to_json())
+        data = _known_data(run, dataset)
         write_atomically(run.split, dataset.split.to_json())
-        return _train_and_evaluate(experiment, dataset, run, quiet, stop, runs_at_a_time)
+        return _train_and_evaluate(experiment, dataset, data, run, quiet, stop, runs_at_a_time)
 
 
 def resume_run(
@@ -112,7 +116,7 @@ def resume_run(
     `run_experiment`.
 
     Raises:
-        ValueError: If the folder is not that of a run, or its checkpoint is damaged.
+        ValueError: If the folder is not that of a run, its checkpoint is damaged, or the data have changed.
         Stopped: If it was asked to stop before training was over.
     """
     run = RunFolder.open(Path(folder))
@@ -123,11 +127,12 @@ def resume_run(
         experiment = replace(experiment, training=replace(experiment.training, device=device))
     dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
     with run.locked():
+        data = _known_data(run, dataset)
         if not run.split.is_file():  # it was stopped before anything depended on the split
             write_atomically(run.split, dataset.split.to_json())
         else:
             _check_split(run, dataset.split)
-        return _train_and_evaluate(experiment, dataset, run, quiet, stop, runs_at_a_time)
+        return _train_and_evaluate(experiment, dataset, data, run, quiet, stop, runs_at_a_time)
 
 
 def _check_split(run: RunFolder, now: Split) -> None:
@@ -143,9 +148,38 @@ def _check_split(run: RunFolder, now: Split) -> None:
         )
 
 
+def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
+    """The fingerprint of the data, kept with the run; None for a run that was begun without one.
+
+    Raises:
+        ValueError: If the data are not those that the run was started with.
+    """
+    now = Fingerprint.of(dataset)
+    if not run.data.is_file():
+        if run.last.is_file():
+            warnings.warn(
+                f"{run.path} has no data.json, as runs of older versions: except for the split, its data cannot be "
+                "compared with those it was started with.",
+                UserWarning,
+                stacklevel=3,
+            )
+            return None
+        write_atomically(run.data, json.dumps(now.to_dict(), indent=2) + "\n")
+        return now
+    try:
+        before = Fingerprint.from_dict(json.loads(run.data.read_text()))
+    except (ValueError, RecursionError) as error:
+        reason = str(error).rstrip(".")
+        raise ValueError(f"{run.data} is damaged ({reason}): remove it to resume without comparing the data.") from None
+    if changes := before.changes_to(now):
+        raise ValueError(f"The data have changed since {run.path} was started: {'; '.join(changes)}. Start a new run.")
+    return now
+
+
 def _train_and_evaluate(
     experiment: Experiment,
     dataset: Dataset,
+    data: Fingerprint | None,
     run: RunFolder,
     quiet: bool | None,
     stop: Callable[[], bool] | None,
@@ -172,6 +206,7 @@ def _train_and_evaluate(
     record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time)
     description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
     description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
+    description |= {} if data is None else {"data": data.to_dict()}
     save_checkpoint(run.best, trainer.model.state_dict(), description)
     run.draw_curves(trainer.history, dataset.task.metric, trainer.best_epoch)
     write_atomically(run.result, json.dumps(record, indent=2) + "\n")

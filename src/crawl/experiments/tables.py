@@ -10,8 +10,9 @@ from dataclasses import replace
 from functools import cache
 
 from crawl.data.benchmarks import BENCHMARKS
-from crawl.experiments.build import Features, count_parameters, fit_width
+from crawl.experiments.build import count_parameters, fit_width
 from crawl.experiments.experiment import Experiment, ModelName
+from crawl.experiments.features import Features
 from crawl.experiments.plan import Published, Row, Table
 from crawl.experiments.recipes import RECIPES, Bits, with_bits, with_window
 from crawl.walks.sampling import Strategy

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from crawl.data.dataset import Dataset
+from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
-from crawl.experiments.build import Features, build_model
+from crawl.experiments.build import build_model
 from crawl.experiments.experiment import Experiment
+from crawl.experiments.features import Features, HandleUnknown
 from crawl.experiments.folder import RunFolder
 from crawl.training.checkpoint import load_checkpoint
 from crawl.training.engine import Engine, can_use_engine
@@ -21,6 +25,10 @@ from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
 
 _FEW_BATCHES = 20  # not worth recording for a GPU
+_NOT_COMPARED = (
+    "The data cannot be compared with those of the training, because the run is of an older version that kept only "
+    "their split and names."
+)
 
 
 class TrainedModel:
@@ -31,6 +39,7 @@ class TrainedModel:
         experiment: What it was trained with.
         features: What it expects of graphs, and what it answers.
         record: The content of the run's `result.json`.
+        data: The fingerprint of the data it was trained on; None in checkpoints of older versions.
     """
 
     def __init__(
@@ -40,9 +49,10 @@ class TrainedModel:
         features: Features,
         scaling: Scaling,
         record: dict[str, Any],
+        data: Fingerprint | None = None,
     ) -> None:
         self.model, self.experiment, self.features = model.eval(), experiment, features
-        self.scaling, self.record = scaling, record
+        self.scaling, self.record, self.data = scaling, record, data
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> TrainedModel:
@@ -73,13 +83,35 @@ class TrainedModel:
             raise ValueError(f"The weights in {path} belong to another architecture than its configuration.") from error
         mean, deviation = (tuple(values) for values in description["scaling"])
         return cls(
-            model.to(choose_device(device)), experiment, features, Scaling(mean, deviation), description["record"]
+            model.to(choose_device(device)),
+            experiment,
+            features,
+            Scaling(mean, deviation),
+            description["record"],
+            None if description.get("data") is None else Fingerprint.from_dict(description["data"]),
         )
 
     @property
     def device(self) -> torch.device:
         """Where the model is."""
         return next(self.model.parameters()).device
+
+    def check_data(self, dataset: Dataset) -> None:
+        """Refuse other data than those the model was trained on; warns if a checkpoint cannot tell.
+
+        Raises:
+            ValueError: With everything that is different, classes and targets by name.
+        """
+        if self.data is None:  # of an older version
+            changes = task_changes(self.features.task, dataset.task)
+            warnings.warn(_NOT_COMPARED, UserWarning, stacklevel=2)
+        else:
+            changes = self.data.changes_to(Fingerprint.of(dataset))
+        if changes:
+            raise ValueError(
+                f"The data have changed since the model was trained: {'; '.join(changes)}. "
+                "Give those it was trained on, or train again."
+            )
 
     def predict(
         self,
@@ -90,6 +122,7 @@ class TrainedModel:
         seed: int = 0,
         batch_size: int | None = None,
         on_batch: Callable[[], None] | None = None,
+        handle_unknown: HandleUnknown = "warn",
     ) -> Predictions:
         """Predictions for all graphs of a store, in its order.
 
@@ -100,11 +133,14 @@ class TrainedModel:
             seed: Of the walks. A graph gets the same prediction whatever else is in the store.
             batch_size: Graphs per step; changes no result.
             on_batch: Called after every step.
+            handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros and
+                warns once, `error` refuses them.
 
         Raises:
-            ValueError: If the features are not finite.
+            ValueError: If the graphs have other features than the model was trained with, or features that are not
+                finite.
         """
-        store = store.checked()
+        store = self.features.prepared(store, handle_unknown)
         evaluation = self.experiment.evaluation
         num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
         batch_size = evaluation.batch_size if batch_size is None else batch_size

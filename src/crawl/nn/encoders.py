@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+UNKNOWN = -(2**62)  # the category of a value that was not there in training; no data holds this number by chance
+
 
 class Dense(nn.Module):
     """Numbers as they are, `[rows, channels]`; a constant 1 where the data has no features and `channels` is 1.
@@ -43,7 +45,7 @@ class Dense(nn.Module):
 
 
 class OneHot(nn.Module):
-    """Categories as unit vectors, several columns side by side.
+    """Categories one-hot, several columns side by side; the category `UNKNOWN` as zeros.
 
     Args:
         num_categories: How many values each column takes, 0 to num_categories - 1.
@@ -71,12 +73,13 @@ class OneHot(nn.Module):
     def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`forward` for features that were checked before: no wait for a GPU."""
         assert features is not None
-        places = features.to(like.device) + self.first_channel.to(like.device)
-        return like.new_zeros(num_rows, self.out_channels).scatter_(1, places, 1)
+        features = features.to(like.device)
+        places = features.clamp_min(0) + self.first_channel.to(like.device)
+        return like.new_zeros(num_rows, self.out_channels).scatter_(1, places, (features >= 0).to(like.dtype))
 
 
 class Embedding(nn.Module):
-    """Categories as learned vectors, summed over the columns.
+    """Categories as learned vectors, summed over the columns; the category `UNKNOWN` adds nothing.
 
     Args:
         num_categories: How many values each column takes, 0 to num_categories - 1.
@@ -105,7 +108,10 @@ class Embedding(nn.Module):
         """`forward` for features that were checked before: no wait for a GPU."""
         assert features is not None
         columns = features.to(like.device).unbind(1)
-        vectors = [table(column) for column, table in zip(columns, self.tables, strict=True)]
+        vectors = [
+            table(column.clamp_min(0)) * (column >= 0).unsqueeze(1)
+            for column, table in zip(columns, self.tables, strict=True)
+        ]
         return torch.stack(vectors).sum(dim=0).to(like.dtype)
 
 
@@ -135,11 +141,11 @@ def _checked_columns(features: Tensor | None, num_rows: int, num_categories: tup
             raise ValueError("The data has no features, but categories are expected.")
         features = torch.empty(0, dtype=torch.long)
     features = _as_rows(features, num_rows, len(num_categories))
-    if features.is_floating_point() and bool((features != features.floor()).any()):
+    if features.is_floating_point() and not bool((features.isfinite() & (features == features.floor())).all()):
         raise ValueError("Expected categories (whole numbers), not other numbers; use Dense for those.")
     features = features.long()
     limit = torch.tensor(num_categories, device=features.device)
-    wrong = (features < 0) | (features >= limit)
+    wrong = ((features < 0) | (features >= limit)) & (features != UNKNOWN)
     if bool(wrong.any()):
         row, column = (int(i) for i in wrong.nonzero()[0])
         raise ValueError(

@@ -144,7 +144,7 @@ class Trainer:
         for i, moments in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{i}.{name}": tensor for name, tensor in moments.items()}
         values = {"schedule": self.schedule.state(), "best_epoch": self.best_epoch, "history": self.history}
-        return tensors, values
+        return tensors, {**values, "scaling": [self.scaling.mean, self.scaling.deviation]}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Go on from a state of a trainer with the same arguments.
@@ -173,6 +173,8 @@ class Trainer:
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
         self.schedule.restore(values["schedule"])
         self.best_epoch, self.history = values["best_epoch"], list(values["history"])
+        if "scaling" in values:  # weights belong to the scaling they were trained with
+            self.scaling = Scaling(*(tuple(numbers) for numbers in values["scaling"]))
 
     def _epoch(self, on_batch: Callable[[Callable[[], float]], None] | None) -> dict[str, Any]:
         began = time.perf_counter()

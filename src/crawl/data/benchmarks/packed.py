@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from crawl.data.benchmarks.superpixels import nearest_neighbours
-from crawl.data.features import encode_integers
+from crawl.data.features import different_integers, rank_integers
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.files import whole_file
@@ -196,8 +196,10 @@ def _is_rebuilt_image(packed: Packed) -> bool:
 def _ranked(features: Tensor | None, width: int) -> tuple[Tensor | None, tuple[int, ...]]:
     if features is None or features.is_floating_point():
         return features, ()
-    codes, sizes = encode_integers(features.unsqueeze(1) if features.dim() == 1 else features)
-    return codes, (sizes[0] + max(0, width - sum(sizes)), *sizes[1:])
+    features = features.unsqueeze(1) if features.dim() == 1 else features
+    values = different_integers(features)
+    sizes = [len(different) for different in values]
+    return rank_integers(features, values), (sizes[0] + max(0, width - sum(sizes)), *sizes[1:])
 
 
 def _narrow(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:

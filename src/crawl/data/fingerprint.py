@@ -1,0 +1,137 @@
+"""What data are, in a few lines that a run keeps, so that it notices when they have changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crawl.data.dataset import Dataset
+from crawl.data.features import Column, Columns, listed
+from crawl.data.task import Task
+from crawl.graph import whole_number
+
+_ROWS_AT_A_TIME = 2**18
+
+_PARTS = {  # what has a hash, and what a change of it is called
+    "graphs": "the nodes and edges have changed",
+    "node_features": "the node features have changed",
+    "edge_features": "the edge features have changed",
+    "targets": "the targets have changed",
+    "split": "the split has changed",
+}
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Hashes of the parts of a data set, and its names by value.
+
+    Equal for equal data, wherever they are stored and on whichever machine; names of graphs do not count, nor does the
+    metric.
+
+    Attributes:
+        num_graphs: The number of graphs.
+        task: What is to be predicted, with the names of targets and classes.
+        columns: What the features are, where categories are numbered by the values that occur.
+        hashes: A hash for each of `graphs`, `node_features`, `edge_features`, `targets` and `split`.
+    """
+
+    num_graphs: int
+    task: Task
+    columns: Columns | None
+    hashes: dict[str, str]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Fingerprint:
+        """The fingerprint of a data set."""
+        store, split = dataset.store, dataset.split
+        hashes = {
+            "graphs": _hash(store.node_ptr, store.edge_ptr, store.edge_index.t()),
+            "node_features": _hash(store.x, of=dataset.node_categories),
+            "edge_features": _hash(store.edge_attr, of=dataset.edge_categories),
+            "targets": _hash(store.y),
+            "split": _hash(split.train, split.val, split.test),
+        }
+        return cls(len(dataset), dataset.task, dataset.columns, hashes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fingerprint as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Fingerprint:
+        """The fingerprint that `to_dict` wrote, perhaps through JSON.
+
+        Raises:
+            ValueError: If the content is something else.
+        """
+        try:
+            columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
+            hashes = {part: content["hashes"][part] for part in _PARTS}
+            num_graphs = whole_number("num_graphs", content["num_graphs"], 0, 2**62)
+            return cls(num_graphs, Task(**content["task"]), columns, hashes)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"This is not the fingerprint of data ({error}).") from None
+
+    def changes_to(self, now: Fingerprint) -> list[str]:
+        """What is different now, a phrase for each; nothing if the data are the same."""
+        changes = task_changes(self.task, now.task)
+        if self.num_graphs != now.num_graphs:
+            return [*changes, f"there were {self.num_graphs} graphs and are {now.num_graphs}"]
+        before, after = self.columns or Columns(), now.columns or Columns()
+        for owner in ("nodes", "edges"):
+            changes += _column_changes(owner, getattr(before, owner), getattr(after, owner))
+        return changes + [phrase for part, phrase in _PARTS.items() if self.hashes[part] != now.hashes[part]]
+
+
+def task_changes(before: Task, now: Task) -> list[str]:
+    """What is to be predicted now instead, a phrase for each difference; the metric does not count."""
+    changes = []
+    for what, old, new in (("kind", before.kind, now.kind), ("level", before.level, now.level)):
+        if old != new:
+            changes.append(f"the {what} of the task was {old} and is {new}")
+    for what, names, new_names in (
+        ("classes", before.class_names, now.class_names),
+        ("targets", before.target_names, now.target_names),
+    ):
+        if names != new_names and before.kind == now.kind:
+            changes.append(f"the {what} were {_names(names)} and are {_names(new_names)}")
+    if not changes and before.num_outputs != now.num_outputs:
+        changes.append(f"the task had {before.num_outputs} outputs and has {now.num_outputs}")
+    return changes
+
+
+def _column_changes(owner: str, before: Sequence[Column], now: Sequence[Column]) -> list[str]:
+    names, new_names = (tuple(column.name for column in columns) for columns in (before, now))
+    if names != new_names:
+        return [f"the attributes of {owner} were {_names(names)} and are {_names(new_names)}"]
+    return [
+        f"the values of {old.name} were {_names(old.values)} and are {_names(new.values)}"
+        for old, new in zip(before, now, strict=True)
+        if old.values != new.values
+    ]
+
+
+def _names(names: Sequence[str | int] | None) -> str:
+    """Names for a message: all of them, unless they are very many."""
+    return "numbers" if names is None else listed(names, at_most=20) or "without names"
+
+
+def _hash(*tensors: Tensor | None, of: tuple[int, ...] = ()) -> str:
+    """A hash of numbers, whichever type and device they are of; those in one dimension are taken for a column."""
+    digest = hashlib.blake2b(repr(of).encode(), digest_size=16)
+    for tensor in tensors:
+        if tensor is None:
+            digest.update(b"none")
+            continue
+        rows = tensor.detach().unsqueeze(1) if tensor.dim() == 1 else tensor.detach()
+        digest.update(repr(tuple(rows.shape)).encode())
+        for piece in torch.split(rows, _ROWS_AT_A_TIME):
+            numbers = piece.double().cpu().numpy().astype("<f8") + 0.0  # without -0
+            digest.update(np.where(np.isnan(numbers), np.nan, numbers).tobytes())  # NaN has one form
+    return digest.hexdigest()

@@ -1,0 +1,193 @@
+"""What a model expects of its graphs, and what it answers."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from crawl.data.benchmarks import BENCHMARKS
+from crawl.data.dataset import Dataset
+from crawl.data.features import Columns, Unknown
+from crawl.data.store import GraphStore
+from crawl.data.task import Task, check_choice
+from crawl.nn.encoders import UNKNOWN
+
+HandleUnknown = Literal["warn", "error"]
+Gaps = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a model expects of its graphs, and what it answers; goes into its checkpoint.
+
+    Attributes:
+        task: What is predicted.
+        node_categories: The sizes of the categories in `x`; () for numbers.
+        edge_categories: The same for `edge_attr`.
+        num_node_features: The width of `x` as numbers; 0 for none.
+        num_edge_features: The same for `edge_attr`.
+        mean_log_degree: The mean of log(degree + 1) over the nodes of the training graphs; other graphs fit as well.
+        node_gaps: For each column of categories in `x`, those below its size that do not occur; () if all do.
+        edge_gaps: The same for `edge_attr`.
+        columns: What the features are, where categories are numbered by the values that occur in files.
+    """
+
+    task: Task
+    node_categories: tuple[int, ...] = ()
+    edge_categories: tuple[int, ...] = ()
+    num_node_features: int = 0
+    num_edge_features: int = 0
+    mean_log_degree: float = field(default=1.0, compare=False)
+    node_gaps: Gaps = ()
+    edge_gaps: Gaps = ()
+    columns: Columns | None = None
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Features:
+        """The features of a data set."""
+        store, is_fixed = dataset.store, dataset.has_fixed_categories
+        return cls(
+            dataset.task,
+            dataset.node_categories,
+            dataset.edge_categories,
+            dataset.num_node_features,
+            dataset.num_edge_features,
+            _mean_log_degree(dataset),
+            () if is_fixed else _gaps(store.x, dataset.node_categories),
+            () if is_fixed else _gaps(store.edge_attr, dataset.edge_categories),
+            dataset.columns,
+        )
+
+    @classmethod
+    def of_benchmark(cls, name: str) -> Features:
+        """The features of a benchmark as published, without its data; categories count as numbers."""
+        benchmark = BENCHMARKS[name]
+        return cls(benchmark.task, num_node_features=benchmark.widths[0], num_edge_features=benchmark.widths[1])
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Features:
+        """The features written by `dataclasses.asdict`, perhaps through JSON."""
+        parts: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        for name in ("node_gaps", "edge_gaps"):
+            parts[name] = tuple(map(tuple, values.get(name, ())))
+        columns = values.get("columns")
+        parts["columns"] = None if columns is None else Columns.from_dict(columns)
+        parts["task"] = Task(**values["task"])
+        return cls(**parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The features as plain values."""
+        return asdict(self)
+
+    def prepared(self, store: GraphStore, handle_unknown: HandleUnknown = "warn") -> GraphStore:
+        """The graphs with features as the model takes them: categories that it was not trained with are `UNKNOWN`.
+
+        Args:
+            store: Graphs with any features.
+            handle_unknown: What to do about such categories: `warn`, or `error`.
+
+        Raises:
+            ValueError: If features are missing, too many or not finite, if numbers stand where the model was trained
+                with categories, or for unknown categories if they are an error.
+        """
+        check_choice("handle_unknown", handle_unknown, get_args(HandleUnknown))
+        store, unknown = store.checked(), Unknown()
+        parts: dict[str, Any] = {}
+        for owner, name, ptr, categories, width, gaps in (
+            ("node", "x", store.node_ptr, self.node_categories, self.num_node_features, self.node_gaps),
+            ("edge", "edge_attr", store.edge_ptr, self.edge_categories, self.num_edge_features, self.edge_gaps),
+        ):
+            features = _checked(name, getattr(store, name), ptr, len(categories) or width)
+            if categories and features is not None:
+                features = _as_categories(name, features, ptr)
+                known = _is_known(features, categories, gaps) | (features == UNKNOWN)
+                for k, column in enumerate(features.unbind(1)):
+                    unknown.add(owner, f"{name}[:, {k}]", column[~known[:, k]].tolist())
+                features = torch.where(known, features, UNKNOWN)
+            parts[name] = features
+        prepared = replace(store, **parts)
+        if unknown and handle_unknown == "error":
+            raise ValueError(f"Categories were not there in training: {unknown}.")
+        if unknown:
+            warnings.warn(unknown_message(unknown), UserWarning, stacklevel=3)
+        return prepared
+
+
+def unknown_message(unknown: Unknown) -> str:
+    """What is done about categories that a model was not trained with."""
+    return f"Categories that were not there in training are encoded as zeros: {unknown}."
+
+
+def refuse_graph(wrong: Tensor, ptr: Tensor, problem: str) -> None:
+    """Refuse the first graph with a wrong row.
+
+    Args:
+        wrong: `[rows]` whether a node, or an edge, is wrong.
+        ptr: `[G + 1]` where the rows of each graph begin.
+        problem: What is wrong.
+
+    Raises:
+        ValueError: With the number of the graph.
+    """
+    rows = wrong.nonzero()
+    if rows.numel():
+        graph = int(torch.searchsorted(ptr, int(rows[0]), right=True)) - 1
+        raise ValueError(f"Graph {graph}: {problem}.")
+
+
+def _checked(name: str, features: Tensor | None, ptr: Tensor, width: int) -> Tensor | None:
+    """`[rows, width]` finite numbers, or None for a width of 0; anything will do where there are no rows."""
+    if int(ptr[-1]) == 0:
+        return None
+    rows = features.unsqueeze(1) if features is not None and features.dim() == 1 else features
+    found = 0 if rows is None else rows.shape[1]
+    if found != width:
+        remedy = "give graphs the features they had there" if width else "leave it out"
+        raise ValueError(f"{name} has {found} columns here, but had {width} in training: {remedy}.")
+    if rows is None or width == 0:
+        return None
+    if rows.dim() > 2:
+        raise ValueError(f"{name} must have a row of numbers for each node or edge, not shape {list(rows.shape)}.")
+    return rows
+
+
+def _as_categories(name: str, features: Tensor, ptr: Tensor) -> Tensor:
+    """`[rows, C]` int64."""
+    if features.is_floating_point():
+        is_wrong = (features != features.floor()).any(dim=1)
+        refuse_graph(is_wrong, ptr, f"{name} must hold categories, which are whole numbers, as in training")
+    return features.long()
+
+
+def _is_known(codes: Tensor, sizes: tuple[int, ...], gaps: Gaps) -> Tensor:
+    """`[rows, C]` whether a category occurred in training."""
+    is_known = (codes >= 0) & (codes < codes.new_tensor(sizes))
+    for k, missing in enumerate(gaps):
+        is_known[:, k] &= ~torch.isin(codes[:, k], codes.new_tensor(missing))
+    return is_known
+
+
+def _gaps(features: Tensor | None, sizes: tuple[int, ...]) -> Gaps:
+    """For each column of categories, those that do not occur; () if all do."""
+    if features is None or not sizes:
+        return ()
+    columns = features.unsqueeze(1) if features.dim() == 1 else features
+    gaps = []
+    for column, size in zip(columns.long().unbind(1), sizes, strict=True):
+        counts = torch.bincount(column[(column >= 0) & (column < size)], minlength=size)
+        gaps.append(tuple((counts == 0).nonzero().flatten().tolist()))
+    return tuple(gaps) if any(gaps) else ()
+
+
+def _mean_log_degree(dataset: Dataset) -> float:
+    store = dataset.store.subset(dataset.split.train) if len(dataset.split.train) else dataset.store
+    first = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
+    degree = torch.bincount(store.edge_index[1] + first, minlength=store.num_nodes)
+    mean = float((degree + 1).log().mean()) if store.num_nodes else 0.0
+    return mean or 1.0  # there are no edges, and nothing depends on it
