@@ -78,7 +78,7 @@ def test_graphs_with_other_features(model, paths):
     for value in (torch.nan, torch.inf):
         x = store.x.clone()
         x[7, 1] = value
-        with pytest.raises(ValueError, match="Graph 2 has nan in x"):
+        with pytest.raises(ValueError, match=f"Graph 2 has {value} in x"):
             model.predict(replace(store, x=x))
 
 
