@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
+from xml.parsers import expat
 
 import networkx as nx
 import torch
@@ -103,6 +105,7 @@ def read_graph(path: str | Path) -> nx.Graph:
         raise ValueError(f"{path.name!r} is neither a .graphml nor a .json file")
     try:
         if path.suffix == ".graphml":
+            _refuse_entities(path)
             return nx.read_graphml(path)
         document = json.loads(path.read_text(encoding="utf-8"))
         return nx.node_link_graph(document, edges="edges" if "edges" in document else "links")
@@ -110,6 +113,29 @@ def read_graph(path: str | Path) -> nx.Graph:
         raise ValueError(f"{path.name!r} cannot be read: {error.strerror}") from None
     except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path.name!r} is no graph: {error}") from None
+
+
+class _ContentBegins(Exception):
+    """The first element of an XML file is read; entities are declared before it."""
+
+
+def _refuse_entities(path: Path) -> None:
+    """Refuse an XML file with abbreviations of its own: a few lines of them can stand for gigabytes.
+
+    Newer versions of expat have a limit; this holds for all.
+    """
+
+    def on_entity(name: str, *_: object) -> None:
+        raise ValueError(f"it declares the entity {name!r}, which GraphML does not need; write it out")
+
+    def on_element(*_: object) -> None:
+        raise _ContentBegins
+
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = on_entity
+    parser.StartElementHandler = on_element
+    with path.open("rb") as file, suppress(_ContentBegins, expat.ExpatError):  # networkx says what is wrong with it
+        parser.ParseFile(file)
 
 
 def _graph(path: Path, undirected: bool) -> nx.Graph | str:
