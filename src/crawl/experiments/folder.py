@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
 import math
@@ -18,6 +17,11 @@ from crawl.data.dataset import Dataset
 from crawl.files import whole_file, write_atomically
 from crawl.training.evaluation import Predictions
 from crawl.training.metrics import Array
+
+try:
+    import fcntl
+except ImportError:  # as on Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 class RunFolder:
@@ -68,12 +72,8 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training here; the lock ends with the process, however it ends."""
-        with open(self.path / ".lock", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"Another process is training in {self.path}.") from None
+        """Keep other processes from training here."""
+        with _locked_by_system(self.path) if fcntl is not None else _locked_by_file(self.path):
             for part in self.path.glob(".*.part*"):  # of a process that was killed while it wrote
                 part.unlink(missing_ok=True)
             yield
@@ -130,6 +130,33 @@ class RunFolder:
             axes.grid(alpha=0.3)
         with whole_file(self.curves) as file:
             figure.savefig(file, format="png", dpi=150)
+
+
+@contextmanager
+def _locked_by_system(folder: Path) -> Iterator[None]:
+    """A lock that ends with the process, however it ends."""
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"Another process is training in {folder}.") from None
+        yield
+
+
+@contextmanager
+def _locked_by_file(folder: Path) -> Iterator[None]:
+    """A lock for systems without `fcntl`: whoever makes the file has it. It stays if the process is killed."""
+    file = folder / ".in-use"
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        raise ValueError(
+            f"Another process is training in {folder}, or one was killed there: in that case, remove {file}."
+        ) from None
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _is_missing(score: float | None) -> bool:

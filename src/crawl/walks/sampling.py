@@ -126,15 +126,7 @@ def _checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
     return keys.to(starts.device).long().contiguous()
 
 
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_count_fork)
+_IMPORTED_BY = os.getpid()
 
 
 def was_forked() -> bool:
@@ -142,7 +134,7 @@ def was_forked() -> bool:
 
     numba's threads do not survive a fork: OpenMP would end the process. There, plain torch does the work.
     """
-    return _forks > 0
+    return os.getpid() != _IMPORTED_BY
 
 
 def _chosen_backend(graph: Graph, backend: str) -> str:
