@@ -22,6 +22,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from crawl import __version__
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.experiments.build import Features, build_model, load_dataset
@@ -266,7 +267,8 @@ def circumstances(device: torch.device, seconds: float, runs_at_a_time: int = 1)
         "peak_memory_mb": None if peak is None or runs_at_a_time > 1 else round(peak, 1),  # it is that of all together
         "device": torch.cuda.get_device_name() if on_gpu else f"cpu ({torch.get_num_threads()} threads)",
         "commit": _commit(),
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
+        "versions": {"python": platform.python_version(), "crawl": __version__}
+        | {name: _version(name) for name in ("torch", "torch_geometric", "numba", "numpy")},
     }
 
 
@@ -278,13 +280,10 @@ def _peak_memory_mb() -> float | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
-_PACKAGES = ("crawl", "torch", "torch_geometric", "numba", "numpy")
-
-
 def _version(package: str) -> str:
     try:
         return version(package)
-    except PackageNotFoundError:  # run from a source tree that is not installed
+    except PackageNotFoundError:  # it was put on the path in another way
         return "unknown"
 
 
