@@ -11,6 +11,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import torch
@@ -98,6 +99,17 @@ def test_all_addresses_are_https():
     urls = [source.url for each in BENCHMARKS.values() for form in each.forms for source in form.downloads]
     assert len(urls) == 13
     assert all(url.startswith("https://") for url in urls)
+
+
+def test_the_promises_name_where_each_benchmark_comes_from():
+    text = (Path(__file__).parents[3] / "SECURITY.md").read_text()
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+\.(?:com|org|edu)) \|$", text, flags=re.MULTILINE))
+    named = {title: set(hosts.split(", ")) for titles, hosts in rows.items() for title in titles.split(", ")}
+    assert named == {
+        each.title: {urlsplit(source.url).hostname for source in each.download.downloads}
+        for each in BENCHMARKS.values()
+        if each.download is not None
+    }
 
 
 def test_nothing_else_uses_a_network():
