@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import random
+import re
 import warnings
 from collections import OrderedDict
 from pathlib import Path
@@ -136,8 +138,8 @@ def test_nothing_of_a_torch_file_runs(tmp_path, monkeypatch, what, is_zip):
         (named("torch_geometric.data.data.Data"), "torch_geometric.data.data.Data"),
         (b"\x80\x04\x8c\x02os\x8c\x06system\x93", "os.system"),
         (b"(S'ls'\nios\nsystem\n", "os.system"),
-        (b"cnumpy\ndtype\n(S'O8'\nI00\nI01\ntR", r"numpy\.dtype\('O8'\)"),
-        (b"cnumpy\ndtype\n(S'V8'\nI00\nI01\ntR", r"numpy\.dtype\('V8'\)"),
+        (b"cnumpy\ndtype\n(S'O8'\nI00\nI01\ntR", r"numpy\.dtype\(O8\)"),
+        (b"cnumpy\ndtype\n(S'V8'\nI00\nI01\ntR", r"numpy\.dtype\(V8\)"),
         (b"cnumpy\ndtype\n(S'i8'\ntR(I3\nS'<'\nN(S'a'\nt}I8\nI1\nI0\ntb", "a numpy.dtype with fields"),
         (b"cnumpy\nndarray\n(tR(I1\n(I1\ntS'O8'\nI00\nS'12345678'\ntb", "an array that is not of numbers"),
     ],
@@ -178,6 +180,34 @@ def test_a_tensor_does_not_reach_past_its_storage(tmp_path):
     (tmp_path / "a.pickle").write_bytes(pickle.dumps(Rebuilt()))
     with pytest.raises(ValueError, match=r"a\.pickle is truncated, damaged .*out of bounds"):
         load_pickle(tmp_path / "a.pickle")
+
+
+def test_names_are_shown_in_one_short_line_of_plain_text(tmp_path):
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps("\x1b[2J\n" + "a" * 1000)[:-2] + b"\x8c\x01b\x93.")
+    with pytest.raises(ValueError, match=r"^[ -~]{1,400}$") as caught:
+        load_pickle(tmp_path / "a.pickle")
+    assert r"a.pickle asks for \x1b[2J\naaa" in str(caught.value)
+
+
+def test_changed_bytes_never_do_more_than_raise_a_value_error(tmp_path):
+    generator = random.Random(0)
+    files = [(load_pickle, pickle.dumps([*TENSORS[:2], *ARRAYS[:2], *PLAIN], protocol)) for protocol in (0, 2, 5)]
+    torch_file = io.BytesIO()
+    torch.save([*TENSORS[:2], *ARRAYS[:2]], torch_file, _use_new_zipfile_serialization=False)
+    files.append((load_torch, torch_file.getvalue()))
+    messages: list[str] = []
+    for _ in range(400):
+        load, content = generator.choice(files)
+        changed = bytearray(content)
+        for _ in range(generator.choice([1, 3])):
+            changed[generator.randrange(len(changed))] = generator.randrange(256)
+        (tmp_path / "a").write_bytes(changed)
+        try:
+            load(tmp_path / "a")
+        except ValueError as error:
+            messages.append(str(error))
+    assert len(messages) > 100
+    assert all(re.fullmatch(rf"{tmp_path / 'a'} [^\n]*", message) for message in messages)
 
 
 @pytest.mark.parametrize("content", [b"", b"abc", b"PK\x03\x04" + bytes(99), b"\x80\x02"])

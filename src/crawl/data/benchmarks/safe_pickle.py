@@ -22,6 +22,7 @@ from torch import Tensor
 from crawl.data.benchmarks.packed import naming, open_binary
 
 Array = np.ndarray[Any, np.dtype[Any]]
+_LONGEST_NAME = 100  # in a message
 
 
 def load_pickle(path: Path) -> Any:
@@ -52,9 +53,10 @@ def _read(path: Path, load: Callable[[IO[bytes]], Any]) -> Any:
             return load(file)
     except ValueError as error:
         if isinstance(error.__cause__, _UnsafeError):
+            name = ascii(str(error.__cause__))[1:-1]  # it can hold line breaks, or codes that terminals obey
             raise ValueError(
-                f"{path} asks for {error.__cause__}, which data do not need and which could run code: nothing of it "
-                "was run. Get the file from its publisher."
+                f"{path} asks for {name[:_LONGEST_NAME]}, which data do not need and which could run code: nothing of "
+                "it was run. Get the file from its publisher."
             ) from None
         raise
 
@@ -87,7 +89,7 @@ class _Kind:
 
     def __init__(self, name: str, *_: object) -> None:
         if not re.fullmatch(r"[biufc]\d{1,2}", name):
-            raise _UnsafeError(f"numpy.dtype({name!r})")
+            raise _UnsafeError(f"numpy.dtype({name})")
         self.dtype = np.dtype(name)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
