@@ -96,6 +96,13 @@ class TestTheGraphsAreThoseOfPyG:
         assert_same(read("collab", raw).store, [theirs])
 
 
+def test_an_empty_table_is_refused_by_name(tmp_path):
+    for what in ("A", "graph_indicator", "graph_labels"):
+        (tmp_path / f"COLLAB_{what}.txt").touch()
+    with pytest.raises(ValueError, match=r"^\S+COLLAB_A\.txt is truncated, .*contained no data"):
+        import_benchmark("collab", tmp_path, tmp_path / "root")
+
+
 def read(name: str, folder: Path) -> Packed:
     form = BENCHMARKS[name].download
     assert form is not None

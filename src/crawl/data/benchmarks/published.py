@@ -5,6 +5,7 @@ Some are pickles: they are read by `safe_pickle`, which runs nothing of them, no
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,7 @@ def _molpcba(*paths: Path) -> Packed:
 
 def _numbers(path: Path, has_gaps: bool = False) -> Tensor:
     """`[rows, columns]` the numbers of a table without a header: whole ones, or any with NaN for gaps."""
-    with naming(path):
+    with naming(path), warnings.catch_warnings(action="error"):  # that there is nothing in it
         if has_gaps:
             rows = np.loadtxt(path, np.float32, None, ",", lambda cell: float(cell or "nan"), ndmin=2, encoding="utf-8")
         else:
