@@ -28,7 +28,7 @@ def test_python_blocks_run_in_order(page: Path) -> None:
         exec(compile(block, str(page), "exec"), namespace)
 
 
-@pages
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         path = (page.parent / target).resolve()

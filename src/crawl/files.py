@@ -1,33 +1,51 @@
-"""Files that are written whole or not at all, and JSON from files that anybody may have written."""
+"""Files that are written whole or not at all, other places, which are written straight, and JSON that anybody may have
+written."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import shutil
+import stat
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 _DEEPEST = 100  # nothing of ours is nested as deep, and deeper values break whatever looks at them
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 @contextmanager
 def whole_file(path: Path, binary: bool = True) -> Iterator[IO[Any]]:
     """A file to write, beside its place; moved there when all went well.
 
+    Links are followed. A file that is replaced keeps its permissions. What is not a regular file (a device, a pipe,
+    `/dev/stdout`, `/dev/fd/3`) is written straight.
+
     Raises:
-        OSError: If it cannot be written. A file that was at `path` before is still there then.
+        OSError: If it cannot be written; the error names `path`. A file that was there before is still there then.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if not is_regular(path):
+        descriptor = _descriptor(path)
+        with _open(path if descriptor is None else descriptor, path, binary) as file:
+            yield file
+        return
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with open(temporary, "wb") if binary else open(temporary, "w", encoding="utf-8", newline="") as file:
+        with _open(temporary, path, binary, mode="x") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        _keep_permissions(target, temporary)
+        os.replace(temporary, target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise
 
 
@@ -55,3 +73,58 @@ def parse_json(text: str | bytes) -> Any:
             return value
         level = [item for part in level for item in (part.values() if isinstance(part, dict) else part)]
     raise ValueError(too_deep)
+
+
+def is_regular(path: Path) -> bool:
+    """Whether writing there means a regular file, new or in the place of an old one.
+
+    Raises:
+        OSError: If it is a folder, or links lead in a circle.
+    """
+    if _descriptor(path) is not None:
+        return False
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return True
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory; give a file", str(path))
+    return stat.S_ISREG(mode)
+
+
+def _descriptor(path: Path) -> int | None:
+    """The open descriptor that a path names, itself or through links: 1 for `/dev/stdout`, 3 for `/dev/fd/3`."""
+    name = os.path.abspath(path)
+    for _ in range(40):  # links: as many as Linux follows
+        if name in _STREAMS:
+            return _STREAMS[name]
+        if found := re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name):
+            return int(found[1])
+        if not os.path.islink(name):
+            return None
+        name = os.path.normpath(os.path.join(os.path.dirname(name), os.readlink(name)))
+    return None
+
+
+def _open(place: Path | int, path: Path, binary: bool, mode: str = "w") -> IO[Any]:
+    """`place`, open to be written; errors name `path`."""
+    try:
+        if isinstance(place, int):
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()  # what was printed before comes first
+            place = os.dup(place)
+        elif mode == "x":  # a new file, never through a link that somebody put there
+            place.unlink(missing_ok=True)
+        return open(place, f"{mode}b") if binary else open(place, mode, encoding="utf-8", newline="")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _keep_permissions(target: Path, temporary: Path) -> None:
+    """Give a new file the owner and the mode of the one it replaces."""
+    if not target.exists():
+        return
+    with suppress(AttributeError, OSError):  # only root may give files away, and not everywhere
+        owner = target.stat()
+        os.chown(temporary, owner.st_uid, owner.st_gid)
+    shutil.copymode(target, temporary)

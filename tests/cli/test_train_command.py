@@ -26,6 +26,14 @@ def test_flags_change_the_recipe(crawl, tiny):
     assert done.err == ""
 
 
+def test_no_connection_is_made(crawl, tiny, csl_run, monkeypatch):
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("it connects to somewhere"))
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: pytest.fail("it looks for a server"))
+    assert crawl("train", "csl", *tiny).code == 0
+    assert crawl("evaluate", csl_run, "--num-repeats", "1").code == 0
+    assert crawl("datasets").code == 0
+
+
 def test_a_molecule_file(crawl, tiny, molecules, tmp_path):
     pytest.importorskip("rdkit")
     done = crawl("train", "csv", "--data.path", "molecules.csv", "--data.targets", "logS", "--out", "run", *tiny)

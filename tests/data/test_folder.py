@@ -7,7 +7,7 @@ import torch
 import crawl
 from crawl.data import from_folder
 from crawl.data.features import Column, Columns, Unknown
-from crawl.data.folder import read_folder
+from crawl.data.folder import read_folder, read_graph
 from crawl.nn.encoders import UNKNOWN
 
 
@@ -48,6 +48,32 @@ def test_dataset(folder):
     assert dataset.split.test.tolist() == [3]
     model = crawl.CRaWl(crawl.OneHot(dataset.node_categories), 1, edge_dim=1, hidden_channels=8)
     assert model(dataset.store.batch([0, 5])).shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        '<!ENTITY a "aaaaaaaaaa"> <!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">',
+        '<!ENTITY a SYSTEM "file:///etc/passwd">',
+        '<!ENTITY % a SYSTEM "http://localhost/a.dtd"> %a;',
+    ],
+)
+def test_graphml_with_entities_is_refused(tmp_path, declared):
+    path = tmp_path / "a.graphml"
+    nx.write_graphml(graph(3), path)
+    text = path.read_text().replace("?>\n", f"?>\n<!DOCTYPE graphml [{declared}]>\n", 1)
+    for encoding in ("utf-8", "utf-16"):
+        path.write_text(text.replace("utf-8", encoding), encoding)
+        with pytest.raises(ValueError, match=r"^'a\.graphml' is no graph: it declares the entity 'a', which GraphML"):
+            read_graph(path)
+
+
+def test_graphml_may_name_its_document_type(tmp_path):
+    path = tmp_path / "a.graphml"
+    nx.write_graphml(graph(3), path)
+    named = '?>\n<!DOCTYPE graphml SYSTEM "http://graphml.graphdrawing.org/dtds/graphml.dtd">\n'
+    path.write_text(path.read_text().replace("?>\n", named, 1))
+    assert read_graph(path).number_of_edges() == 2
 
 
 def test_bad_rows(folder):

@@ -83,7 +83,7 @@ class TestAFullDisk:
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
     def test_of_the_system(self, path, monkeypatch):
         full = functools.partial(open, "/dev/full")
-        monkeypatch.setattr("crawl.files.open", lambda _, mode: full(mode), raising=False)
+        monkeypatch.setattr("crawl.files.open", lambda *_: full("wb"), raising=False)
         with pytest.raises(OSError, match="No space left"):
             save_checkpoint(path, {"weight": torch.zeros(100_000)}, {})
         assert_is_whole(path)

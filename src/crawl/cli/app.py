@@ -12,6 +12,7 @@ from typing import Annotated, Any, Protocol, Union, get_origin
 
 import tyro
 
+from crawl import __version__
 from crawl.cli.describe import Datasets, Info
 from crawl.cli.distinguish import Distinguish
 from crawl.cli.evaluate import Evaluate
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = [word for word in arguments if word != "--debug"]
     try:
         if arguments == ["--version"]:
-            print(f"crawl {_version()}")
+            print(f"crawl {__version__}")
         else:
             with _warnings_in_one_line():
                 parse(arguments or ["--help"]).run()
@@ -117,12 +118,6 @@ def _in_one_line(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = " ".join(str(error).split())
     return text if _is_users(error) and text else f"{type(error).__name__}: {text} (--debug shows where)"
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("crawl")
 
 
 def _drop_stdout() -> None:

@@ -107,7 +107,7 @@ def datasets(root: Path | None = None) -> list[tuple[str, ...]]:
         if task.kind == "regression":
             targets = "regression" if task.num_outputs == 1 else f"{task.num_outputs} numbers"
         place = "in the package" if benchmark.make else "in the data root"
-        where = place if is_ready(name, root) else "to be downloaded" if benchmark.loader else "to be imported"
+        where = place if is_ready(name, root) else "to be downloaded" if benchmark.download else "to be imported"
         rows.append((name, benchmark.about, targets, where, f"crawl train {name}"))
     return [*rows, *_OWN]
 

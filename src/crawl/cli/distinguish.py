@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from crawl.cli.output import open_output, print_table, say
+from crawl.cli.output import STDOUT, is_stream, open_output, print_table, say
 from crawl.cli.walk import read_edge_list
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Distinguish:
         num_walks: Walks to sample on each graph where the exact law does not fit; fewer are used where that is long.
         confidence: Of intervals, and of the numbers of walks.
         train: Train a small CRaWl, and a GIN to compare with, to tell the graphs apart.
-        picture: Draw the graphs and the distances: a .png, .svg or .pdf file.
+        picture: Draw the graphs and the distances: a .png, .svg or .pdf file. A device or a pipe gets PNG, and so does
+            the standard output with -; the table is then printed on the error stream.
         header: The first line of edge lists names the columns.
         seed: Fixes samples and training.
     """
@@ -64,7 +66,7 @@ class Distinguish:
 
     def run(self) -> None:
         """Read, compare, print."""
-        if self.picture is not None and self.picture.suffix not in _PICTURES:
+        if self.picture is not None and self.picture.suffix not in _PICTURES and not is_stream(self.picture):
             raise ValueError(f"{self.picture}: a picture is a {', '.join(_PICTURES)} file.")
         if self.picture is not None and not self.picture.parent.is_dir():
             raise ValueError(f"{self.picture}: there is no folder {self.picture.parent}.")
@@ -103,11 +105,13 @@ class Distinguish:
             rows.append(("any model", "no", "isomorphic: nothing can tell them apart"))
         for row in (*rows, *self._trained(graphs)):
             table.add_row(*row)
-        print_table(table)
+        print_table(table, to_stderr=self.picture == STDOUT)
         if self.picture is not None:
-            figure = draw(first, second, names, walks)
+            kind = self.picture.suffix[1:] if self.picture.suffix in _PICTURES else "png"
+            image = io.BytesIO()  # PDF cannot be written to a pipe piece by piece
+            draw(first, second, names, walks).savefig(image, format=kind, dpi=150)
             with open_output(self.picture, binary=True) as file:
-                figure.savefig(file, format=self.picture.suffix[1:], dpi=150)
+                file.write(image.getvalue())
             say(f"Picture: {self.picture}")
 
     def _refined(self, graphs: list[Graph]) -> Iterator[tuple[str, str, str]]:

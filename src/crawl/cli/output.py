@@ -1,4 +1,4 @@
-"""Where results go: a file that appears whole or not at all, or the standard output."""
+"""Where results go: a file that appears whole or not at all, a device, a pipe, or the standard output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from crawl.files import whole_file
+from crawl.files import is_regular, whole_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +18,7 @@ STDOUT = Path("-")
 
 @contextmanager
 def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """A file to write, moved to `path` when all went well; the standard output for `-`.
+    """A file to write, as `whole_file` does; the standard output for `-`.
 
     Raises:
         OSError: If it cannot be written. A file that was at `path` before is still there then.
@@ -30,16 +30,35 @@ def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
         yield file
 
 
+def is_stream(path: Path) -> bool:
+    """Whether output goes to a device, a pipe or the standard output, whose name says nothing about a format.
+
+    Raises:
+        OSError: If it is a folder.
+    """
+    return path == STDOUT or not is_regular(path)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse `-` where output is a folder of files.
+
+    Raises:
+        ValueError: If it is that.
+    """
+    if path == STDOUT:
+        raise ValueError("--out - is not possible: a run is a folder of files; choose a name for it.")
+
+
 def say(message: str) -> None:
     """A remark for the person at the terminal; on the error stream, so that output can be piped."""
     print(message, file=sys.stderr)
 
 
-def print_table(table: Table) -> None:
-    """A table on the standard output, as wide as it needs to be where that is not a terminal."""
+def print_table(table: Table, *, to_stderr: bool = False) -> None:
+    """A table on the standard output or the error stream, as wide as it needs to be where that is not a terminal."""
     from rich.console import Console
 
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, stderr=to_stderr)
     if not console.is_terminal:
         console.width = 10_000  # more than any table needs; it takes no more than that
     console.print(table)

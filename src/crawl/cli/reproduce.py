@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from crawl.cli.evaluate import check_positive
-from crawl.cli.output import say
+from crawl.cli.output import STDOUT, check_folder, say
 
 if TYPE_CHECKING:
     from crawl.experiments.plan import Table
@@ -64,6 +64,7 @@ class Reproduce:
             for name, members in GROUPS.items():
                 print(f"{name:18} {' and '.join(members)}")
             return
+        check_folder(self.out)
         check_positive(jobs=self.jobs, seeds=self.seeds)
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
@@ -109,7 +110,7 @@ class Report:
     Attributes:
         runs: Folders of `crawl reproduce` or of one of its tables, folders of runs, or the small files that --collect
             wrote.
-        out: Where to write tables.md, tables.csv and plots.
+        out: Where to write tables.md, tables.csv and plots; - prints the tables and writes nothing.
         collect: Also write TABLE.json there, one small file for each table from which the same report can be made, and
             runs.json for other runs.
     """
@@ -120,10 +121,15 @@ class Report:
 
     def run(self) -> None:
         """Write the report, and print its tables."""
-        from crawl.experiments.report import write_report
+        from crawl.experiments.report import report_text, write_report
 
         if not self.runs:
             raise ValueError("Say which runs to report: folders of `crawl reproduce`, of runs, or small files.")
+        if self.out == STDOUT:
+            if self.collect:
+                raise ValueError("--collect writes files: choose a folder for them with -o.")
+            print(report_text(self.runs), end="")
+            return
         written = write_report(self.runs, self.out, collect=self.collect)
         print(written[0].read_text(), end="")
         say("written: " + ", ".join(map(str, written)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
-from crawl.cli.output import print_table, say
+from crawl.cli.output import check_folder, print_table, say
 
 if TYPE_CHECKING:
     from crawl.data import Dataset
@@ -49,6 +49,8 @@ class Train(Generic[RecipeT]):
         from crawl.experiments.folder import RunFolder
         from crawl.training.trainer import choose_device
 
+        if self.out is not None:
+            check_folder(self.out)
         experiment = self._experiment()
         choose_device(experiment.training.device)  # what is wrong with device or data is found before there is a folder
         dataset = load_dataset(experiment.data, experiment.seed)

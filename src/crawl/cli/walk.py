@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.output import STDOUT, open_output, say
+from crawl.cli.output import STDOUT, is_stream, open_output, say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +36,7 @@ class WalkEdges:
 
     Attributes:
         edges: The edge list, plain or .gz; - reads the standard input.
-        output: A .npz or .csv file; - prints CSV.
+        output: A .npz or .csv file; - prints CSV, and devices and pipes get it, too.
         num_steps: Steps of a walk; it visits one more node.
         strategy: How the next node is drawn.
         window_size: How far back the bits look (s).
@@ -66,7 +66,7 @@ class WalkEdges:
 
     def run(self) -> None:
         """Read, walk, write."""
-        if self.output != STDOUT and self.output.suffix not in (".npz", ".csv"):
+        if self.output.suffix not in (".npz", ".csv") and not is_stream(self.output):
             raise ValueError(f"{self.output}: walks are written as .npz or .csv, or with - as CSV to the terminal.")
         if self.num_walks < 1:
             raise ValueError(f"--num-walks must be at least 1, not {self.num_walks}.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 import networkx as nx
 import torch
@@ -134,6 +136,7 @@ def read_graph(path: str | Path) -> nx.Graph:
         raise ValueError(f"{path.name!r} is neither a .graphml nor a .json file")
     try:
         if path.suffix == ".graphml":
+            _refuse_entities(path)
             return nx.read_graphml(path)
         document = parse_json(path.read_text(encoding="utf-8"))
         return nx.node_link_graph(document, edges="edges" if "edges" in document else "links")
@@ -141,6 +144,29 @@ def read_graph(path: str | Path) -> nx.Graph:
         raise ValueError(f"{path.name!r} cannot be read: {error.strerror}") from None
     except Exception as error:  # networkx and the parser of XML have many for what is not a graph
         raise ValueError(f"{path.name!r} is no graph: {error}") from None
+
+
+class _ContentBegins(Exception):
+    """The first element of an XML file is read; entities are declared before it."""
+
+
+def _refuse_entities(path: Path) -> None:
+    """Refuse an XML file with abbreviations of its own: a few lines of them can stand for gigabytes.
+
+    Newer versions of expat have a limit; this holds for all.
+    """
+
+    def on_entity(name: str, *_: object) -> None:
+        raise ValueError(f"it declares the entity {name!r}, which GraphML does not need; write it out")
+
+    def on_element(*_: object) -> None:
+        raise _ContentBegins
+
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = on_entity
+    parser.StartElementHandler = on_element
+    with path.open("rb") as file, suppress(_ContentBegins, expat.ExpatError):  # networkx says what is wrong with it
+        parser.ParseFile(file)
 
 
 def _graph(path: Path, undirected: bool) -> nx.Graph | str:

@@ -16,7 +16,7 @@ from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 try:
     from rdkit import Chem, rdBase
 except ImportError:
-    raise ImportError("Molecules need rdkit; install it with: pip install 'crawl[mol]'") from None
+    raise ImportError("Molecules need rdkit; install it with: pip install rdkit") from None
 
 _Chiral, _Hybrid = Chem.ChiralType, Chem.HybridizationType
 _Type, _Stereo = Chem.BondType, Chem.BondStereo

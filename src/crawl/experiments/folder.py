@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
 import math
@@ -16,9 +15,14 @@ import numpy as np
 import torch
 
 from crawl.data.dataset import Dataset
-from crawl.files import write_atomically
+from crawl.files import whole_file, write_atomically
 from crawl.training.evaluation import Predictions, Scaling
 from crawl.training.metrics import Array
+
+try:
+    import fcntl
+except ImportError:  # as on Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 class RunFolder:
@@ -70,12 +74,8 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training here; the lock ends with the process, however it ends."""
-        with open(self.path / ".lock", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"Another process is training in {self.path}.") from None
+        """Keep other processes from training here."""
+        with _locked_by_system(self.path) if fcntl is not None else _locked_by_file(self.path):
             for part in self.path.glob(".*.part*"):  # of a process that was killed while it wrote
                 part.unlink(missing_ok=True)
             yield
@@ -135,9 +135,35 @@ class RunFolder:
             axes.set(xlabel="epoch", ylabel=label)
             axes.legend(frameon=False)
             axes.grid(alpha=0.3)
-        part = self.curves.with_name(".curves.part.png")
-        figure.savefig(part, dpi=150)
-        part.replace(self.curves)
+        with whole_file(self.curves) as file:
+            figure.savefig(file, format="png", dpi=150)
+
+
+@contextmanager
+def _locked_by_system(folder: Path) -> Iterator[None]:
+    """A lock that ends with the process, however it ends."""
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"Another process is training in {folder}.") from None
+        yield
+
+
+@contextmanager
+def _locked_by_file(folder: Path) -> Iterator[None]:
+    """A lock for systems without `fcntl`: whoever makes the file has it. It stays if the process is killed."""
+    file = folder / ".in-use"
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        raise ValueError(
+            f"Another process is training in {folder}, or one was killed there: in that case, remove {file}."
+        ) from None
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _is_missing(score: float | None) -> bool:

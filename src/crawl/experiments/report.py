@@ -14,7 +14,7 @@ from crawl.experiments.plan import PlannedRun, Row, Table
 from crawl.experiments.records import RunRecord, read_collected, read_run_or_problem, read_runs, write_collected
 from crawl.experiments.summary import Line, metric_of, summarise, to_csv, to_markdown
 from crawl.experiments.tables import TABLES
-from crawl.files import write_atomically
+from crawl.files import whole_file, write_atomically
 from crawl.training.metrics import LOWER_IS_BETTER
 
 Runs = dict[str, RunRecord]
@@ -46,8 +46,7 @@ def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) 
     lines = {table.name: summarise(table, runs) for table, runs in found}
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "tables.md", folder / "tables.csv"]
-    sections = [to_markdown(table, lines[table.name]) + _effort(runs) for table, runs in found]
-    write_atomically(written[0], "# Results\n\n" + "\n".join(sections))
+    write_atomically(written[0], _page(found, lines))
     write_atomically(written[1], to_csv(lines))
     for table, runs in found:
         written += _plots(table, runs, lines[table.name], folder)
@@ -56,6 +55,21 @@ def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) 
             written.append(folder / f"{table.name}.json")
             write_collected(table.name, runs.values(), written[-1])
     return written
+
+
+def report_text(paths: Sequence[Path]) -> str:
+    """The tables of all runs below the paths: what `write_report` writes into `tables.md`.
+
+    Raises:
+        ValueError: As `find_runs` does.
+    """
+    found = find_runs(paths)
+    return _page(found, {table.name: summarise(table, runs) for table, runs in found})
+
+
+def _page(found: Sequence[tuple[Table, Runs]], lines: Mapping[str, Sequence[Line]]) -> str:
+    sections = [to_markdown(table, lines[table.name]) + _effort(runs) for table, runs in found]
+    return "# Results\n\n" + "\n".join(sections)
 
 
 def find_runs(paths: Sequence[Path]) -> list[tuple[Table, Runs]]:
@@ -302,9 +316,8 @@ def _draw_figure(table: Table, lines: Sequence[Line], path: Path) -> Path:
 
 
 def _save(figure: Any, path: Path) -> Path:
-    part = path.with_name(f".{path.stem}.part.png")
-    figure.savefig(part, dpi=150)
-    part.replace(path)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=150)
     return path
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from crawl import __version__
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
@@ -37,6 +37,11 @@ from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array
 from crawl.training.trainer import Trainer
+
+try:
+    import resource
+except ImportError:  # as on Windows
+    resource = None  # type: ignore[assignment]
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
@@ -290,28 +295,30 @@ def forget_peak_memory() -> None:
 def circumstances(device: torch.device, seconds: float, runs_at_a_time: int = 1) -> dict[str, Any]:
     """What a record says about how it came about: time, memory, device, commit, versions."""
     on_gpu = device.type == "cuda"
-    peak = (
-        torch.cuda.max_memory_allocated() / 2**20
-        if on_gpu
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    )
+    peak = torch.cuda.max_memory_allocated() / 2**20 if on_gpu else _peak_memory_mb()
     return {
         "wall_time_s": round(seconds, 3),
         "runs_at_a_time": runs_at_a_time,
-        "peak_memory_mb": round(peak, 1) if runs_at_a_time == 1 else None,  # it is that of all together
+        "peak_memory_mb": None if peak is None or runs_at_a_time > 1 else round(peak, 1),  # it is that of all together
         "device": torch.cuda.get_device_name() if on_gpu else f"cpu ({torch.get_num_threads()} threads)",
         "commit": _commit(),
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
+        "versions": {"python": platform.python_version(), "crawl": __version__}
+        | {name: _version(name) for name in ("torch", "torch_geometric", "numba", "numpy")},
     }
 
 
-_PACKAGES = ("crawl", "torch", "torch_geometric", "numba", "numpy")
+def _peak_memory_mb() -> float | None:
+    """The most memory that this process has had, where the system tells."""
+    if resource is None:
+        return None
+    unit = 1 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def _version(package: str) -> str:
     try:
         return version(package)
-    except PackageNotFoundError:  # run from a source tree that is not installed
+    except PackageNotFoundError:  # it was put on the path in another way
         return "unknown"
 
 

@@ -191,7 +191,7 @@ def draw(graph: AnyGraph, other: AnyGraph, names: tuple[str, str], walks: Sequen
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("Pictures need matplotlib: pip install 'crawl[plots]'.") from None
+        raise ImportError("Pictures need matplotlib; install it with: pip install matplotlib") from None
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     *of_graphs, of_distance = figure.subplots(1, 3, width_ratios=(1, 1, 1.2))
     colors = color_refinement(graph, other)

@@ -173,6 +173,26 @@ def test_pictures_of_colour_images(tmp_path, monkeypatch):
             images.cifar10_pictures(*paths)
 
 
+@pytest.mark.parametrize("kind", ["EPS", "GIF"])
+def test_a_picture_of_another_kind_is_refused(tmp_path, kind):
+    """For EPS, Pillow would start Ghostscript, and that runs what the file says."""
+    pictures = pytest.importorskip("PIL.Image")
+    paths = [tmp_path / name for name in images.CIFAR10_PICTURES]
+    for path in paths[:6]:
+        pictures.fromarray(np.zeros((2, 1024, 3), np.uint8)).save(path, format=kind)
+    with pytest.raises(ValueError, match=r"data_batch_1\.png is truncated, .*\(cannot identify image file"):
+        images.cifar10_pictures(*paths)
+
+
+def test_pillows_limit_for_pictures_stays(tmp_path):
+    pictures = pytest.importorskip("PIL.Image")
+    limit = pictures.MAX_IMAGE_PIXELS
+    assert limit > 60_000 * 1024  # all of CIFAR10 in one picture
+    with pytest.raises(ValueError, match="is truncated"):
+        images.cifar10_pictures(*(tmp_path / name for name in images.CIFAR10_PICTURES))
+    assert limit == pictures.MAX_IMAGE_PIXELS
+
+
 def _nodes(batch, nodes):
     from crawl.data.benchmarks.superpixels import all_nodes
 

@@ -59,13 +59,18 @@ def rebuild(
         nodes: From an image to its superpixels.
         num_val: How many of the training images, at their end, are for validation.
     """
-    sizes, x, pos = all_nodes([*train[0], *test[0]], nodes, len(os.sched_getaffinity(0)))
+    sizes, x, pos = all_nodes([*train[0], *test[0]], nodes, _num_cores())
     num_edges, edge_index, edge_attr = nearest_neighbours(as_ptr(sizes), x, pos)
     y = torch.from_numpy(np.concatenate([train[1], test[1]]).astype(np.int64))
     store = GraphStore(as_ptr(sizes), as_ptr(num_edges), edge_index, x, edge_attr, y)
     num_val = min(num_val, len(train[0]))
     split = split_in_order([len(train[0]) - num_val, num_val, len(test[0])])
     return Packed(store, split, pos=pos, origin="rebuilt")
+
+
+def _num_cores() -> int:
+    """How many this process may use, where the system tells; else how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _of_one_length(images: Image, classes: Image, path: Path) -> tuple[Image, Image]:
@@ -94,8 +99,8 @@ def _some(array: Image) -> Image:
 def _rows_of_png(path: Path) -> Image:
     from PIL import Image as Picture  # comes with scikit-image
 
-    Picture.MAX_IMAGE_PIXELS = None  # they are large on purpose
-    with naming(path), open_binary(path) as file, Picture.open(file) as picture:
+    # Only PNG, whatever the file's content says it is: for some formats Pillow starts other programs.
+    with naming(path), open_binary(path) as file, Picture.open(file, formats=("PNG",)) as picture:
         return np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from crawl.data.benchmarks.packed import Packed
 from crawl.data.dataset import Dataset
@@ -32,31 +31,31 @@ class Statistics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loader:
-    """How PyG or OGB read a benchmark.
+class Download:
+    """A file that is published.
 
     Attributes:
-        folder: Where the loader expects the files, below the folder it is given.
-        files: Their names.
-        read: From that folder to the graphs. Downloads what is not there.
+        url: Its address; that of a zip archive, or of one of the files.
+        sha256: Its checksum, where one is known.
     """
 
-    folder: str
-    files: tuple[str, ...]
-    read: Callable[[Path], Packed]
+    url: str
+    sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """Other files that a benchmark can be imported from.
+    """Files that a benchmark can be made from.
 
     Attributes:
         files: Their names; each may be compressed with gzip, its name then ends in .gz, or not.
         read: From the paths of all of them, in this order, to the graphs.
+        downloads: Where they are published; () if they cannot be downloaded.
     """
 
     files: tuple[str, ...]
     read: Callable[..., Packed]
+    downloads: tuple[Download, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +72,7 @@ class Benchmark:
         categories: How many values each column of node and edge features can take; () if they are numbers.
         file: The name of its file in the data root, without `.npz`; benchmarks may share one. Empty if the graphs are
             made in code.
-        loader: PyG's or OGB's way to get it.
-        forms: Other files it can be made from.
+        forms: The files it can be made from; those of one form can be downloaded, as a rule.
         num_folds: The number of folds, 0 if the parts are fixed.
         has_missing: Whether targets may be missing (NaN).
         columns: Those of the file's targets to take; each is divided by its standard deviation. All as they are if ().
@@ -90,10 +88,14 @@ class Benchmark:
     widths: tuple[int, int] = (1, 1)
     categories: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     file: str = ""
-    loader: Loader | None = None
     forms: tuple[Form, ...] = ()
     num_folds: int = 0
     has_missing: bool = False
     columns: tuple[int, ...] = ()
     is_symmetric: bool = False
     make: Callable[[int], Dataset] | None = None
+
+    @property
+    def download(self) -> Form | None:
+        """The form whose files can be downloaded, if there is one."""
+        return next((form for form in self.forms if form.downloads), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from crawl.data.benchmarks import compact, images, loaders
+from crawl.data.benchmarks import compact, images, published
 from crawl.data.benchmarks.record import Benchmark, Form, Statistics
 from crawl.data.csl import NUM_FOLDS, NUM_LAPLACIAN, SKIPS, csl
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
@@ -38,8 +38,7 @@ def _social(name: str, title: str, about: str, num_classes: int, statistics: Sta
         ),
         statistics=statistics,
         file=name,
-        loader=loaders.tu(title),
-        forms=(Form(files=(f"{title.lower()}.npz",), read=compact.social),),
+        forms=(Form(files=(f"{title.lower()}.npz",), read=compact.social), published.tu(title)),
         num_folds=10,
     )
 
@@ -70,8 +69,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             widths=(21, 4),
             categories=((21,), (4,)),
             file="zinc",
-            loader=loaders.zinc(),
-            forms=(Form(files=("zinc12k.npz",), read=compact.zinc),),
+            forms=(Form(files=("zinc12k.npz",), read=compact.zinc), published.zinc()),
         ),
         Benchmark(
             name="cifar10",
@@ -81,10 +79,10 @@ BENCHMARKS: dict[str, Benchmark] = {
             statistics=Statistics(num_graphs=(45_000, 5_000, 10_000), mean_nodes=117.6, mean_edges=1129.8),
             widths=(3, 1),
             file="cifar10",
-            loader=loaders.superpixels("CIFAR10"),
             forms=(
                 Form(files=images.CIFAR10_FILES, read=images.cifar10),
                 Form(files=images.CIFAR10_PICTURES, read=images.cifar10_pictures),
+                published.superpixels("CIFAR10"),
             ),
             is_symmetric=True,
         ),
@@ -96,8 +94,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             statistics=_MNIST,
             widths=(1, 1),
             file="mnist",
-            loader=loaders.superpixels("MNIST"),
-            forms=(Form(files=images.MNIST_FILES, read=images.mnist),),
+            forms=(Form(files=images.MNIST_FILES, read=images.mnist), published.superpixels("MNIST")),
             is_symmetric=True,
         ),
         Benchmark(
@@ -128,7 +125,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             widths=(78, 9),
             categories=_MOLECULES,
             file="molpcba",
-            loader=loaders.molpcba(),
+            forms=(published.molpcba(),),
             has_missing=True,
         ),
         Benchmark(
@@ -139,7 +136,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             statistics=Statistics(num_graphs=(8_498, 1_428, 1_429), mean_nodes=479.40, mean_edges=2710.48),
             widths=(14, 2),
             file="pascalvoc_sp",
-            loader=loaders.long_range("pascalvoc-sp"),
+            forms=(published.pascalvoc(),),
         ),
         Benchmark(
             name="peptides_func",
@@ -150,12 +147,12 @@ BENCHMARKS: dict[str, Benchmark] = {
             widths=(78, 9),
             categories=_MOLECULES,
             file="peptides_func",
-            loader=loaders.long_range("peptides-func"),
             forms=(
                 Form(
                     files=("peptide_multi_class_dataset.csv.gz", "peptides_split.npz"),
                     read=compact.peptides_func,
                 ),
+                published.peptides("func", "ycsq37q8sxs1ou8"),
             ),
         ),
         Benchmark(
@@ -167,12 +164,12 @@ BENCHMARKS: dict[str, Benchmark] = {
             widths=(78, 9),
             categories=_MOLECULES,
             file="peptides_struct",
-            loader=loaders.long_range("peptides-struct"),
             forms=(
                 Form(
                     files=("peptide_structure_dataset.csv.gz", "peptides_split.npz"),
                     read=compact.peptides_struct,
                 ),
+                published.peptides("struct", "zgv4z8fcpmknhs8"),
             ),
         ),
         _social(

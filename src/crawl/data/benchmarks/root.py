@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -15,16 +12,15 @@ from tempfile import TemporaryDirectory, TemporaryFile
 import torch
 
 from crawl.data.benchmarks.check import check
+from crawl.data.benchmarks.download import download
 from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
-from crawl.data.benchmarks.record import Benchmark, Loader
+from crawl.data.benchmarks.record import Benchmark
 from crawl.data.benchmarks.registry import BENCHMARKS
 from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.graph import whole_number
-
-_SECONDS_FOR_AN_ANSWER = 20  # of a server, before it counts as out of reach
 
 
 def data_root(root: str | Path | None = None) -> Path:
@@ -96,8 +92,8 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
 
     Args:
         name: The benchmark.
-        path: A folder, below which lie the files that the loader of PyG or OGB downloads, or those that the module
-            `compact` or `images` describes; or one of these files.
+        path: A folder, below which are the files that the module `published`, `compact` or `images` describes; or one
+            of these files.
         root: The data root, as `data_root` says.
 
     Raises:
@@ -110,24 +106,11 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
         raise ValueError(f"There is no file or folder {path}.")
     _prepare(root)
     for form in benchmark.forms:
-        files = _find(form.files, path, may_be_packed=True)
+        files = _find(form.files, path)
         if files:
             return _keep(benchmark, form.read(*files), root, _listed(files))
-    loader = benchmark.loader
-    files = [] if loader is None else _find(loader.files, path, may_be_packed=False)
-    if loader is None or not files:
-        wanted = [form.files for form in benchmark.forms] + ([loader.files] if loader else [])
-        looked_for = "; or for ".join(", ".join(names) for names in wanted)
-        raise ValueError(f"{path} does not hold {benchmark.title}: looked for {looked_for}.")
-    try:
-        packed = _through(loader, root, files)
-    except ImportError:
-        raise
-    except Exception as error:  # whatever PyG and pickle make of a damaged file
-        raise ValueError(
-            f"{_listed(files)} cannot be read as {benchmark.title} ({reason(error)}): get the files again."
-        ) from error
-    return _keep(benchmark, packed, root, _listed(files))
+    looked_for = "; or for ".join(", ".join(form.files) for form in benchmark.forms)
+    raise ValueError(f"{path} does not hold {benchmark.title}: looked for {looked_for}.")
 
 
 def _file(benchmark: Benchmark, root: Path) -> Path:
@@ -136,12 +119,13 @@ def _file(benchmark: Benchmark, root: Path) -> Path:
 
 def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
     command = f"crawl datasets import {benchmark.name} PATH"
-    if benchmark.loader is None:
+    form = benchmark.download
+    if form is None:
         raise ValueError(f"{benchmark.title} is not in {root} and cannot be downloaded; get its file, then: {command}")
     _prepare(root)
     try:
-        with _impatient():
-            packed = _through(benchmark.loader, root)
+        with TemporaryDirectory(prefix=".raw-", dir=root) as raw:
+            packed = form.read(*download(form, Path(raw)))
     except ImportError:
         raise
     except Exception as error:
@@ -208,20 +192,19 @@ def _split(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool
     return Split(*(mask.nonzero().flatten() for mask in (~is_test & ~is_val, is_val, is_test)))
 
 
-def _find(files: Sequence[str], path: Path, may_be_packed: bool) -> list[Path]:
+def _find(files: Sequence[str], path: Path) -> list[Path]:
     """The files, all in the given folder or in one below it, or beside a file that is one of them; [] if there are not.
 
     Args:
-        files: Their names.
+        files: Their names; each may also come with .gz at its end, or without; the one that is `path` goes first.
         path: A folder, or one of the files.
-        may_be_packed: Whether each may also come with .gz at its end, or without; the one that is `path` goes first.
     """
     is_file = path.is_file()
     folders = [path.parent] if is_file else [path, *sorted(place for place in path.rglob("*") if place.is_dir())]
     for folder in folders:
         found = []
         for file in files:
-            names = (file, file.removesuffix(".gz"), f"{file}.gz") if may_be_packed else (file,)
+            names = (file, file.removesuffix(".gz"), f"{file}.gz")
             there = [folder / name for name in names if (folder / name).is_file()]
             found += [path] if path in there else there[:1]
         if len(found) == len(files) and (path in found or not is_file):
@@ -235,16 +218,6 @@ def _listed(files: Sequence[Path]) -> str:
     return f"{files[0]} with {others}" if others else str(files[0])
 
 
-def _through(loader: Loader, root: Path, files: Sequence[Path] = ()) -> Packed:
-    """What the loader makes of its files, given or else downloaded, in a folder that is gone afterwards."""
-    with TemporaryDirectory(prefix=".raw-", dir=root) as raw:
-        for name, file in zip(loader.files, files, strict=False):
-            place = Path(raw, loader.folder, name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, place)
-        return loader.read(Path(raw))
-
-
 def _prepare(root: Path) -> None:
     """Make the data root, if it is not there, and see whether it takes files: before the work, not after it."""
     try:
@@ -255,13 +228,3 @@ def _prepare(root: Path) -> None:
             f"The data root {root} cannot be written to ({error.strerror}): choose another with --data-root or "
             "CRAWL_DATA."
         ) from None
-
-
-@contextmanager
-def _impatient() -> Iterator[None]:
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_SECONDS_FOR_AN_ANSWER)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)

@@ -32,7 +32,7 @@ def superpixels(image: Image, num_segments: int, compactness: float, num_more: i
     try:
         from skimage.segmentation import slic
     except ImportError:
-        raise ImportError("Superpixels need scikit-image; install it with: pip install 'crawl[images]'") from None
+        raise ImportError("Superpixels need scikit-image; install it with: pip install scikit-image") from None
     values = (image / 255).astype(np.float64)
     for asked in range(num_segments + num_more, 0, -1):
         segments = slic(values, asked, compactness, channel_axis=2 if image.ndim == 3 else None, start_label=0)

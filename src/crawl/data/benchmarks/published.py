@@ -1,0 +1,193 @@
+"""Benchmarks in the files that their authors publish, which PyG and OGB read, too, and the addresses of these.
+
+Some are pickles: they are read by `safe_pickle`, which runs nothing of them, not by PyG, which would.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from crawl.data.benchmarks.packed import PARTS, Packed, as_ptr, naming, open_binary, split_in_order
+from crawl.data.benchmarks.record import Download, Form
+from crawl.data.benchmarks.safe_pickle import load_pickle, load_torch
+from crawl.data.splits import Split, stratified_folds
+from crawl.data.store import GraphStore
+
+_SCAFFOLD_PARTS = ("train", "valid", "test")
+
+
+def zinc() -> Form:
+    """ZINC's subset of 12,000 molecules: pickles of all molecules, and lists of those in the subset."""
+    index = "https://raw.githubusercontent.com/graphdeeplearning/benchmarking-gnns/master/data/molecules"
+    return Form(
+        files=(*(f"{part}.pickle" for part in PARTS), *(f"{part}.index" for part in PARTS)),
+        read=lambda *paths: _joined([_zinc(*pair) for pair in zip(paths[:3], paths[3:], strict=True)]),
+        downloads=(
+            Download(url="https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1"),
+            *(Download(url=f"{index}/{part}.index") for part in PARTS),
+        ),
+    )
+
+
+def superpixels(name: str) -> Form:
+    """MNIST or CIFAR10 as graphs of superpixels."""
+    return Form(
+        files=(f"{name}_v2.pt",),
+        read=_superpixels,
+        downloads=(Download(url=f"https://data.pyg.org/datasets/benchmarking-gnns/{name}_v2.zip"),),
+    )
+
+
+def peptides(name: str, place: str) -> Form:
+    """The peptides of the long-range benchmark with their functions (`func`) or their shapes (`struct`)."""
+    return Form(
+        files=tuple(f"{part}.pt" for part in PARTS),
+        read=lambda *paths: _joined([_peptides(path) for path in paths]),
+        downloads=(Download(url=f"https://www.dropbox.com/s/{place}/peptides{name}.zip?dl=1"),),
+    )
+
+
+def pascalvoc() -> Form:
+    """PASCALVOC-SP of the long-range benchmark."""
+    return Form(
+        files=tuple(f"{part}.pickle" for part in PARTS),
+        read=lambda *paths: _joined([_pascalvoc(path) for path in paths]),
+        downloads=(Download(url="https://www.dropbox.com/s/8x722ai272wqwl4/pascalvocsp.zip?dl=1"),),
+    )
+
+
+def tu(name: str) -> Form:
+    """Graphs of the TU collection, divided into ten stratified folds that are always the same."""
+    return Form(
+        files=tuple(f"{name}_{what}.txt" for what in ("A", "graph_indicator", "graph_labels")),
+        read=_tu,
+        downloads=(Download(url=f"https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip"),),
+    )
+
+
+def molpcba() -> Form:
+    """MOLPCBA of the Open Graph Benchmark, with its scaffold split."""
+    tables = ("edge", "node-feat", "edge-feat", "num-node-list", "num-edge-list", "graph-label")
+    return Form(
+        files=(
+            *(f"raw/{table}.csv.gz" for table in tables),
+            *(f"split/scaffold/{part}.csv.gz" for part in _SCAFFOLD_PARTS),
+        ),
+        read=_molpcba,
+        downloads=(
+            Download(
+                url="https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/pcba.zip",
+                sha256="0bb12da2f3ec8b0bb80564114a6174fad2df6a3a0d3c19470b3a27813a7d4e53",  # TensorFlow Datasets has it
+            ),
+        ),
+    )
+
+
+def _zinc(molecules: Path, index: Path) -> GraphStore:
+    with naming(index), open_binary(index) as file:
+        chosen = [int(number) for number in file.read().decode().split(",")]
+    found = load_pickle(molecules)
+    with naming(molecules):
+        graphs, y = [], []
+        for molecule in (found[i] for i in chosen):
+            bonds = molecule["bond_type"]
+            edge_index = bonds.nonzero().t().contiguous()
+            kinds = bonds[edge_index[0], edge_index[1]].long()
+            graphs.append(Data(molecule["atom_type"].long().view(-1, 1), edge_index, kinds))
+            y.append(molecule["logP_SA_cycle_normalized"].float().view(1))
+        return _store(graphs, y)
+
+
+def _superpixels(path: Path) -> Packed:
+    parts = load_torch(path)
+    with naming(path):
+        train, val, test = ([graph["pos"] for graph in part] for part in parts)
+        stores = [_store([_graph(graph) for graph in part], [graph["y"] for graph in part]) for part in parts]
+        return _joined(stores, pos=torch.cat([*train, *val, *test]))
+
+
+def _graph(tensors: dict[str, Tensor]) -> Data:
+    return Data(tensors["x"], tensors["edge_index"], tensors["edge_attr"])
+
+
+def _peptides(path: Path) -> GraphStore:
+    found = load_torch(path)
+    with naming(path):
+        return _store([Data(x, edges, kinds) for x, kinds, edges, _ in found], [y for *_, y in found])
+
+
+def _pascalvoc(path: Path) -> GraphStore:
+    found = load_pickle(path)
+    with naming(path):
+        graphs = [Data(x.float(), edges, weights.float()) for x, weights, edges, _ in found]
+        return _store(graphs, [torch.as_tensor(y).long() for *_, y in found], y_per_node=True)
+
+
+def _tu(edges: Path, indicator: Path, labels: Path) -> Packed:
+    ends, graph, label = (_numbers(path) for path in (edges, indicator, labels))
+    with naming(edges):
+        ends, graph = ends.t() - 1, graph.flatten() - 1
+        num_nodes = len(graph)
+        ends = ends[:, ends[0] != ends[1]]
+        keys = (ends[0] * num_nodes + ends[1]).unique()  # type: ignore[no-untyped-call]
+        ends = torch.stack([keys // num_nodes, keys % num_nodes])  # each edge once, as a matrix is read
+        y = label.flatten().unique(return_inverse=True)[1]  # type: ignore[no-untyped-call]
+        node_ptr = as_ptr(graph.bincount(minlength=len(y)))
+        graph_of_edge = graph[ends[0]]
+        store = GraphStore(
+            node_ptr=node_ptr,
+            edge_ptr=as_ptr(graph_of_edge.bincount(minlength=len(y))),
+            edge_index=ends - node_ptr[graph_of_edge],
+            y=y,
+        ).checked()
+        test_fold = torch.empty(len(store), dtype=torch.long)
+        for fold, split in enumerate(stratified_folds(y)):
+            test_fold[split.test] = fold
+        return Packed(store, test_fold=test_fold)
+
+
+def _molpcba(*paths: Path) -> Packed:
+    edges, x, edge_attr, num_nodes, num_edges = (_numbers(path) for path in paths[:5])
+    y = _numbers(paths[5], has_gaps=True)
+    parts = [_numbers(path).flatten() for path in paths[6:]]
+    with naming(paths[0]):
+        both = torch.stack([edges, edges.flip(1)], dim=1).reshape(-1, 2).t().contiguous()  # each before its reverse
+        store = GraphStore(
+            node_ptr=as_ptr(num_nodes.flatten()),
+            edge_ptr=as_ptr(2 * num_edges.flatten()),
+            edge_index=both,
+            x=x,
+            edge_attr=edge_attr.repeat_interleave(2, dim=0),
+            y=y,
+        ).checked()
+        return Packed(store, Split(*parts))
+
+
+def _numbers(path: Path, has_gaps: bool = False) -> Tensor:
+    """`[rows, columns]` the numbers of a table without a header: whole ones, or any with NaN for gaps."""
+    with naming(path), warnings.catch_warnings(action="error"):  # that there is nothing in it
+        if has_gaps:
+            rows = np.loadtxt(path, np.float32, None, ",", lambda cell: float(cell or "nan"), ndmin=2, encoding="utf-8")
+        else:
+            rows = np.loadtxt(path, np.int64, None, ",", ndmin=2)
+        return torch.from_numpy(rows)
+
+
+def _store(graphs: Sequence[Data], y: Sequence[Any], y_per_node: bool = False) -> GraphStore:
+    """The graphs with a row of targets for each, or for each of their nodes."""
+    plain = GraphStore.from_graphs(graphs)
+    return GraphStore(
+        plain.node_ptr, plain.edge_ptr, plain.edge_index, plain.x, plain.edge_attr, torch.cat(list(y)), y_per_node
+    )
+
+
+def _joined(stores: Sequence[GraphStore], pos: Tensor | None = None) -> Packed:
+    return Packed(GraphStore.concatenate(stores), split_in_order([len(store) for store in stores]), pos=pos)
