@@ -202,11 +202,18 @@ def test_gradients_are_derivatives(training: bool) -> None:
     assert torch.autograd.gradcheck(layer, [tensor.requires_grad_() for tensor in inputs])
 
 
+def rings(count: int, num_nodes: int) -> Graph:
+    """Rings of `num_nodes` side by side, as in a batch."""
+    node = torch.arange(count * num_nodes)
+    after = node // num_nodes * num_nodes + (node + 1) % num_nodes
+    return Graph.from_edge_index(torch.stack([node, after]), undirected=True, batch=node // num_nodes)
+
+
 @each_mode
 @each_dtype
-def test_two_threads_change_no_bit(dtype: torch.dtype, training: bool) -> None:
+@pytest.mark.parametrize("graph", [ring(130), rings(13, 10), rings(2, 65)], ids=["one graph", "small", "large graphs"])
+def test_two_threads_change_no_bit(graph: Graph, dtype: torch.dtype, training: bool) -> None:
     """Along the walks; torch's own norm of the nodes is not that strict."""
-    graph = ring(130)
     walks = sample_walks(graph, 50, seed=1)
 
     def computed(num_threads: int) -> list[Tensor]:
@@ -221,6 +228,19 @@ def test_two_threads_change_no_bit(dtype: torch.dtype, training: bool) -> None:
 
     for found, expected in zip(computed(num_threads=2), computed(num_threads=1), strict=True):
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(("count", "num_nodes", "is_separate"), [(1, 130, False), (13, 10, True), (2, 500, False)])
+def test_parts_of_a_batch_that_share_no_node(count: int, num_nodes: int, is_separate: bool) -> None:
+    walks = sample_walks(rings(count, num_nodes), 50, seed=1)
+    centres = walks.nodes[:, 4:-4]
+    parts = cpu._separate_parts(walks, centres.numel())
+    assert (parts is not None) == is_separate
+    if parts is not None:
+        assert len(parts) > 1
+        assert torch.equal(torch.cat([centres.flatten()[part] for part in parts]), centres.flatten())
+        visited = [set(centres.flatten()[part].tolist()) for part in parts]
+        assert sum(map(len, visited)) == len(set().union(*visited))
 
 
 # ---- both are the layer of the paper

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -90,20 +91,26 @@ class _PoolWalks(torch.autograd.Function):
         width = -(-num_channels // _ALIGNED) * _ALIGNED
         mix_padded = F.pad(mix.detach(), (0, width - num_channels, 0, width - num_channels))
 
-        mixed = recycled(num_rows, stride, dtype=windows.dtype)
         is_active = recycled(num_rows, stride, dtype=torch.bool)
-
-        def mix_rows(part: int) -> None:
-            hidden = recycled(_PIECE, stride, dtype=windows.dtype)
-            for piece, size in _pieces(part, num_rows):
-                _activate(windows[piece].numpy(), affine.numpy(), hidden.numpy())
-                torch.mm(hidden[:size, :width], mix_padded.t(), out=mixed[piece, :width])
-                _rectify(mixed[piece].numpy(), is_active[piece].numpy())
-
-        share_out(mix_rows, _num_parts(num_rows))
         pooled = node_rows.new_zeros(len(node_rows), stride)
-        pool = partial(_pool, *_flat(mixed), centres.numpy(), stride, *_flat(pooled))
-        _by_channels(pool, stride)
+        parts = _separate_parts(walks, num_rows)
+        all_mixed = None if parts else recycled(num_rows, stride, dtype=windows.dtype)
+        parts = parts or _even_parts(num_rows)
+
+        def mix_rows(i: int) -> None:
+            hidden, in_cache = recycled(2, _PIECE, stride, dtype=windows.dtype)
+            for piece in _pieces(parts[i]):
+                size = piece.stop - piece.start
+                mixed = in_cache[:size] if all_mixed is None else all_mixed[piece]
+                _activate(windows[piece].numpy(), affine.numpy(), hidden.numpy())
+                torch.mm(hidden[:size, :width], mix_padded.t(), out=mixed[:, :width])
+                _rectify(mixed.numpy(), is_active[piece].numpy())
+                if all_mixed is None:
+                    _pool(*_flat(mixed), centres[piece].numpy(), stride, *_flat(pooled), 0, stride)
+
+        share_out(mix_rows, len(parts))
+        if all_mixed is not None:
+            _by_channels(partial(_pool, *_flat(all_mixed), centres.numpy(), stride, *_flat(pooled)), stride)
         count = torch.bincount(centres, minlength=len(pooled)).clamp_min(1).unsqueeze(1)
 
         ctx.walks, ctx.uses_batch = walks, statistics is None
@@ -117,23 +124,24 @@ class _PoolWalks(torch.autograd.Function):
         inputs, rest = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
         mix, centres, count, windows, is_active, mean, var, affine = rest
         num_channels, width, (num_rows, stride) = len(mean), len(mix), windows.shape
-        num_parts = _num_parts(num_rows)
+        parts = _even_parts(num_rows)
         grad_rows = _padded(grad_pooled / count)
         grad_normed = recycled(num_rows, stride, dtype=windows.dtype)
-        grad_mix = windows.new_zeros(num_parts, width, width)
-        sums = np.zeros((num_parts, 2, stride))
+        grad_mix = windows.new_zeros(len(parts), width, width)
+        sums = np.zeros((len(parts), 2, stride))
 
-        def unmix_rows(part: int) -> None:
+        def unmix_rows(i: int) -> None:
             hidden, grad_mixed = recycled(2, _PIECE, stride, dtype=windows.dtype)
-            for piece, size in _pieces(part, num_rows):
+            for piece in _pieces(parts[i]):
+                size = piece.stop - piece.start
                 window, active, grad = windows[piece].numpy(), is_active[piece].numpy(), grad_normed[piece]
                 _activate(window, affine.numpy(), hidden.numpy())
                 _spread(grad_rows.numpy(), centres[piece].numpy(), active, grad_mixed.numpy())
-                grad_mix[part].addmm_(grad_mixed[:size, :width].t(), hidden[:size, :width])
+                grad_mix[i].addmm_(grad_mixed[:size, :width].t(), hidden[:size, :width])
                 torch.mm(grad_mixed[:size, :width], mix, out=grad[:, :width])
-                _deactivate(grad.numpy(), hidden.numpy(), window, sums[part])
+                _deactivate(grad.numpy(), hidden.numpy(), window, sums[i])
 
-        share_out(unmix_rows, num_parts)
+        share_out(unmix_rows, len(parts))
         grad_sum, grad_dot = torch.from_numpy(sums.sum(0)[:, :num_channels]).to(windows.dtype)
         # through the normalisation: d window = scale * d normed + tilt * window + offset
         scale = affine[0, :num_channels]
@@ -181,18 +189,34 @@ def _by_channels(work: Callable[[int, int], None], stride: int) -> None:
     share_out(lambda block: work(bounds[block], bounds[block + 1]), num_blocks)
 
 
-def _num_parts(num_rows: int) -> int:
-    """In how many parts, of which a thread takes one at a time, rows are multiplied."""
-    return min(-(-num_rows // _PART), _MOST_PARTS)
+def _even_parts(num_rows: int) -> list[slice]:
+    """Parts of the rows, of which a thread takes one at a time."""
+    num_parts = min(-(-num_rows // _PART), _MOST_PARTS)
+    bounds = [num_rows * i // num_parts for i in range(num_parts + 1)]
+    return [slice(low, high) for low, high in pairwise(bounds)]
 
 
-def _pieces(part: int, num_rows: int) -> Iterator[tuple[slice, int]]:
+def _separate_parts(walks: Walks, num_rows: int) -> list[slice] | None:
+    """Parts whose walks have no node in common, so that each is pooled by itself, or None.
+
+    Batches of small graphs have them, since their walks come graph by graph; a single large graph has none.
+    """
+    even, num_walks = _even_parts(num_rows), len(walks.nodes)
+    highest = walks.nodes.amax(1).cummax(0).values
+    lowest = walks.nodes.amin(1).flip(0).cummin(0).values.flip(0)
+    is_free = F.pad(highest[:-1] < lowest[1:], (1, 1), value=True)  # [W + 1]: whether a part may begin with this walk
+    free = is_free.nonzero().squeeze(1) * (num_rows // num_walks)
+    wanted = torch.tensor([part.start for part in even] + [num_rows])
+    bounds = free[torch.searchsorted(free, wanted)].unique().tolist()
+    parts = [slice(low, high) for low, high in pairwise(bounds)]
+    largest = max(part.stop - part.start for part in parts)
+    return parts if largest <= 2 * (even[0].stop + 1) else None
+
+
+def _pieces(part: slice) -> Iterator[slice]:
     """The pieces of a part."""
-    num_parts = _num_parts(num_rows)
-    end = num_rows * (part + 1) // num_parts
-    for low in range(num_rows * part // num_parts, end, _PIECE):
-        high = min(low + _PIECE, end)
-        yield slice(low, high), high - low
+    for low in range(part.start, part.stop, _PIECE):
+        yield slice(low, min(low + _PIECE, part.stop))
 
 
 @njit(nogil=True, cache=True)
