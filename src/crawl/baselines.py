@@ -18,11 +18,12 @@ from torch_geometric.nn import (
     SAGEConv,
 )
 
+from crawl.choices import Head, Pool
 from crawl.graph import Graph
 from crawl.nn.encoders import Dense, Encoder
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
-from crawl.nn.readout import Head, Pool, Readout
+from crawl.nn.readout import Readout
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -10,10 +10,8 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from crawl.nn.linear import Precision
-from crawl.nn.readout import Head, Pool
+from crawl.choices import Head, Pool, Precision, Strategy
 from crawl.training.settings import Evaluation, Training
-from crawl.walks.sampling import Strategy
 
 DataName = Literal[
     "csl",

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from crawl.data.csl import NUM_LAPLACIAN
+from crawl.choices import Strategy
 from crawl.experiments.experiment import Data, DataName, Experiment, Model, Walk
 from crawl.training.settings import Evaluation, Training
-from crawl.walks.sampling import Strategy
 
 # ---- the paper's benchmarks (paper, table 5)
 
@@ -53,7 +52,7 @@ def csl() -> Experiment:
 
 def csl_lap() -> Experiment:
     """The same graphs with Laplacian eigenvectors as node features."""
-    return replace(csl(), name="csl_lap", data=Data(name="csl", split="given", laplacian=NUM_LAPLACIAN))
+    return replace(csl(), name="csl_lap", data=Data(name="csl", split="given", laplacian=20))
 
 
 def molpcba() -> Experiment:

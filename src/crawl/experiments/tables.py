@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from crawl.choices import Strategy
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.experiments.build import Features, count_parameters, fit_width
 from crawl.experiments.experiment import Experiment, ModelName
 from crawl.experiments.plan import Published, Row, Table
 from crawl.experiments.recipes import RECIPES, Bits, with_bits, with_window
-from crawl.walks.sampling import Strategy
 
 
 def _until_the_end(experiment: Experiment) -> Experiment:

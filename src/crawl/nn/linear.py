@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from crawl.choices import Precision
 from crawl.nn.gpu import can_use_triton
-
-Precision = Literal["tf32", "bf16", "float32"]
 
 
 class Linear(nn.Linear):
