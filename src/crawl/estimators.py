@@ -25,7 +25,7 @@ from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.experiments.build import Features, build_model
-from crawl.experiments.experiment import Experiment, Model, Walk
+from crawl.experiments.experiment import Data, Experiment, Model, Walk
 from crawl.experiments.trained import TrainedModel
 from crawl.graph import whole_number
 from crawl.training.evaluation import Predictions
@@ -124,6 +124,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
     def _experiment(self, seed: int) -> Experiment:
         return Experiment(
             name=type(self).__name__,
+            data=Data(name="given", split="given"),
             walk=Walk(num_steps=self.num_steps, num_eval_steps=self.num_eval_steps, window_size=self.window_size),
             model=Model(
                 hidden_channels=self.hidden_channels,

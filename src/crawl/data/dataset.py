@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -25,6 +27,8 @@ class Dataset:
         edge_categories: The same for `edge_attr`.
         skipped: A line for each row of the input that was left out, with the reason.
         graph_names: A name for each graph, where they have any: what predictions are listed under.
+        source: The settings of an experiment that it was read by; None for a data set of one's own, and for a changed
+            copy.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Dataset:
     edge_categories: tuple[int, ...] = ()
     skipped: tuple[str, ...] = ()
     graph_names: tuple[str, ...] | None = None
+    source: Mapping[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         ids = self.split.ids

@@ -23,6 +23,7 @@ import torch
 from crawl.data.dataset import Dataset
 from crawl.data.task import check_choice
 from crawl.experiments.build import load_dataset
+from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.few_walks import evaluate_share
 from crawl.experiments.folder import RunFolder
@@ -341,5 +342,5 @@ def _loaded(data: Data) -> Dataset:
 
 
 def _same(one: Experiment, other: Experiment) -> bool:
-    """Whether two experiments differ at most in the device."""
-    return one == replace(other, training=replace(other.training, device=one.training.device))
+    """Whether two experiments differ at most in the device, and in settings that change nothing."""
+    return effective(one) == effective(replace(other, training=replace(other.training, device=one.training.device)))

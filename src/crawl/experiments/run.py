@@ -26,14 +26,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.experiments.build import Features, build_model, load_dataset
-from crawl.experiments.experiment import Experiment
+from crawl.experiments.effect import plain, settle
+from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.folder import RunFolder
 from crawl.experiments.records import is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array
-from crawl.training.trainer import Trainer
+from crawl.training.trainer import Trainer, choose_device
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
@@ -75,7 +76,8 @@ def run_experiment(
     Args:
         experiment: What to do.
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
-        dataset: The data, if not those that `experiment.data` names; to resume such a run, give them again.
+        dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
+            `load_dataset` read by `experiment.data`, to spare reading it again.
         quiet: Show no progress; when None, if the output is not a terminal.
         stop: Asked after every epoch whether to stop there.
         runs_at_a_time: How many runs share the device, this one included; recorded, since times depend on it. A run
@@ -85,7 +87,10 @@ def run_experiment(
         ValueError: If the data or the experiment are wrong; the message says what to do.
         Stopped: If it was asked to stop before training was over.
     """
-    dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
+    if dataset is None:
+        dataset = load_dataset(experiment.data, experiment.seed)
+    experiment = replace(experiment, data=_recorded_data(experiment.data, dataset))
+    experiment = settle(experiment, dataset.task, device=choose_device(experiment.training.device).type)
     build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
     run = RunFolder.create(None if folder is None else Path(folder), experiment.name)
     with run.locked():
@@ -128,6 +133,18 @@ def resume_run(
         else:
             _check_split(run, dataset.split)
         return _train_and_evaluate(experiment, dataset, run, quiet, stop, runs_at_a_time)
+
+
+def _recorded_data(data: Data, dataset: Dataset) -> Data:
+    """What a record says about a data set: the settings that it was read by, or that it was given."""
+    if dataset.source == plain(data):
+        return data
+    if plain(data) in (plain(Data()), plain(Data(name="given"))):
+        return Data(name="given", split="given")
+    raise ValueError(
+        f"experiment.data names {data.name!r}, but another data set, {dataset.name!r}, was given: leave out dataset, "
+        "or say Data(name='given')."
+    )
 
 
 def _check_split(run: RunFolder, now: Split) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from crawl.data.benchmarks import BENCHMARKS
+from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.plan import PlannedRun, Published, Row, Table
 from crawl.experiments.protocol import format_score
@@ -272,7 +273,9 @@ _ELSEWHERE = ("data.root", "data.path", "training.device")  # settings that chan
 
 def _settings(experiment: Experiment) -> dict[str, Any]:
     """All settings that may change a result, by their full names."""
-    values = json.loads(experiment.to_json())
+    name = experiment.data.name
+    task = BENCHMARKS[name].task if name in BENCHMARKS else None
+    values = json.loads(effective(experiment, task).to_json())
     groups = {group: members for group, members in values.items() if isinstance(members, dict)}
     settings = {name: value for name, value in values.items() if name not in groups}
     settings |= {f"{group}.{name}": value for group, members in groups.items() for name, value in members.items()}
