@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import open_output, print_table, say
 from crawl.cli.walk import read_edge_list
+from crawl.training.settings import check_whole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from crawl.graph import Graph
     from crawl.theory.report import Walked
 
+_LARGEST_K = 10  # nothing of it fits into memory
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -48,6 +51,7 @@ class Distinguish:
         picture: Draw the graphs and the distances: a .png, .svg or .pdf file.
         header: The first line of edge lists names the columns.
         seed: Fixes samples and training.
+        threads: How many threads compute; as many as the machine has cores when not given.
     """
 
     graph: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="A")]
@@ -61,6 +65,7 @@ class Distinguish:
     picture: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     header: bool = False
     seed: int = 0
+    threads: int | None = None
 
     def run(self) -> None:
         """Read, compare, print."""
@@ -72,6 +77,10 @@ class Distinguish:
             raise ValueError("--num-steps and --windows must be at least 1.")
         if not 0.5 < self.confidence < 1:
             raise ValueError(f"--confidence must lie between 0.5 and 1, not {self.confidence}.")
+        check_positive(num_steps=self.num_steps, num_walks=self.num_walks)
+        check_whole("--max-k", self.max_k, 1, _LARGEST_K)
+        check_seed(self.seed)
+        compute_with(self.threads)
         from rich import box
         from rich.table import Table
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from crawl.cli.flags import check_positive, check_seed, compute_with
+
 if TYPE_CHECKING:
     from crawl.data import Dataset
     from crawl.experiments import Experiment
@@ -26,6 +28,7 @@ class Evaluate:
         data: The file or folder with the data, if it has moved since.
         seed: Of the walks.
         device: Where to compute.
+        threads: How many threads compute; as many as the machine has cores when not given.
     """
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -36,15 +39,18 @@ class Evaluate:
     data: Path | None = None
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
 
     def run(self) -> None:
         """Predict, score, print."""
+        check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
+        check_seed(self.seed)
+        compute_with(self.threads)
         import numpy as np
 
         from crawl.experiments import TrainedModel
         from crawl.training.evaluation import targets_of
 
-        check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
         trained = TrainedModel.load(self.run_folder, self.device)
         dataset = self._dataset(trained.experiment)
         ids = getattr(dataset.split, self.split)
@@ -81,14 +87,3 @@ class Evaluate:
                 f"The data have changed since {self.run_folder} was trained: they are split differently now."
             )
         return dataset
-
-
-def check_positive(**flags: int | None) -> None:
-    """Refuse numbers below 1.
-
-    Raises:
-        ValueError: With the name of the flag.
-    """
-    for name, value in flags.items():
-        if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.evaluate import check_positive
+from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, open_output, say
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Predict:
         batch_size: Graphs at a time; changes no result.
         seed: Of the walks.
         device: Where to compute.
+        threads: How many threads compute; as many as the machine has cores when not given.
     """
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -65,16 +66,19 @@ class Predict:
     batch_size: int | None = None
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
 
     def run(self) -> None:
         """Read, predict and write piece by piece."""
-        from crawl.experiments import TrainedModel
-
         check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
+        check_seed(self.seed)
         if not self.input.exists():
             raise ValueError(f"There is no file or folder {self.input}.")
         if self.output.exists() and self.output.samefile(self.input):
             raise ValueError(f"The output would replace the input {self.input}: choose another name.")
+        compute_with(self.threads)
+        from crawl.experiments import TrainedModel
+
         trained = TrainedModel.load(self.run_folder, self.device)
         if trained.features.task.level != "graph":
             raise ValueError(f"{self.run_folder} predicts nodes; use crawl.experiments.TrainedModel in Python.")

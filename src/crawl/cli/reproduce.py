@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.evaluate import check_positive
+from crawl.cli.flags import check_positive, compute_with
 from crawl.cli.output import say
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Reproduce:
         rows: Run or list only these rows, by their names in --list.
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
         device: Where to compute.
+        threads: How many threads compute in each process; as many as the machine has cores when not given.
         tidy: Keep only the records of finished runs, and weights that another table evaluates.
         progress: Show a progress bar for each run.
         list: Run nothing: list the rows of the tables, or of all, and how many of their runs are finished.
@@ -44,12 +45,17 @@ class Reproduce:
     rows: tuple[str, ...] = ()
     data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
     tidy: bool = False
     progress: bool = False
     list: bool = False
 
     def run(self) -> None:
         """Run what is left, and print."""
+        check_positive(jobs=self.jobs, seeds=self.seeds)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        compute_with(self.threads)
         from crawl.experiments.reproduce import choose_rows, reproduce
         from crawl.experiments.tables import GROUPS, TABLES
         from crawl.training.trainer import choose_device
@@ -64,9 +70,6 @@ class Reproduce:
             for name, members in GROUPS.items():
                 print(f"{name:18} {' and '.join(members)}")
             return
-        check_positive(jobs=self.jobs, seeds=self.seeds)
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
         choose_device(self.device)
         try:
             done = reproduce(

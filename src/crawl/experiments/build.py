@@ -160,6 +160,11 @@ def fit_width(experiment: Experiment, features: Features, budget: int) -> Experi
     return with_width(low)
 
 
+def known_task(data: Data) -> Task | None:
+    """What is predicted, if the name of the data tells it."""
+    return BENCHMARKS[data.name].task if data.name in BENCHMARKS else None
+
+
 def load_dataset(data: Data, seed: int = 0) -> Dataset:
     """The data set of an experiment.
 

@@ -22,7 +22,7 @@ import torch
 
 from crawl.data.dataset import Dataset
 from crawl.data.task import check_choice
-from crawl.experiments.build import load_dataset
+from crawl.experiments.build import known_task, load_dataset
 from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.few_walks import evaluate_share
@@ -97,7 +97,7 @@ def reproduce(
     tables = find_tables(names)
     runs = _ordered(_planned(choose_rows(names, rows), num_seeds))
     if change is not None:
-        runs = [replace(run, experiment=change(run.experiment)) for run in runs]
+        runs = [replace(run, experiment=_changed(run.experiment, change)) for run in runs]
     work = _Work(Path(folder), device, deadline, tidy, quiet)
     with _data_root(root):
         problems = _run_all(runs, work, max(1, jobs))
@@ -339,6 +339,11 @@ def _dataset(data: Data) -> Dataset:
 @lru_cache(maxsize=4)
 def _loaded(data: Data) -> Dataset:
     return load_dataset(data)
+
+
+def _changed(experiment: Experiment, change: Change) -> Experiment:
+    """The experiment with a change that is made to all, without what has no effect in this one."""
+    return effective(change(experiment), known_task(experiment.data))
 
 
 def _same(one: Experiment, other: Experiment) -> bool:

@@ -16,8 +16,12 @@ def check_whole(name: str, value: Any, low: int = 1, high: int = MOST) -> None:
     Raises:
         ValueError: With the name and the value.
     """
-    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} must be a whole number from {low} to {high:,}, not {value}.")
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number, not {value!r}.")
+    if int(value) < low:
+        raise ValueError(f"{name} must be at least {low}, not {value}.")
+    if int(value) > high:
+        raise ValueError(f"{name} must be at most {high:,}, not {value}.")
 
 
 @dataclass(frozen=True)
