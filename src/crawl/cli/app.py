@@ -135,14 +135,23 @@ def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:
 
 
 def _is_users(error: Exception) -> bool:
-    """Whether the user can do something about it: wrong data or flags, a missing package, a full disk."""
-    return isinstance(error, ValueError | OSError | ImportError)
+    """Whether the user can do something about it: wrong data or flags, a missing package, a full disk or memory."""
+    return isinstance(error, ValueError | OSError | ImportError | OverflowError | MemoryError) or _lacks_memory(error)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether there was not enough memory, which torch says in several ways."""
+    return isinstance(error, RuntimeError) and any(
+        sign in str(error) for sign in ("out of memory", "allocate memory", "not enough memory")
+    )
 
 
 def _in_one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or _lacks_memory(error):
+        return f"there is not enough memory: take a smaller batch, shorter walks or a smaller model. {text}".strip()
     return text if _is_users(error) and text else f"{type(error).__name__}: {text} (--debug shows where)"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crawl.graph import Graph
     from crawl.theory.report import Walked
 
-_LARGEST_K = 10  # nothing of it fits into memory
+_LARGEST_K, _LONGEST = 10, 1_000_000  # more does not fit into memory, or takes years
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -73,11 +73,13 @@ class Distinguish:
             raise ValueError(f"{self.picture}: a picture is a {', '.join(_PICTURES)} file.")
         if self.picture is not None and not self.picture.parent.is_dir():
             raise ValueError(f"{self.picture}: there is no folder {self.picture.parent}.")
-        if self.num_steps < 1 or not self.windows or min(self.windows) < 1:
-            raise ValueError("--num-steps and --windows must be at least 1.")
+        if not self.windows:
+            raise ValueError("--windows needs at least one number.")
+        for name, number in (("--num-steps", self.num_steps), *(("--windows", window) for window in self.windows)):
+            check_whole(name, number, 1, _LONGEST)
         if not 0.5 < self.confidence < 1:
             raise ValueError(f"--confidence must lie between 0.5 and 1, not {self.confidence}.")
-        check_positive(num_steps=self.num_steps, num_walks=self.num_walks)
+        check_positive(num_walks=self.num_walks)
         check_whole("--max-k", self.max_k, 1, _LARGEST_K)
         check_seed(self.seed)
         compute_with(self.threads)

@@ -123,10 +123,10 @@ class Report:
 
     def run(self) -> None:
         """Write the report, and print its tables."""
-        from crawl.experiments.report import write_report
-
         if not self.runs:
             raise ValueError("Say which runs to report: folders of `crawl reproduce`, of runs, or small files.")
+        from crawl.experiments.report import write_report
+
         written = write_report(self.runs, self.out, collect=self.collect)
         print(written[0].read_text(), end="")
         say("written: " + ", ".join(map(str, written)))

@@ -117,11 +117,15 @@ def train_type(arguments: Sequence[str]) -> Any:
     """The type of the command `train`: with a subcommand for every recipe, or for resuming without any."""
     if any(word.split("=")[0] == "--resume" for word in arguments):
         return Resume
+    from crawl.experiments.experiment import Experiment
     from crawl.experiments.recipes import RECIPES
 
+    names = list(RECIPES)
+    if chosen := [name for name in arguments[1:2] if name in RECIPES]:  # tyro is slow to look through all of them
+        names = [*chosen, "csl" if chosen != ["csl"] else "csl_lap"]  # with a single one there would be no word for it
     recipes = [
-        Annotated[type(recipe()), tyro.conf.subcommand(name, default=recipe(), description=recipe.__doc__)]
-        for name, recipe in RECIPES.items()
+        Annotated[Experiment, tyro.conf.subcommand(name, default=RECIPES[name](), description=RECIPES[name].__doc__)]
+        for name in names
     ]
     return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
 

@@ -109,6 +109,8 @@ class Walk:
         check_whole("walk.window_size", self.window_size, 0, 32)
         if not 0 < self.start_share <= 1:
             raise ValueError(f"walk.start_share must be above 0 and at most 1, not {self.start_share}.")
+        if (self.p is not None and not self.p >= 1e-3) or (self.q is not None and not 1e-3 <= self.q <= 1e3):
+            raise ValueError(f"walk.p must be 0.001 or more, walk.q from 0.001 to 1000, not {self.p} and {self.q}.")
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,9 @@ class Experiment:
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("seed", self.seed, 0, 2**64 - 1)
 
     def to_json(self) -> str:
         """The experiment as JSON."""

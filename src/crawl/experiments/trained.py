@@ -101,6 +101,8 @@ class TrainedModel:
             batch_size: Graphs per step; changes no result.
             on_batch: Called after every step.
         """
+        if num_steps is not None and self.experiment.model.name != "crawl":
+            raise ValueError(f"A {self.experiment.model.name} does not walk: leave out num_steps.")
         evaluation = self.experiment.evaluation
         num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
         batch_size = evaluation.batch_size if batch_size is None else batch_size
