@@ -264,7 +264,7 @@ def test_tables_interrupted_from_the_keyboard(tmp_path, jobs):
         if jobs == 1
         else "stopping at the end of the epoch, in 10 s at the latest; Ctrl-C again stops at once"
     )
-    assert error.splitlines() == [first, "crawl: interrupted; the same command goes on where it was stopped"]
+    assert error.splitlines() == [first, "crawl: interrupted; the same command resumes where it was stopped"]
     if jobs == 2:
         for run in runs:
             assert len(load_checkpoint(run / "last.safetensors")[1]["history"]) == num_epochs(run)

@@ -161,13 +161,24 @@ class Predict:
 
 @contextmanager
 def _counter() -> Iterator[Callable[[int], None]]:
-    """A function that counts rows for a person to watch; nothing is seen where there is no terminal."""
+    """A function that counts rows for a person to watch; by a line every ten seconds where there is no terminal."""
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
+    from crawl.experiments.progress import Lines
+
     console = Console(stderr=True)
+    if not console.is_terminal:
+        lines, numbers = Lines(), [0]
+
+        def count(number: int) -> None:
+            numbers.append(number)
+            lines.show(lambda: f"{sum(numbers)} rows")
+
+        yield count
+        return
     columns = (TextColumn("{task.completed:.0f} rows"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
         yield lambda number: progress.advance(task, number)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class Reproduce:
     """Run the experiments behind a table of the paper, and print the table.
 
-    Without a name, lists the tables; with --list, their rows too. Finished runs are read and stopped ones go on: the
-    same command again continues.
+    Without a name, lists the tables; with --list, their rows too. Finished runs are read and stopped ones are
+    resumed by the same command.
 
     Attributes:
         tables: The tables.
@@ -33,7 +34,7 @@ class Reproduce:
         device: Where to compute.
         threads: How many threads compute in each process; as many as the machine has cores when not given.
         tidy: Keep only the records of finished runs, and weights that another table evaluates.
-        progress: Show a progress bar for each run.
+        progress: Show a progress bar for each run on a terminal; elsewhere there are lines anyway.
         list: Run nothing: list the rows of the tables, or of all, and how many of their runs are finished.
     """
 
@@ -82,10 +83,10 @@ class Reproduce:
                 num_seeds=self.seeds,
                 rows=self.rows,
                 tidy=self.tidy,
-                quiet=not self.progress,
+                quiet=None if self.progress or not sys.stderr.isatty() else True,
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on where it was stopped") from None
+            raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         print("\n".join(map(str, done)))
         failed = {place for table in done for place in table.problems}
         if failed:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from crawl.data.dataset import Dataset
-from crawl.files import write_atomically
+from crawl.files import whole_file, write_atomically
 from crawl.training.evaluation import Predictions
 from crawl.training.metrics import Array
 
@@ -128,9 +128,8 @@ class RunFolder:
             axes.set(xlabel="epoch", ylabel=label)
             axes.legend(frameon=False)
             axes.grid(alpha=0.3)
-        part = self.curves.with_name(".curves.part.png")
-        figure.savefig(part, dpi=150)
-        part.replace(self.curves)
+        with whole_file(self.curves) as file:
+            figure.savefig(file, format="png", dpi=150)
 
 
 def _is_missing(score: float | None) -> bool:

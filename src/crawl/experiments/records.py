@@ -84,7 +84,7 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
         read_config(run.config)
     else:
         return None
-    history = _read(run.metrics, _history, "run it again") if run.metrics.is_file() else []
+    history = read_history(run)
     if record is not None and run.metrics.is_file() and len(history) != record["num_epochs"]:
         raise ValueError(
             f"{run.metrics} is damaged: it has {len(history)} of {record['num_epochs']} epochs. Run it again."
@@ -101,6 +101,15 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
         curve,
         [epoch["test"] for epoch in curve] if curve and "test" in curve[0] else [],
     )
+
+
+def read_history(run: RunFolder) -> list[dict[str, Any]]:
+    """The records of the epochs so far.
+
+    Raises:
+        ValueError: If they are damaged; the message names the file.
+    """
+    return _read(run.metrics, _history, "run it again") if run.metrics.is_file() else []
 
 
 def read_runs(folder: Path, table: Table) -> dict[str, RunRecord]:

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -69,7 +69,7 @@ def reproduce(
     num_seeds: int | None = None,
     rows: Sequence[str] = (),
     tidy: bool = False,
-    quiet: bool = True,
+    quiet: bool | None = True,
     change: Change | None = None,
 ) -> list[Reproduced]:
     """The tables, after running what is not finished yet. Finished runs are read, stopped ones go on.
@@ -87,7 +87,7 @@ def reproduce(
         rows: Run only the rows of these names; of tables that these rows need, all.
         tidy: Remove from the folders of finished runs all that no table is made from; weights, too, unless another
             table evaluates them.
-        quiet: Show no progress of a single run.
+        quiet: Show no progress of a single run; see `run_experiment`.
         change: What to change in every experiment. The table then says that settings are not those of the paper.
 
     Raises:
@@ -152,7 +152,7 @@ class _Work:
         device: Where to compute.
         deadline: When to stop, in seconds as `time.time` counts them.
         tidy: Whether to remove what is not needed any more.
-        quiet: Whether to show no progress.
+        quiet: Whether to show no progress; see `run_experiment`.
         runs_at_a_time: How many runs share a device.
     """
 
@@ -160,7 +160,7 @@ class _Work:
     device: str
     deadline: float | None
     tidy: bool
-    quiet: bool
+    quiet: bool | None
     runs_at_a_time: int = 1
 
     @property
@@ -304,7 +304,14 @@ def _in_processes(
         if problem and not is_done:
             problems[run.place] = problem
 
-    Workers(runs, work.do, report, lambda: work.is_over, gpus, num_threads).run()
+    try:
+        Workers(runs, work.do, report, lambda: work.is_over, gpus, num_threads).run()
+    except KeyboardInterrupt:
+        for begun in (RunFolder(work.folder / run.place) for run in runs):
+            if begun.config.is_file():
+                with suppress(ValueError), begun.locked():  # removes what a process that was killed did not finish
+                    pass
+        raise
     return problems
 
 

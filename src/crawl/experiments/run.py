@@ -8,20 +8,16 @@ import os
 import platform
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
@@ -29,6 +25,7 @@ from crawl.experiments.build import Features, build_model, load_dataset
 from crawl.experiments.effect import plain, settle
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.folder import RunFolder
+from crawl.experiments.progress import Progress, watched
 from crawl.experiments.records import is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
@@ -36,7 +33,6 @@ from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array
 from crawl.training.trainer import Trainer, choose_device
 
-_SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
 
@@ -78,7 +74,8 @@ def run_experiment(
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
         dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
             `load_dataset` read by `experiment.data`, to spare reading it again.
-        quiet: Show no progress; when None, if the output is not a terminal.
+        quiet: Show no progress. When None, there is a bar on a terminal, and elsewhere a line for each epoch, though not
+            more than one in ten seconds; when False, the bar.
         stop: Asked after every epoch whether to stop there.
         runs_at_a_time: How many runs share the device, this one included; recorded, since times depend on it. A run
             that was stopped and resumed records the most.
@@ -183,7 +180,9 @@ def _train_and_evaluate(
         runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
     began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
-    _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet, stop, runs_at_a_time)
+    with watched(trainer, run.path, quiet) as progress:
+        _train(trainer, run, progress, stop, runs_at_a_time)
+    progress.evaluating()
     trainer.use_best_weights()
     record = _evaluate(trainer, experiment, dataset, run)
     record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time)
@@ -195,20 +194,22 @@ def _train_and_evaluate(
     return Result(run.path, record)
 
 
-def _train(trainer: Trainer, run: RunFolder, quiet: bool, stop: Callable[[], bool] | None, runs_at_a_time: int) -> None:
+def _train(
+    trainer: Trainer, run: RunFolder, progress: Progress, stop: Callable[[], bool] | None, runs_at_a_time: int
+) -> None:
     def save() -> None:
         tensors, values = trainer.state()
         save_checkpoint(run.last, tensors, {**values, "runs_at_a_time": runs_at_a_time})
 
     metric = f"val_{trainer.task.metric}"
     saved = time.monotonic()
-    with _progress(trainer, quiet) as on_batch, _events(run.events) as write_event:
-        for record in trainer.epochs(on_batch.step):
+    with _events(run.events) as write_event:
+        for record in trainer.epochs(progress.step):
             run.append_metrics(record)
             for key in ("loss", "lr", metric):
                 if record[key] is not None:
                     write_event(key, record[key], record["epoch"])
-            on_batch.epoch()
+            progress.epoch()
             if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
                 save()
                 saved = time.monotonic()
@@ -307,63 +308,6 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-class _Bar:
-    """The progress bar of a run: the current epoch, its loss, the best score so far, the rate and the time left."""
-
-    def __init__(self, trainer: Trainer, progress: Progress | None) -> None:
-        self.trainer, self.progress = trainer, progress
-        self.loss, self.shown = math.nan, 0.0
-        self.num_steps = 0
-        if progress is not None:
-            self.task = progress.add_task("", total=trainer.num_batches, info="")
-
-    def step(self, loss: Callable[[], float]) -> None:
-        """One training step is done; its loss is looked at a few times a second, since that may wait for a GPU."""
-        self.num_steps += 1
-        if self.progress is None or time.monotonic() - self.shown < _SECONDS_BETWEEN_LOOKS:
-            return
-        self.shown = time.monotonic()
-        self.loss = loss() if math.isnan(self.loss) else 0.7 * self.loss + 0.3 * loss()
-        schedule = self.trainer.schedule
-        best = "" if schedule.best is None else f"  best {schedule.best:.4g}"
-        epoch = f"epoch {schedule.epoch + 1}/{schedule.settings.max_epochs}"
-        self.progress.update(
-            self.task,
-            completed=self.num_steps,
-            description=epoch,
-            info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}",
-        )
-
-    def epoch(self) -> None:
-        """One epoch is done."""
-        self.num_steps = 0
-        if self.progress is not None:
-            self.progress.reset(self.task, start=True, total=self.trainer.num_batches)
-
-    def _time_left(self) -> str:
-        history = self.trainer.history[-10:]
-        if not history:
-            return ""
-        seconds = fmean(record["seconds"] for record in history)
-        left = seconds * (self.trainer.training.max_epochs - self.trainer.schedule.epoch)
-        return f"  {1 / seconds:.2g} epochs/s  at most {left / 60:.0f} min left"
-
-
-@contextmanager
-def _progress(trainer: Trainer, quiet: bool) -> Iterator[_Bar]:
-    if quiet:
-        yield _Bar(trainer, None)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[info]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield _Bar(trainer, progress)
 
 
 @contextmanager
