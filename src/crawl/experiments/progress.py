@@ -27,9 +27,9 @@ class Lines:
     def __init__(self) -> None:
         self.shown = time.monotonic()
 
-    def show(self, line: Callable[[], str], seconds: float = _SECONDS_BETWEEN_LINES) -> None:
-        """Print what `line` returns, unless there was a line less than so many seconds ago."""
-        if time.monotonic() - self.shown >= seconds:
+    def show(self, line: Callable[[], str], seconds: float | None = None) -> None:
+        """Print what `line` returns, unless there was a line less than this many seconds ago."""
+        if time.monotonic() - self.shown >= (_SECONDS_BETWEEN_LINES if seconds is None else seconds):
             print(line(), file=sys.stderr, flush=True)
             self.shown = time.monotonic()
 

@@ -74,7 +74,7 @@ def run_experiment(
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
         dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
             `load_dataset` read by `experiment.data`, to spare reading it again.
-        quiet: Show no progress. When None, there is a bar on a terminal, and elsewhere a line for each epoch, though not
+        quiet: Show no progress. When None, there is a bar on a terminal, and elsewhere a line for each epoch, but not
             more than one in ten seconds; when False, the bar.
         stop: Asked after every epoch whether to stop there.
         runs_at_a_time: How many runs share the device, this one included; recorded, since times depend on it. A run
