@@ -219,19 +219,20 @@ class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
         return self
 
     @overload
-    def predict(self, X: Graphs, return_std: Literal[False] = False) -> Array: ...
+    def predict(self, X: Graphs, return_walk_spread: Literal[False] = False) -> Array: ...
     @overload
-    def predict(self, X: Graphs, return_std: Literal[True]) -> tuple[Array, Array]: ...
-    def predict(self, X: Graphs, return_std: bool = False) -> Array | tuple[Array, Array]:
+    def predict(self, X: Graphs, return_walk_spread: Literal[True]) -> tuple[Array, Array]: ...
+    def predict(self, X: Graphs, return_walk_spread: bool = False) -> Array | tuple[Array, Array]:
         """`[n]` or `[n, k]` numbers, in the shape of the targets learned from.
 
         Args:
             X: `[n]` graphs with the features of those in `fit`.
-            return_std: Also return, in the same shape, the standard deviation over evaluations with different walks.
+            return_walk_spread: Also return, in the same shape, the standard deviation over evaluations with different
+                walks. It is not an uncertainty of the prediction, which is why it is not called `return_std`.
         """
         predictions = self._predict(X)
-        mean, spread = (part[:, 0] if self._is_flat else part for part in (predictions.mean, predictions.spread))
-        return (mean, spread) if return_std else mean
+        mean, spread = (part[:, 0] if self._is_flat else part for part in (predictions.mean, predictions.walk_spread))
+        return (mean, spread) if return_walk_spread else mean
 
 
 class CRaWlClassifier(ClassifierMixin, _CRaWlEstimator):  # type: ignore[misc]
@@ -263,8 +264,7 @@ class CRaWlClassifier(ClassifierMixin, _CRaWlEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Graphs) -> Array:
         """`[n, num_classes]` probabilities, in the order of `classes_`."""
-        probabilities = self._predict(X).mean
-        return np.hstack([1 - probabilities, probabilities]) if len(self.classes_) == 2 else probabilities
+        return self._predict(X).for_each_class().mean
 
     def predict(self, X: Graphs) -> NDArray[Any]:
         """`[n]` the most probable class of each graph."""

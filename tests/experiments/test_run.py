@@ -95,10 +95,10 @@ class TestTheFolder:
 
     def test_the_predictions(self, finished):
         first, second = rows(finished.folder)
-        assert list(first) == ["id", "target_a", "target_b", "mean_a", "mean_b", "spread_a", "spread_b"]
+        assert list(first) == ["id", "target_a", "target_b", "mean_a", "mean_b", "walk_spread_a", "walk_spread_b"]
         assert (first["id"], first["target_a"], first["target_b"]) == ("path 2", "4", "5")
         assert (second["id"], second["target_a"], second["target_b"]) == ("path 3", "6", "")
-        assert all(float(row[key]) >= 0 for row in (first, second) for key in ("spread_a", "spread_b"))
+        assert all(float(row[key]) >= 0 for row in (first, second) for key in ("walk_spread_a", "walk_spread_b"))
 
     def test_the_curves(self, finished):
         pytest.importorskip("matplotlib")
@@ -145,7 +145,7 @@ class TestTasks:
     @pytest.mark.parametrize(
         ("kind", "targets", "num_outputs", "columns"),
         [
-            ("binary", torch.tensor([0, 1] * 5), 1, ["target", "mean_0"]),
+            ("binary", torch.tensor([0, 1] * 5), 1, ["target", "mean_0", "mean_1"]),
             ("multiclass", torch.arange(10) % 3, 3, ["target", "mean_x", "mean_y", "mean_z"]),
             ("multilabel", torch.eye(10)[:, :2], 2, ["target_0", "target_1", "mean_0", "mean_1"]),
         ],
@@ -156,7 +156,7 @@ class TestTasks:
         result = run_experiment(tiny, tmp_path / "run", dataset=make_dataset(task, targets))
         found = rows(result.folder)
         assert [row["id"] for row in found] == ["2", "3"]
-        assert [name for name in found[0] if not name.startswith(("id", "spread"))] == columns
+        assert [name for name in found[0] if not name.startswith(("id", "walk_spread"))] == columns
         strict((result.folder / "result.json").read_text())
 
     def test_node_level(self, tiny, tmp_path):

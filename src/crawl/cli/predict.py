@@ -39,9 +39,10 @@ class Predict:
     """Predict with a trained model.
 
     All rows and columns of the input come out again in the same order, with columns added: for numbers predicted_NAME
-    and spread_NAME; for classes predicted_NAME with the class, probability_CLASS and spread_CLASS. The spread is the
-    standard deviation over evaluations with different walks. A row that cannot be read stays, with empty predictions
-    and the reason in the column reason.
+    and walk_spread_NAME; for classes predicted_NAME with the class, and for each class probability_CLASS and
+    walk_spread_CLASS. The walk spread is the standard deviation over evaluations with different walks. It is not an
+    uncertainty of the prediction. A row that cannot be read stays, with empty predictions and the reason in the column
+    reason.
 
     Attributes:
         run_folder: The folder of a finished run, or a checkpoint.
@@ -189,9 +190,11 @@ def _row(cells: dict[str, str], graph: Data | str) -> Row:
 
 def added_columns(task: Task) -> list[str]:
     """The names of the columns that predictions of a task fill."""
+    from crawl.experiments.folder import output_names
+
     targets = list(task.target_names) or ["target"]
-    outputs = _output_names(task)
-    spreads = [f"spread_{name}" for name in outputs]
+    outputs = output_names(task)
+    spreads = [f"walk_spread_{name}" for name in outputs]
     if task.kind == "regression":
         return [*(f"predicted_{name}" for name in outputs), *spreads, "reason"]
     predicted = [] if task.kind == "multilabel" else [f"predicted_{targets[0]}"]
@@ -200,17 +203,9 @@ def added_columns(task: Task) -> list[str]:
 
 def added_cells(predictions: Predictions) -> Iterator[list[str]]:
     """What `added_columns` names, for each graph; nothing is the reason."""
-    task = predictions.task
+    task, shown = predictions.task, predictions.for_each_class()
     has_class = task.kind in ("binary", "multiclass")
     names = task.class_names or [str(i) for i in range(max(task.num_outputs, 2))]
     predicted = [[names[i]] for i in predictions.classes] if has_class else [[] for _ in predictions.mean]
-    for words, mean, spread in zip(predicted, predictions.mean, predictions.spread, strict=True):
+    for words, mean, spread in zip(predicted, shown.mean, shown.walk_spread, strict=True):
         yield [*words, *(f"{value:.6g}" for value in (*mean, *spread)), ""]
-
-
-def _output_names(task: Task) -> list[str]:
-    """A name for each number the model gives: its target, or the class it is the probability of."""
-    if task.kind == "binary":
-        return [task.class_names[1] if task.class_names else "1"]
-    names = task.class_names if task.kind == "multiclass" else task.target_names
-    return list(names) if len(names) == task.num_outputs else [str(i) for i in range(task.num_outputs)]
