@@ -173,7 +173,7 @@ class Experiment:
         """
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"The configuration is not valid JSON: {error}.") from error
         experiment = _build(cls, values, "")
         assert isinstance(experiment, cls)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
@@ -31,6 +32,7 @@ from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array
+from crawl.training.settings import check_whole
 from crawl.training.trainer import Trainer, choose_device
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
@@ -172,11 +174,12 @@ def _train_and_evaluate(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
     )
     if run.last.is_file():
+        tensors, values = _checkpoint(run.last)
         try:
-            tensors, values = load_checkpoint(run.last)
+            trainer.restore(tensors, values)
+            check_whole("runs_at_a_time", values.get("runs_at_a_time", 1))
         except ValueError as error:
-            raise ValueError(f"{error} Without that file, the run begins anew.") from None
-        trainer.restore(tensors, values)
+            raise ValueError(f"{run.last}: {error} Without that file, the run begins anew.") from None
         runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
     began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
@@ -192,6 +195,13 @@ def _train_and_evaluate(
     run.draw_curves(trainer.history, dataset.task.metric, trainer.best_epoch)
     write_atomically(run.result, json.dumps(record, indent=2) + "\n")
     return Result(run.path, record)
+
+
+def _checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        return load_checkpoint(path)
+    except ValueError as error:
+        raise ValueError(f"{error} Without that file, the run begins anew.") from None
 
 
 def _train(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.experiments.build import Features, build_model
+from crawl.experiments.contents import described
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.folder import RunFolder
 from crawl.training.checkpoint import load_checkpoint
@@ -64,17 +64,13 @@ class TrainedModel:
             raise ValueError(
                 f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
             )
-        experiment = Experiment.from_json(json.dumps(description["experiment"]))
-        features = Features.from_dict(description["features"])
-        model = build_model(experiment, features)
         try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise ValueError(f"The weights in {path} belong to another architecture than its configuration.") from error
-        mean, deviation = (tuple(values) for values in description["scaling"])
-        return cls(
-            model.to(choose_device(device)), experiment, features, Scaling(mean, deviation), description["record"]
-        )
+            experiment, features, scaling, record = described(tensors, description)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged or of another version: {error}") from None
+        model = build_model(experiment, features)
+        model.load_state_dict(tensors)
+        return cls(model.to(choose_device(device)), experiment, features, scaling, record)
 
     @property
     def device(self) -> torch.device:
