@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -60,6 +62,7 @@ class Evaluate:
             num_steps=self.num_steps,
             seed=self.seed,
             batch_size=self.batch_size,
+            on_batch=_counted_batches(),
         )
         targets = targets_of(dataset.store, ids)
         scores = predictions.scores(targets)
@@ -87,3 +90,16 @@ class Evaluate:
                 f"The data have changed since {self.run_folder} was trained: they are split differently now."
             )
         return dataset
+
+
+def _counted_batches() -> Callable[[], None]:
+    """To be called after every batch: shows how many there were, every ten seconds."""
+    from crawl.experiments.progress import Lines
+
+    lines, numbers = Lines(), count(1)
+
+    def on_batch() -> None:
+        number = next(numbers)
+        lines.show(lambda: f"{number} batches")
+
+    return on_batch

@@ -83,6 +83,7 @@ class Reproduce:
                 num_seeds=self.seeds,
                 rows=self.rows,
                 tidy=self.tidy,
+                threads=self.threads,
                 quiet=None if self.progress or not sys.stderr.isatty() else True,
             )
         except KeyboardInterrupt:

@@ -34,6 +34,7 @@ from crawl.experiments.summary import Line, summarise, to_markdown
 from crawl.experiments.tables import GROUPS, TABLES
 from crawl.experiments.workers import Workers, is_fatal, say
 from crawl.nn.gpu.streams import stream_of_thread
+from crawl.threads import use_threads
 
 FOLDER = Path("runs/reproduce")
 _LOADING = threading.Lock()
@@ -71,6 +72,7 @@ def reproduce(
     tidy: bool = False,
     quiet: bool | None = True,
     change: Change | None = None,
+    threads: int | None = None,
 ) -> list[Reproduced]:
     """The tables, after running what is not finished yet. Finished runs are read, stopped ones go on.
 
@@ -89,6 +91,7 @@ def reproduce(
             table evaluates them.
         quiet: Show no progress of a single run; see `run_experiment`.
         change: What to change in every experiment. The table then says that settings are not those of the paper.
+        threads: How many threads compute in each process; the processor is shared evenly when None.
 
     Raises:
         ValueError: For an unknown table or row.
@@ -98,7 +101,7 @@ def reproduce(
     runs = _ordered(_planned(choose_rows(names, rows), num_seeds))
     if change is not None:
         runs = [replace(run, experiment=_changed(run.experiment, change)) for run in runs]
-    work = _Work(Path(folder), device, deadline, tidy, quiet)
+    work = _Work(Path(folder), device, deadline, tidy, quiet, threads)
     with _data_root(root):
         problems = _run_all(runs, work, max(1, jobs))
     return [_reproduced(table, work.folder, problems) for table in tables]
@@ -153,6 +156,7 @@ class _Work:
         deadline: When to stop, in seconds as `time.time` counts them.
         tidy: Whether to remove what is not needed any more.
         quiet: Whether to show no progress; see `run_experiment`.
+        threads: How many threads compute, if that is given.
         runs_at_a_time: How many runs share a device.
     """
 
@@ -161,6 +165,7 @@ class _Work:
     deadline: float | None
     tidy: bool
     quiet: bool | None
+    threads: int | None = None
     runs_at_a_time: int = 1
 
     @property
@@ -170,6 +175,8 @@ class _Work:
 
     def do(self, run: PlannedRun, is_asked_to_stop: Callable[[], bool] = lambda: False) -> str | None:
         """Do a run or what is left of it; why it failed, if it did."""
+        if self.threads is not None:
+            use_threads(self.threads)
         try:
             with nullcontext() if self.runs_at_a_time == 1 else _own_stream(self.device):
                 self._do(run, lambda: self.is_over or is_asked_to_stop())
