@@ -112,7 +112,7 @@ def _pna(channels: int, edge_channels: int) -> nn.Module:
         channels,
         aggregators=["mean", "min", "max", "std"],
         scalers=["identity", "amplification", "attenuation"],
-        deg=torch.tensor([0, 1]),  # what it is used for is set from the data
+        deg=torch.tensor([0, 1], device="cpu"),  # what it is used for is set from the data; read, so never on meta
         edge_dim=edge_channels,
     )
     return conv

@@ -6,14 +6,16 @@ import copy
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 from crawl.cli import main
-from crawl.experiments import TrainedModel, resume_run
+from crawl.experiments import TrainedModel, Walk, resume_run, run_experiment
+from crawl.experiments.experiment import ModelName
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 Tensors, Values = dict[str, torch.Tensor], dict[str, Any]
@@ -173,6 +175,14 @@ def test_a_description_that_is_not_one(tmp_path, monkeypatch, text):
     monkeypatch.undo()
     with pytest.raises(ValueError, match=r"^The description in the checkpoint .*best\.safetensors is not"):
         load_checkpoint(path)
+
+
+@pytest.mark.parametrize("name", get_args(ModelName))
+def test_every_kind_of_model_can_be_loaded(tiny, paths, tmp_path, name):
+    walk = tiny.walk if name == "crawl" else Walk()
+    experiment = replace(tiny, model=replace(tiny.model, name=name), walk=walk)
+    result = run_experiment(experiment, tmp_path / "run", dataset=paths)
+    assert TrainedModel.load(result.folder).record == result.record
 
 
 def test_what_is_not_changed_is_accepted(finished, paths, tmp_path):
