@@ -80,7 +80,7 @@ def test_regressor_counts_nodes():
     graphs, _ = cycles_and_paths(24)
     model = CRaWlRegressor(**LEARNING).fit(graphs, sizes(graphs))
     assert model.score(graphs, sizes(graphs)) > 0.5  # 0 is that of the mean
-    mean, spread = model.predict(graphs, return_std=True)
+    mean, spread = model.predict(graphs, return_walk_spread=True)
     assert mean.shape == spread.shape == (24,)
     assert (mean == model.predict(graphs)).all()
     assert (spread >= 0).all()

@@ -105,7 +105,7 @@ def test_predictions_of_the_run_are_those_of_its_result(run):
     errors = [abs(float(row["target"]) - float(row["mean_energy"])) for row in rows]
     expected = json.loads((run / "result.json").read_text())["scores"]["test"]["of_mean_prediction"]
     assert np.mean(errors) == pytest.approx(expected, abs=1e-4)
-    assert all(float(row["spread_energy"]) >= 0 for row in rows)
+    assert all(float(row["walk_spread_energy"]) >= 0 for row in rows)
 
 
 def test_evaluate_finds_about_the_same_error(run, capsys):
@@ -127,13 +127,13 @@ def test_predict_keeps_rows_and_explains_bad_ones(freesolv, run, tmp_path):
         main(["predict", str(run), str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), "--device", "cpu"]) == 0
     )
     out = read(tmp_path / "out.csv")
-    assert list(out[0]) == ["name", "smiles", "energy", "predicted_energy", "spread_energy", "reason"]
+    assert list(out[0]) == ["name", "smiles", "energy", "predicted_energy", "walk_spread_energy", "reason"]
     assert [{name: row[name] for name in bad} for row in out] == rows
     empty = out.pop(7)
-    assert (empty["predicted_energy"], empty["spread_energy"]) == ("", "")
+    assert (empty["predicted_energy"], empty["walk_spread_energy"]) == ("", "")
     assert "C1CC(" in empty["reason"]
     assert {row["reason"] for row in out} == {""}
-    assert any(float(row["spread_energy"]) > 0 for row in out)
+    assert any(float(row["walk_spread_energy"]) > 0 for row in out)
     y = np.array([float(row["energy"]) for row in out])
     predicted = np.array([float(row["predicted_energy"]) for row in out])
     assert np.abs(y - predicted).mean() < 0.7 * np.abs(y - y.mean()).mean()

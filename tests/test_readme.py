@@ -19,13 +19,25 @@ def python_blocks(page: Path) -> list[str]:
     return ["\n" * text.count("\n", 0, block.start(1)) + block[1] for block in blocks]
 
 
+# Scores that pages print, and what they must exceed: chance is 0.5 for accuracy and 0 for R2.
+SCORES = {
+    "docs/estimators.md": {"accuracy": 0.8, "R2": 0.5},
+    "docs/training.md": {"test accuracy": 0.8},
+}
+
+
 @pages
-def test_python_blocks_run_in_order(page: Path) -> None:
+def test_python_blocks_run_in_order(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = python_blocks(page)
     assert blocks
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks:
         exec(compile(block, str(page), "exec"), namespace)
+    printed = re.findall(r"^(.*(?:accuracy|R2)): ([-0-9.]+)$", capsys.readouterr().out, flags=re.MULTILINE)
+    expected = SCORES.get(str(page.relative_to(ROOT)), {})
+    assert [name for name, _ in printed] == list(expected)
+    for name, score in printed:
+        assert float(score) > expected[name], f"{name} {score}"
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,14 +1,15 @@
 """CRaWl: graph learning with random walks and 1D CNNs."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from crawl.graph import Graph
-from crawl.models import CRaWl
-from crawl.nn import CRaWlConv, Dense, Embedding, Membership, OneHot, Readout, VirtualNode
-from crawl.walks import Walks, sample_walks
+from crawl.lazy import lazy
 
 if TYPE_CHECKING:
     from crawl.estimators import CRaWlClassifier, CRaWlRegressor
+    from crawl.graph import Graph
+    from crawl.models import CRaWl
+    from crawl.nn import CRaWlConv, Dense, Embedding, Membership, OneHot, Readout, VirtualNode
+    from crawl.walks import Walks, sample_walks
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,11 +28,13 @@ __all__ = [
     "sample_walks",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """The estimators, imported when they are first asked for: scikit-learn takes long to import."""
-    if name in ("CRaWlClassifier", "CRaWlRegressor"):
-        from crawl import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "crawl.estimators": ("CRaWlClassifier", "CRaWlRegressor"),
+        "crawl.graph": ("Graph",),
+        "crawl.models": ("CRaWl",),
+        "crawl.nn": ("CRaWlConv", "Dense", "Embedding", "Membership", "OneHot", "Readout", "VirtualNode"),
+        "crawl.walks": ("Walks", "sample_walks"),
+    },
+)

@@ -18,11 +18,12 @@ from torch_geometric.nn import (
     SAGEConv,
 )
 
+from crawl.choices import Head, Pool
 from crawl.graph import Graph, weights_differ
 from crawl.nn.encoders import Dense, Encoder
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
-from crawl.nn.readout import Head, Pool, Readout
+from crawl.nn.readout import Readout
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -116,7 +117,7 @@ def _pna(channels: int, edge_channels: int) -> nn.Module:
         channels,
         aggregators=["mean", "min", "max", "std"],
         scalers=["identity", "amplification", "attenuation"],
-        deg=torch.tensor([0, 1]),  # what it is used for is set from the data
+        deg=torch.tensor([0, 1], device="cpu"),  # what it is used for is set from the data; read, so never on meta
         edge_dim=edge_channels,
     )
     return conv

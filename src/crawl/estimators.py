@@ -19,17 +19,17 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
 
+from crawl.choices import Pool
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
 from crawl.data.task import Task, check_choice
 from crawl.experiments.build import build_model
-from crawl.experiments.experiment import Experiment, Model, Walk
+from crawl.experiments.experiment import Data, Experiment, Model, Walk
 from crawl.experiments.features import Features, HandleUnknown, refuse_graph
 from crawl.experiments.trained import TrainedModel
 from crawl.graph import weights_differ, whole_number
-from crawl.nn.readout import Pool
 from crawl.training.evaluation import Predictions
 from crawl.training.settings import Evaluation, Training
 from crawl.training.trainer import Trainer, choose_device
@@ -130,6 +130,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
     def _experiment(self, seed: int) -> Experiment:
         return Experiment(
             name=type(self).__name__,
+            data=Data(name="given", split="given"),
             walk=Walk(num_steps=self.num_steps, num_eval_steps=self.num_eval_steps, window_size=self.window_size),
             model=Model(
                 hidden_channels=self.hidden_channels,
@@ -230,19 +231,20 @@ class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
         return self
 
     @overload
-    def predict(self, X: Graphs, return_std: Literal[False] = False) -> Array: ...
+    def predict(self, X: Graphs, return_walk_spread: Literal[False] = False) -> Array: ...
     @overload
-    def predict(self, X: Graphs, return_std: Literal[True]) -> tuple[Array, Array]: ...
-    def predict(self, X: Graphs, return_std: bool = False) -> Array | tuple[Array, Array]:
+    def predict(self, X: Graphs, return_walk_spread: Literal[True]) -> tuple[Array, Array]: ...
+    def predict(self, X: Graphs, return_walk_spread: bool = False) -> Array | tuple[Array, Array]:
         """`[n]` or `[n, k]` numbers, in the shape of the targets learned from.
 
         Args:
             X: `[n]` graphs with the features of those in `fit`.
-            return_std: Also return, in the same shape, the standard deviation over evaluations with different walks.
+            return_walk_spread: Also return, in the same shape, the standard deviation over evaluations with different
+                walks. It is not an uncertainty of the prediction, which is why it is not called `return_std`.
         """
         predictions = self._predict(X)
-        mean, spread = (part[:, 0] if self._is_flat else part for part in (predictions.mean, predictions.spread))
-        return (mean, spread) if return_std else mean
+        mean, spread = (part[:, 0] if self._is_flat else part for part in (predictions.mean, predictions.walk_spread))
+        return (mean, spread) if return_walk_spread else mean
 
 
 class CRaWlClassifier(ClassifierMixin, _CRaWlEstimator):  # type: ignore[misc]
@@ -274,8 +276,7 @@ class CRaWlClassifier(ClassifierMixin, _CRaWlEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Graphs) -> Array:
         """`[n, num_classes]` probabilities, in the order of `classes_`."""
-        probabilities = self._predict(X).mean
-        return np.hstack([1 - probabilities, probabilities]) if len(self.classes_) == 2 else probabilities
+        return self._predict(X).for_each_class().mean
 
     def predict(self, X: Graphs) -> NDArray[Any]:
         """`[n]` the most probable class of each graph."""

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from crawl.choices import Head, Pool, Precision, Strategy
 from crawl.graph import Graph
 from crawl.nn.conv import CRaWlConv, Implementation
 from crawl.nn.encoders import Dense, Encoder
-from crawl.nn.linear import Precision
 from crawl.nn.membership import Membership
-from crawl.nn.readout import Head, Pool, Readout
+from crawl.nn.readout import Readout
 from crawl.nn.virtual_node import VirtualNode
 from crawl.walks import Walks, sample_walks
 from crawl.walks.reference import StepLaw
-from crawl.walks.sampling import Strategy
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

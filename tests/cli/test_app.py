@@ -33,6 +33,85 @@ def test_version(crawl):
     assert crawl("--version").out == f"crawl {package.__version__}\n"
 
 
+_WITHOUT_TORCH = """
+import sys
+from crawl.cli import main
+
+code = main(sys.argv[1:])
+heavy = [name for name in ("torch", "numpy", "networkx", "sklearn", "rich", "numba") if name in sys.modules]
+sys.exit(f"imported {heavy}" if heavy else code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("--help", 0),
+        ("--version", 0),
+        ("train --help", 0),
+        ("train zinc --help", 0),
+        ("predict --help", 0),
+        ("distinguish --help", 0),
+        ("trian csl", 2),
+        ("train csl --training.lrr 1", 2),
+        ("train csl --training.lr fast", 2),
+        ("train csl --training.lr -1", 2),
+        ("train csl --model.num-layers 0", 2),
+        ("train csl --walk.window-size 33", 2),
+        ("train zinc --data.split nonsense", 2),
+        ("train csl --model.name gin --walk.num-steps 7", 2),
+        ("evaluate RUN --num-repeats 0", 2),
+        ("predict RUN missing.csv", 2),
+        ("walk edges.txt --num-walks 0", 2),
+        ("distinguish rook shrikhande --confidence 2", 2),
+        ("reproduce zinc --minutes nan", 2),
+        ("report", 2),
+    ],
+)
+def test_help_and_mistakes_need_no_torch(words, code, tmp_path):
+    command = [sys.executable, "-c", _WITHOUT_TORCH, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("" if code == 0 else ("crawl: error: ", "╭"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("train csl --training.lr nan", "train csl --training.lr inf", "train csl --training.min-lr -1"),
+        *("train csl --model.num-layers 99999999999999999999", "train csl --model.num-layers -1"),
+        *("train csl --model.hidden-channels 99999999999999999999", "train csl --model.hidden-channels 0"),
+        *("train csl --model.kernel-size 99999999999999999999", "train csl --model.dropout nan"),
+        *("train csl --walk.num-steps 99999999999999999999", "train csl --walk.num-steps -5"),
+        *("train csl --walk.start-share nan", "train csl --walk.start-share 0", "train csl --walk.start-share 1.5"),
+        *("train csl --training.batch-size 99999999999999999999", "train csl --training.max-epochs 1e400"),
+        *("train csl --training.clip-norm nan", "train csl --training.early-stop -1", "train csl --threads 0"),
+        *("train csl --evaluation.batch-size 99999999999999999999", "train csl --evaluation.val-every 0"),
+        *("train csl --data.fold 99999999999999999999", "train csl --data.fold -1", "train csl --data.laplacian -1"),
+        *("train csl --data.laplacian 99999999999999999999", "train csl --training.factor nan"),
+        *("train csl --walk.strategy node2vec --walk.p nan --walk.q 1", "train csl --training.step-epoch -1"),
+        *("train csl --walk.strategy node2vec --walk.p 1 --walk.q -1", "train csl --threads 99999999999999999999"),
+        *("train counting --seed -99999999999999999999999999999999999999999999999", "walk E --seed -1"),
+        *("walk E --num-steps 99999999999999999999", "walk E --num-steps -1", "walk E --share nan", "walk E --p 0.5"),
+        *("walk E --seed 99999999999999999999", "walk E --window-size 99999999999999999999", "walk E --share -1"),
+        *("walk E --num-walks 99999999999999999999", "walk E --strategy node2vec --p nan", "walk E --start nobody"),
+        *("distinguish rook shrikhande --num-steps 99999999999999999999", "distinguish rook shrikhande --max-k 0"),
+        *("distinguish rook shrikhande --max-k 99999999999999999999", "distinguish rook shrikhande --seed -1"),
+        *("distinguish rook shrikhande --num-walks 99999999999999999999", "distinguish rook shrikhande --windows -1"),
+        *("distinguish rook shrikhande --confidence nan", "distinguish rook shrikhande --windows 99999999999999999999"),
+        *("reproduce csl --jobs 99999999999999999999", "reproduce csl --seeds 0", "reproduce csl --minutes -1"),
+        *("evaluate RUN --batch-size 99999999999999999999", "evaluate RUN --seed -1", "evaluate RUN --num-steps -1"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(crawl, words):
+    Path("E").write_text("a b\nb c\n")
+    done = crawl(*words.split())
+    assert done.code == 2, done
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    assert not Path("runs").exists()
+
+
 def test_an_unknown_command_is_refused(crawl):
     done = crawl("trian", "csl")
     assert done.code == 2

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from crawl.cli.describe import datasets, facts
 from crawl.experiments import TrainedModel
+from crawl.experiments import run as run_module
 from crawl.experiments.recipes import RECIPES
 
 
@@ -22,6 +26,28 @@ def test_info_about_a_run(crawl, csl_run):
     assert facts["test"].startswith("accuracy 0.")
     assert facts["epochs"].startswith("best ")
     assert "torch " in facts["versions"]
+
+
+def test_info_about_a_run_that_is_not_finished(crawl, tiny, monkeypatch):
+    monkeypatch.setattr(run_module, "_SECONDS_BETWEEN_CHECKPOINTS", 0)
+    monkeypatch.setattr(run_module, "_evaluate", _interrupted)
+    assert crawl("train", "csl", "--out", "run", *tiny).code == 130
+    info = crawl("info", "run")
+    assert info.code == 0
+    found = dict(re.split("  +", line.strip(), maxsplit=1) for line in info.out.splitlines())
+    assert found["name"] == "csl (seed 0)"
+    assert found["state"] == "unfinished: 2 epochs of at most 2"
+    assert re.fullmatch(r"at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, loss \d\.\d+", found["last epoch"])
+    assert re.fullmatch(r"accuracy 0\.\d+ in epoch [12]", found["best validation"])
+    assert found["checkpoint"].startswith("after epoch 2, at ")
+    assert found["resume with"] == "crawl train --resume run"
+    Path("run/last.safetensors").unlink()
+    Path("run/metrics.jsonl").unlink()
+    assert "none yet: it begins anew" in crawl("info", "run").out
+
+
+def _interrupted(*_):
+    raise KeyboardInterrupt
 
 
 def test_info_about_a_run_without_validation(csl_run):

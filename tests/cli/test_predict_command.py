@@ -27,14 +27,14 @@ def test_numbers_with_spread_in_the_order_of_the_file(crawl, molecule_runs, mole
     assert done.out == ""
     assert done.err == "12 rows, 1 without a prediction (see the column reason) → out.csv\n"
     given, rows = _rows(molecules.read_text()), _rows(Path("out.csv").read_text())
-    assert list(rows[0]) == [*given[0], "predicted_logS", "spread_logS", "reason"]
+    assert list(rows[0]) == [*given[0], "predicted_logS", "walk_spread_logS", "reason"]
     assert [{name: row[name] for name in given[0]} for row in rows] == given
     for row in rows:
         if row["id"] == "4":
-            assert (row["predicted_logS"], row["spread_logS"]) == ("", "")
+            assert (row["predicted_logS"], row["walk_spread_logS"]) == ("", "")
             assert "nonsense" in row["reason"]
         else:
-            float(row["predicted_logS"]), float(row["spread_logS"])
+            float(row["predicted_logS"]), float(row["walk_spread_logS"])
             assert row["reason"] == ""
 
 
@@ -57,12 +57,14 @@ def test_classes_with_probabilities(crawl, molecule_runs, molecules):
     for row in _rows(crawl("predict", molecule_runs["active"], molecules).out):
         if not row["reason"]:
             assert row["predicted_active"] == str(int(float(row["probability_1"]) > 0.5))
+            assert float(row["probability_0"]) + float(row["probability_1"]) == pytest.approx(1, abs=1e-5)
+            assert float(row["walk_spread_0"]) == pytest.approx(float(row["walk_spread_1"]), abs=1e-5)
     for row in _rows(crawl("predict", molecule_runs["kind"], molecules).out):
         if not row["reason"]:
             probability = {name: float(row[f"probability_{name}"]) for name in "abc"}
             assert sum(probability.values()) == pytest.approx(1, abs=1e-5)
             assert row["predicted_kind"] == max(probability, key=lambda name: probability[name])
-            assert all(float(row[f"spread_{name}"]) >= 0 for name in "abc")
+            assert all(float(row[f"walk_spread_{name}"]) >= 0 for name in "abc")
 
 
 def _numbers(text: str) -> list[float]:
@@ -115,7 +117,7 @@ def test_a_file_without_a_good_row(crawl, molecule_runs, tmp_path):
     (row,) = _rows(crawl("predict", molecule_runs["logS"], "bad.csv").out)
     assert row["predicted_logS"] == ""
     (tmp_path / "none.csv").write_text("smiles\n")
-    assert crawl("predict", molecule_runs["logS"], "none.csv").out == "smiles,predicted_logS,spread_logS,reason\n"
+    assert crawl("predict", molecule_runs["logS"], "none.csv").out == "smiles,predicted_logS,walk_spread_logS,reason\n"
 
 
 def test_a_failure_leaves_the_old_output(crawl, molecule_runs, molecules, monkeypatch):
@@ -145,11 +147,11 @@ def test_bad_input(crawl, molecule_runs, csl_run, molecules, tmp_path):
 
 def test_names_of_columns():
     labels = Task(kind="multilabel", num_outputs=2, target_names=("x", "y"))
-    assert added_columns(labels) == ["probability_x", "probability_y", "spread_x", "spread_y", "reason"]
+    assert added_columns(labels) == ["probability_x", "probability_y", "walk_spread_x", "walk_spread_y", "reason"]
     nameless = Task(kind="multiclass", num_outputs=2)
     assert added_columns(nameless)[:3] == ["predicted_target", "probability_0", "probability_1"]
     assert added_columns(Task(kind="binary", num_outputs=1)) == [
-        "predicted_target", "probability_1", "spread_1", "reason",
+        "predicted_target", "probability_0", "probability_1", "walk_spread_0", "walk_spread_1", "reason",
     ]  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def test_an_interrupt_says_how_to_go_on(crawl, monkeypatch):
     monkeypatch.setattr(module._Work, "do", interrupt)
     done = crawl("reproduce", "zinc")
     assert done.code == 130
-    assert done.err.endswith("crawl: interrupted; the same command goes on where it was stopped\n")
+    assert done.err.endswith("crawl: interrupted; the same command resumes where it was stopped\n")
 
 
 def test_mistakes_are_one_line(crawl):

@@ -124,10 +124,14 @@ def test_degrees_are_those_of_the_training_graphs(paths):
 
 
 def test_benchmarks_come_from_the_data_root(tmp_path, monkeypatch):
+    asked = []
+
     def load(name, root, **choices):
-        return name, root, choices
+        asked.append((name, root, choices))
+        return csl()
 
     monkeypatch.setattr("crawl.experiments.build.load_benchmark", load)
     data = Data(name="collab", root=str(tmp_path), fold=3, has_validation=False)
     choices = {"fold": 3, "has_validation": False, "has_positions": False}
-    assert load_dataset(data) == ("collab", str(tmp_path), choices)
+    assert load_dataset(data).source["root"] == str(tmp_path)
+    assert asked == [("collab", str(tmp_path), choices)]

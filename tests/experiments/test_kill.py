@@ -205,18 +205,29 @@ def test_a_second_process_is_refused_in_the_same_folder(tmp_path):
         process.join()
 
 
-def test_interrupted_from_the_keyboard(whole, tmp_path):
+STOPPED_BY = {
+    signal.SIGINT: (130, "interrupted"),
+    signal.SIGTERM: (143, "stopped by SIGTERM"),
+    signal.SIGHUP: (129, "stopped by SIGHUP"),
+}
+
+
+@pytest.mark.parametrize("number", STOPPED_BY)
+@pytest.mark.usefixtures("interruptible")
+def test_stopped_by_a_signal(whole, tmp_path, number):
     folder = tmp_path / "run"
+    code, what = STOPPED_BY[number]
     command = [sys.executable, "-m", "crawl", "train", "csl", "--out", str(folder), *LONG]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             wait_for(lambda: num_epochs(folder) >= 5, process)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             _, error = process.communicate(timeout=20)
         finally:
             process.kill()
-    assert process.returncode == 130
-    assert error == f"crawl: interrupted; resume with: crawl train --resume {folder}\n"
+    assert process.returncode == code
+    assert error == f"crawl: {what}; resume with: crawl train --resume {folder}\n"
+    assert not list(folder.glob(".*.part*"))
 
     config = json.loads((folder / "config.json").read_text())
     config["training"] = json.loads((whole / "config.json").read_text())["training"]  # let it end
@@ -224,6 +235,41 @@ def test_interrupted_from_the_keyboard(whole, tmp_path):
     (folder / "last.safetensors").unlink(missing_ok=True)
     finish(start(folder, "train", "--resume", str(folder)), folder)
     assert_same_run(whole, folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "last.safetensors", "predictions.csv", "best.safetensors"])
+def test_terminated_while_a_file_is_written(whole, tmp_path, name):
+    folder = tmp_path / "run"
+    new_run = ("train", "csl", "--out", str(folder), *TINY)
+    process = start(folder, *new_run, slowly=True, seconds_between_checkpoints=0)
+    wait_for(lambda: is_writing(folder, name), process)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGHUP)  # a shell that ends may send both
+    process.join(60)
+    assert process.exitcode in (129, 143), folder.with_suffix(".log").read_text()  # the one that Python looks at first
+    assert not list(folder.glob(".*.part*"))
+    if name == "config.json":
+        assert not folder.exists() or not (folder / "config.json").exists()
+        return
+    finish(start(folder, "train", "--resume", str(folder)), folder)
+    assert_same_run(whole, folder)
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "crawl", "train", "csl", "--out", str(folder), *LONG]
+    with subprocess.Popen(["nohup", *command], stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: num_epochs(folder) >= 1, process)
+            process.send_signal(signal.SIGHUP)
+            before = num_epochs(folder)
+            wait_for(lambda: num_epochs(folder) > before + 3, process)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 143
 
 
 _REPRODUCE = """
@@ -247,24 +293,28 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_tables_interrupted_from_the_keyboard(tmp_path, jobs):
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("interruptible")
+def test_tables_stopped_by_a_signal(tmp_path, jobs, number):
+    code, what = STOPPED_BY[number]
     runs = [tmp_path / f"csl/crawl/seed-0-fold-{fold}" for fold in range(jobs)]
     words = ["reproduce", "csl", "--rows", "crawl", "--jobs", str(jobs), "--device", "cpu", "--out", str(tmp_path)]
     command = [sys.executable, "-c", _REPRODUCE, *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             wait_for(lambda: all(num_epochs(run) >= 2 for run in runs), process)
-            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            os.killpg(process.pid, number)  # as a terminal or a cluster does
             _, error = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert process.returncode == 130
+    assert process.returncode == code
     first = (
         "[1/25] csl/crawl/seed-0-fold-0"
         if jobs == 1
         else "stopping at the end of the epoch, in 10 s at the latest; Ctrl-C again stops at once"
     )
-    assert error.splitlines() == [first, "crawl: interrupted; the same command goes on where it was stopped"]
-    if jobs == 2:
-        for run in runs:
+    assert error.splitlines() == [first, f"crawl: {what}; the same command resumes where it was stopped"]
+    for run in runs:
+        assert not list(run.glob(".*.part*"))
+        if jobs == 2:
             assert len(load_checkpoint(run / "last.safetensors")[1]["history"]) == num_epochs(run)

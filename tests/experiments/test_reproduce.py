@@ -15,6 +15,7 @@ from crawl import Graph
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.experiments import Experiment, TrainedModel, workers
 from crawl.experiments import reproduce as module
+from crawl.experiments.build import read_by
 from crawl.experiments.records import read_collected, read_run
 from crawl.experiments.report import find_runs, write_report
 from crawl.experiments.reproduce import find_tables, reproduce, tidy_run
@@ -51,7 +52,7 @@ def cycles(num_graphs: int = 24) -> Dataset:
 
 @pytest.fixture
 def cycles_for_zinc(monkeypatch):
-    monkeypatch.setattr(module, "load_dataset", lambda _: cycles())
+    monkeypatch.setattr(module, "load_dataset", lambda data: read_by(data, cycles()))
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +226,7 @@ def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):
     def load(data):
         if data.name == "counting_star":
             raise ValueError("Counting, star is not there.")
-        return cycles()
+        return read_by(data, cycles())
 
     monkeypatch.setattr(module, "load_dataset", load)
     (done,) = reproduce("counting", tmp_path, num_seeds=1, device="cpu", change=small)
@@ -259,7 +260,7 @@ def test_social_graphs_with_and_without_validation(tmp_path, monkeypatch, name):
         is_test, is_val = ids % 10 == data.fold, (ids % 10 == (data.fold + 1) % 10) & data.has_validation
         split = Split(*(mask.nonzero().flatten() for mask in (~is_test & ~is_val, is_val, is_test)))
         task = Task(kind="multiclass", num_outputs=3, metric="accuracy")
-        return replace(dataset, store=replace(dataset.store, y=ids % 3), task=task, split=split)
+        return read_by(data, replace(dataset, store=replace(dataset.store, y=ids % 3), task=task, split=split))
 
     monkeypatch.setattr(module, "load_dataset", load)
     (done,) = reproduce(name, tmp_path, rows=("imdb_multi",), device="cpu", change=small)

@@ -68,12 +68,12 @@ class TestThePredictionOfAGraph:
 
 def test_one_repeat_has_no_spread(answer):
     once = answer(answer.store, num_repeats=1)
-    assert (once.spread == 0).all()
+    assert (once.walk_spread == 0).all()
     assert np.array_equal(once.mean, once.repeats[0])
 
 
 def test_longer_walks_lie_closer_together(answer):
-    short, long = (answer(answer.store, num_repeats=12, num_steps=n).spread.mean() for n in (4, 60))
+    short, long = (answer(answer.store, num_repeats=12, num_steps=n).walk_spread.mean() for n in (4, 60))
     assert long < short
 
 
@@ -133,7 +133,7 @@ class TestPredictions:
     def test_by_hand(self):
         found = Predictions(self.repeats, Task(kind="binary", num_outputs=1, metric="accuracy"))
         assert found.mean == pytest.approx(np.array([[0.3], [0.8], [0.4]]))
-        assert found.spread == pytest.approx(np.array([[0.1], [0.1], [0.2]]))
+        assert found.walk_spread == pytest.approx(np.array([[0.1], [0.1], [0.2]]))
         assert found.classes.tolist() == [0, 1, 0]
         targets = np.array([0.0, 1.0, 1.0])
         assert found.scores(targets) == pytest.approx([1, 2 / 3])

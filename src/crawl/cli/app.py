@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from typing import Annotated, Any, Protocol, Union, get_origin
 
 import tyro
@@ -19,6 +21,7 @@ from crawl.cli.evaluate import Evaluate
 from crawl.cli.output import say
 from crawl.cli.predict import Predict
 from crawl.cli.reproduce import Report, Reproduce
+from crawl.cli.signals import as_interrupts
 from crawl.cli.train import Train, train_type
 from crawl.cli.walk import WalkEdges
 
@@ -27,7 +30,7 @@ _DESCRIPTION = """CRaWl: graph learning with random walks and 1D CNNs.
 Begin with `crawl train csl`, which needs no data; `crawl COMMAND --help` explains a command.
 `crawl --version` prints the version; --debug with any command shows where an error came from."""
 
-OK, BUG, USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+OK, BUG, USAGE, BROKEN_PIPE = 0, 1, 2, 141
 
 
 class Command(Protocol):
@@ -38,22 +41,30 @@ class Command(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; the exit code: 0, or 2 for a mistake in the command or the data, 130 after Ctrl-C."""
+    """Run a command line; the exit code: 0, or 2 for a mistake in the command or the data.
+
+    It is 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [word for word in arguments if word != "--debug"]
+    came: list[signal.Signals] = []
     try:
-        if arguments == ["--version"]:
-            print(f"crawl {__version__}")
-        else:
-            with _warnings_in_one_line():
+        with as_interrupts() as came, _warnings_in_one_line():
+            if arguments == ["--version"]:
+                print(f"crawl {__version__}")
+            else:
                 parse(arguments or ["--help"]).run()
-        sys.stdout.flush()
+            sys.stdout.flush()
     except SystemExit as stop:  # tyro has printed its help or what is wrong with a flag
         return stop.code if isinstance(stop.code, int) else OK if stop.code is None else USAGE
     except KeyboardInterrupt as interrupt:
-        say("; ".join(["crawl: interrupted", *map(str, interrupt.args)]))
-        return INTERRUPTED
+        what = f"stopped by {came[0].name}" if came else "interrupted"
+        with suppress(OSError):  # the terminal may be gone
+            say("; ".join([f"crawl: {what}", *map(str, interrupt.args)]))
+        if came:
+            _drop_stdout()
+        return 128 + (came[0] if came else signal.SIGINT)
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         _drop_stdout()
         return BROKEN_PIPE
@@ -81,14 +92,42 @@ def parse(arguments: Sequence[str]) -> Command:
     chosen = next((word for word in arguments if word in types), None)
     commands = [Annotated[type_, _subcommand(name, type_, name == chosen)] for name, type_ in types.items()]
     any_command: Any = Union[tuple(commands)]  # noqa: UP007
-    command: Command = tyro.cli(
-        any_command,
-        prog="crawl",
-        description=_DESCRIPTION,
-        args=arguments,
-        config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff),
-    )
+    held = _HeldErrors()
+    try:
+        with redirect_stderr(held):
+            command: Command = tyro.cli(
+                any_command,
+                prog="crawl",
+                description=_DESCRIPTION,
+                args=arguments,
+                config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff),
+            )
+    except SystemExit as stop:
+        if refusal := _refusal(stop):
+            raise refusal from None
+        sys.stderr.write(held.getvalue())
+        raise
     return command
+
+
+class _HeldErrors(io.StringIO):
+    """What is written to the error stream, kept back; with colours if that is a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_terminal = sys.stderr.isatty()
+
+    def isatty(self) -> bool:
+        """Whether a person reads it in the end."""
+        return self._is_terminal
+
+
+def _refusal(stop: SystemExit) -> ValueError | None:
+    """Why our settings refused a value, if that made tyro stop: it would say so in a box, about names of its own."""
+    error = stop.__context__
+    reason = None if error is None else error.__context__
+    of_settings = isinstance(getattr(error, "arg", None), str)  # tyro's own errors have the flag there
+    return reason if of_settings and isinstance(reason, ValueError) else None
 
 
 def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:
@@ -109,14 +148,23 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 def _is_users(error: Exception) -> bool:
-    """Whether the user can do something about it: wrong data or flags, a missing package, a full disk."""
-    return isinstance(error, ValueError | OSError | ImportError)
+    """Whether the user can do something about it: wrong data or flags, a missing package, a full disk or memory."""
+    return isinstance(error, ValueError | OSError | ImportError | OverflowError | MemoryError) or _lacks_memory(error)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether there was not enough memory, which torch says in several ways."""
+    return isinstance(error, RuntimeError) and any(
+        sign in str(error) for sign in ("out of memory", "allocate memory", "not enough memory")
+    )
 
 
 def _in_one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or _lacks_memory(error):
+        return f"there is not enough memory: take a smaller batch, shorter walks or a smaller model. {text}".strip()
     return text if _is_users(error) and text else f"{type(error).__name__}: {text} (--debug shows where)"
 
 

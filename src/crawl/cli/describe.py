@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ import tyro
 from crawl.cli.output import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.table import Table
 
@@ -114,7 +115,7 @@ def datasets(root: Path | None = None) -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Info:
-    """Say what a run or a checkpoint is: task, expected features, size, scores, versions.
+    """Say what a run or a checkpoint is: task, expected features, size, scores, versions; how far an unfinished run is.
 
     Attributes:
         run_or_checkpoint: The folder of a run, or a .safetensors file.
@@ -125,9 +126,13 @@ class Info:
     def run(self) -> None:
         """Load it and print."""
         from crawl.experiments import TrainedModel
+        from crawl.experiments.folder import RunFolder
 
-        trained = TrainedModel.load(self.run_or_checkpoint, "cpu")
-        print_table(_table((), [(name, str(value)) for name, value in facts(trained)]))
+        path = self.run_or_checkpoint
+        run = RunFolder(path)
+        is_begun = path.is_dir() and run.config.is_file() and not (run.best.is_file() or run.result.is_file())
+        found = unfinished_facts(path) if is_begun else facts(TrainedModel.load(path, "cpu"))
+        print_table(_table((), [(name, str(value)) for name, value in found]))
 
 
 def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
@@ -157,6 +162,47 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
         yield "device", record["device"]
         yield "commit", record["commit"] or "unknown"
         yield "versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+
+
+def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
+    """Name and value of what there is to say about a run that is not finished.
+
+    Raises:
+        ValueError: If one of its files is damaged; the message names it.
+    """
+    from crawl.experiments.folder import RunFolder
+    from crawl.experiments.records import read_config, read_history
+    from crawl.training.checkpoint import load_checkpoint
+
+    run = RunFolder(path)
+    experiment, history = read_config(run.config), read_history(run)
+    yield "name", f"{experiment.name} (seed {experiment.seed})"
+    yield "model", experiment.model.name
+    yield "data", f"{experiment.data.name} {experiment.data.path or ''}".strip()
+    yield "state", f"unfinished: {len(history)} epochs of at most {experiment.training.max_epochs}"
+    if history:
+        yield "last epoch", f"at {_time_of(run.metrics)}, loss {_or_dash(history[-1]['loss'])}"
+        yield from _best(history)
+    saved = len(load_checkpoint(run.last)[1].get("history", ())) if run.last.is_file() else 0
+    yield "checkpoint", f"after epoch {saved}, at {_time_of(run.last)}" if saved else "none yet: it begins anew"
+    is_given = experiment.data.name == "given"
+    yield "resume with", f"resume_run({str(path)!r}, dataset=…)" if is_given else f"crawl train --resume {path}"
+
+
+def _best(history: Sequence[dict[str, Any]]) -> Iterable[tuple[str, str]]:
+    """The best validation score, if there is any."""
+    from crawl.training.metrics import LOWER_IS_BETTER
+
+    key = next((key for key in history[0] if key.startswith("val_")), "")
+    scored = [record for record in history if record.get(key) is not None]
+    if scored:
+        metric = key.removeprefix("val_")
+        best = (min if LOWER_IS_BETTER.get(metric, False) else max)(scored, key=lambda record: record[key])
+        yield "best validation", f"{metric} {best[key]:.4f} in epoch {best['epoch']}"
+
+
+def _time_of(path: Path) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
 
 
 def _or_dash(score: float | None) -> str:

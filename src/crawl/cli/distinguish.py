@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, print_table, say
 from crawl.cli.walk import read_edge_list
+from crawl.training.settings import check_whole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from crawl.graph import Graph
     from crawl.theory.report import Walked
 
+_LARGEST_K, _LONGEST = 10, 1_000_000  # more does not fit into memory, or takes years
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -50,6 +53,7 @@ class Distinguish:
             the standard output with -; the table is then printed on the error stream.
         header: The first line of edge lists names the columns.
         seed: Fixes samples and training.
+        threads: How many threads compute; as many as the machine has cores when not given.
     """
 
     graph: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="A")]
@@ -63,6 +67,7 @@ class Distinguish:
     picture: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     header: bool = False
     seed: int = 0
+    threads: int | None = None
 
     def run(self) -> None:
         """Read, compare, print."""
@@ -70,10 +75,16 @@ class Distinguish:
             raise ValueError(f"{self.picture}: a picture is a {', '.join(_PICTURES)} file.")
         if self.picture is not None and not self.picture.parent.is_dir():
             raise ValueError(f"{self.picture}: there is no folder {self.picture.parent}.")
-        if self.num_steps < 1 or not self.windows or min(self.windows) < 1:
-            raise ValueError("--num-steps and --windows must be at least 1.")
+        if not self.windows:
+            raise ValueError("--windows needs at least one number.")
+        for name, number in (("--num-steps", self.num_steps), *(("--windows", window) for window in self.windows)):
+            check_whole(name, number, 1, _LONGEST)
         if not 0.5 < self.confidence < 1:
             raise ValueError(f"--confidence must lie between 0.5 and 1, not {self.confidence}.")
+        check_positive(num_walks=self.num_walks)
+        check_whole("--max-k", self.max_k, 1, _LARGEST_K)
+        check_seed(self.seed)
+        compute_with(self.threads)
         from rich import box
         from rich.table import Table
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+
+from crawl.cli.flags import check_positive, check_seed, compute_with
 
 if TYPE_CHECKING:
     from crawl.data import Dataset
@@ -26,6 +30,7 @@ class Evaluate:
         data: The file or folder with the data, if it has moved since; other data are refused.
         seed: Of the walks.
         device: Where to compute.
+        threads: How many threads compute; as many as the machine has cores when not given.
     """
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -36,15 +41,18 @@ class Evaluate:
     data: Path | None = None
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
 
     def run(self) -> None:
         """Predict, score, print."""
+        check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
+        check_seed(self.seed)
+        compute_with(self.threads)
         import numpy as np
 
         from crawl.experiments import TrainedModel
         from crawl.training.evaluation import targets_of
 
-        check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
         trained = TrainedModel.load(self.run_folder, self.device)
         dataset = self._dataset(trained)
         ids = getattr(dataset.split, self.split)
@@ -54,6 +62,7 @@ class Evaluate:
             num_steps=self.num_steps,
             seed=self.seed,
             batch_size=self.batch_size,
+            on_batch=_counted_batches(),
         )
         targets = targets_of(dataset.store, ids)
         scores = predictions.scores(targets)
@@ -85,12 +94,14 @@ class Evaluate:
         return dataset
 
 
-def check_positive(**flags: int | None) -> None:
-    """Refuse numbers below 1.
+def _counted_batches() -> Callable[[], None]:
+    """To be called after every batch: shows how many there were, every ten seconds."""
+    from crawl.experiments.progress import Lines
 
-    Raises:
-        ValueError: With the name of the flag.
-    """
-    for name, value in flags.items():
-        if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
+    lines, numbers = Lines(), count(1)
+
+    def on_batch() -> None:
+        number = next(numbers)
+        lines.show(lambda: f"{number} batches")
+
+    return on_batch

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.evaluate import check_positive
+from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, open_output, say
 
 if TYPE_CHECKING:
@@ -40,9 +40,10 @@ class Predict:
     """Predict with a trained model.
 
     All rows and columns of the input come out again in the same order, with columns added: for numbers predicted_NAME
-    and spread_NAME; for classes predicted_NAME with the class, probability_CLASS and spread_CLASS. The spread is the
-    standard deviation over evaluations with different walks. A row that cannot be read stays, with empty predictions
-    and the reason in the column reason.
+    and walk_spread_NAME; for classes predicted_NAME with the class, and for each class probability_CLASS and
+    walk_spread_CLASS. The walk spread is the standard deviation over evaluations with different walks. It is not an
+    uncertainty of the prediction. A row that cannot be read stays, with empty predictions and the reason in the column
+    reason.
 
     Attributes:
         run_folder: The folder of a finished run, or a checkpoint.
@@ -56,6 +57,7 @@ class Predict:
         seed: Of the walks.
         device: Where to compute.
         unknown: What to do about categories that did not occur in training: encode them as zeros and say so, or stop.
+        threads: How many threads compute; as many as the machine has cores when not given.
     """
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -67,19 +69,22 @@ class Predict:
     batch_size: int | None = None
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
     unknown: Literal["warn", "error"] = "warn"
 
     def run(self) -> None:
         """Read, predict and write piece by piece."""
-        from crawl.data.features import Unknown
-        from crawl.experiments import TrainedModel
-        from crawl.experiments.features import unknown_message
-
         check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
+        check_seed(self.seed)
         if not self.input.exists():
             raise ValueError(f"There is no file or folder {self.input}.")
         if self.output.exists() and self.output.samefile(self.input):
             raise ValueError(f"The output would replace the input {self.input}: choose another name.")
+        compute_with(self.threads)
+        from crawl.data.features import Unknown
+        from crawl.experiments import TrainedModel
+        from crawl.experiments.features import unknown_message
+
         trained = TrainedModel.load(self.run_folder, self.device)
         if trained.features.task.level != "graph":
             raise ValueError(f"{self.run_folder} predicts nodes; use crawl.experiments.TrainedModel in Python.")
@@ -181,13 +186,24 @@ class Predict:
 
 @contextmanager
 def _counter() -> Iterator[Callable[[int], None]]:
-    """A function that counts rows for a person to watch; nothing is seen where there is no terminal."""
+    """A function that counts rows for a person to watch; by a line every ten seconds where there is no terminal."""
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
+    from crawl.experiments.progress import Lines
+
     console = Console(stderr=True)
+    if not console.is_terminal:
+        lines, numbers = Lines(), [0]
+
+        def count(number: int) -> None:
+            numbers.append(number)
+            lines.show(lambda: f"{sum(numbers)} rows")
+
+        yield count
+        return
     columns = (TextColumn("{task.completed:.0f} rows"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)
         yield lambda number: progress.advance(task, number)
 
@@ -198,9 +214,11 @@ def _row(cells: dict[str, str], graph: Data | str) -> Row:
 
 def added_columns(task: Task) -> list[str]:
     """The names of the columns that predictions of a task fill."""
+    from crawl.experiments.folder import output_names
+
     targets = list(task.target_names) or ["target"]
-    outputs = _output_names(task)
-    spreads = [f"spread_{name}" for name in outputs]
+    outputs = output_names(task)
+    spreads = [f"walk_spread_{name}" for name in outputs]
     if task.kind == "regression":
         return [*(f"predicted_{name}" for name in outputs), *spreads, "reason"]
     predicted = [] if task.kind == "multilabel" else [f"predicted_{targets[0]}"]
@@ -209,18 +227,10 @@ def added_columns(task: Task) -> list[str]:
 
 def added_cells(predictions: Predictions, scaling: Scaling) -> Iterator[list[str]]:
     """What `added_columns` names, for each graph; nothing is the reason."""
-    task = predictions.task
+    task, shown = predictions.task, predictions.for_each_class()
     has_class = task.kind in ("binary", "multiclass")
     names = task.class_names or [str(i) for i in range(max(task.num_outputs, 2))]
     predicted = [[names[i]] for i in predictions.classes] if has_class else [[] for _ in predictions.mean]
-    for words, mean, spread in zip(predicted, predictions.mean, predictions.spread, strict=True):
+    for words, mean, spread in zip(predicted, shown.mean, shown.walk_spread, strict=True):
         means = [f"{value:.{num}g}" for value, num in zip(mean, scaling.num_digits or [6] * len(mean), strict=True)]
         yield [*words, *means, *(f"{value:.6g}" for value in spread), ""]
-
-
-def _output_names(task: Task) -> list[str]:
-    """A name for each number the model gives: its target, or the class it is the probability of."""
-    if task.kind == "binary":
-        return [task.class_names[1] if task.class_names else "1"]
-    names = task.class_names if task.kind == "multiclass" else task.target_names
-    return list(names) if len(names) == task.num_outputs else [str(i) for i in range(task.num_outputs)]

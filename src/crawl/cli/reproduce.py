@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.evaluate import check_positive
+from crawl.cli.flags import check_positive, compute_with
 from crawl.cli.output import STDOUT, check_folder, say
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class Reproduce:
     """Run the experiments behind a table of the paper, and print the table.
 
-    Without a name, lists the tables; with --list, their rows too. Finished runs are read and stopped ones go on: the
-    same command again continues.
+    Without a name, lists the tables; with --list, their rows too. Finished runs are read and stopped ones are
+    resumed by the same command.
 
     Attributes:
         tables: The tables.
@@ -31,8 +32,9 @@ class Reproduce:
         rows: Run or list only these rows, by their names in --list.
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
         device: Where to compute.
+        threads: How many threads compute in each process; as many as the machine has cores when not given.
         tidy: Keep only the records of finished runs, and weights that another table evaluates.
-        progress: Show a progress bar for each run.
+        progress: Show a progress bar for each run on a terminal; elsewhere there are lines anyway.
         list: Run nothing: list the rows of the tables, or of all, and how many of their runs are finished.
     """
 
@@ -44,12 +46,18 @@ class Reproduce:
     rows: tuple[str, ...] = ()
     data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
     tidy: bool = False
     progress: bool = False
     list: bool = False
 
     def run(self) -> None:
         """Run what is left, and print."""
+        check_positive(jobs=self.jobs, seeds=self.seeds)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        check_folder(self.out)
+        compute_with(self.threads)
         from crawl.experiments.reproduce import choose_rows, reproduce
         from crawl.experiments.tables import GROUPS, TABLES
         from crawl.training.trainer import choose_device
@@ -64,10 +72,6 @@ class Reproduce:
             for name, members in GROUPS.items():
                 print(f"{name:18} {' and '.join(members)}")
             return
-        check_folder(self.out)
-        check_positive(jobs=self.jobs, seeds=self.seeds)
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
         choose_device(self.device)
         try:
             done = reproduce(
@@ -80,10 +84,11 @@ class Reproduce:
                 num_seeds=self.seeds,
                 rows=self.rows,
                 tidy=self.tidy,
-                quiet=not self.progress,
+                threads=self.threads,
+                quiet=None if self.progress or not sys.stderr.isatty() else True,
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on where it was stopped") from None
+            raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         print("\n".join(map(str, done)))
         failed = {place for table in done for place in table.problems}
         if failed:
@@ -121,13 +126,13 @@ class Report:
 
     def run(self) -> None:
         """Write the report, and print its tables."""
-        from crawl.experiments.report import report_text, write_report
-
         if not self.runs:
             raise ValueError("Say which runs to report: folders of `crawl reproduce`, of runs, or small files.")
+        if self.out == STDOUT and self.collect:
+            raise ValueError("--collect writes files: choose a folder for them with -o.")
+        from crawl.experiments.report import report_text, write_report
+
         if self.out == STDOUT:
-            if self.collect:
-                raise ValueError("--collect writes files: choose a folder for them with -o.")
             print(report_text(self.runs), end="")
             return
         written = write_report(self.runs, self.out, collect=self.collect)

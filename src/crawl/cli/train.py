@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
+from crawl.cli.flags import compute_with
 from crawl.cli.output import check_folder, print_table, say
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Train(Generic[RecipeT]):
         protocol: One run, or one for each fold of the data set.
         baseline: Train a message-passing network on the same data, to compare with.
         device: Where to compute; short for --training.device.
+        threads: How many threads compute; as many as the machine has cores when not given.
         quiet: Show no progress.
     """
 
@@ -41,19 +43,24 @@ class Train(Generic[RecipeT]):
     protocol: Literal["single", "folds"] = "single"
     baseline: Baseline = "none"
     device: Annotated[Literal["auto", "cpu", "cuda"] | None, tyro.conf.arg(metavar="{auto,cpu,cuda}")] = None
+    threads: int | None = None
     quiet: bool = False
 
     def run(self) -> None:
         """Train, and print what came of it."""
+        from crawl.experiments.effect import settle
+
+        if self.out is not None:
+            check_folder(self.out)
+        experiment = settle(self._experiment(), is_from_recipe=True)  # before torch is there, so at once
+        compute_with(self.threads)
         from crawl.experiments.build import load_dataset
         from crawl.experiments.folder import RunFolder
         from crawl.training.trainer import choose_device
 
-        if self.out is not None:
-            check_folder(self.out)
-        experiment = self._experiment()
-        choose_device(experiment.training.device)  # what is wrong with device or data is found before there is a folder
+        device = choose_device(experiment.training.device)  # what is wrong is found before there is a folder
         dataset = load_dataset(experiment.data, experiment.seed)
+        experiment = settle(experiment, dataset.task, device=device.type, is_from_recipe=True)
         _report_skipped(dataset)
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
@@ -80,22 +87,25 @@ class Resume:
         settings: Not allowed here.
         resume: The folder of the run.
         baseline: Train a message-passing network on the same data, to compare with.
+        threads: How many threads compute; as many as the machine has cores when not given.
         quiet: Show no progress.
     """
 
     settings: tyro.conf.Positional[tuple[str, ...]]
     resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     baseline: Baseline = "none"
+    threads: int | None = None
     quiet: bool = False
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""
-        from crawl.experiments.folder import RunFolder
-        from crawl.experiments.records import read_config
-
         if self.settings:
             given = " ".join(self.settings)
             raise ValueError(f"A run is resumed with the settings in its config.json: leave out {given}.")
+        compute_with(self.threads)
+        from crawl.experiments.folder import RunFolder
+        from crawl.experiments.records import read_config
+
         first_fold = self.resume / "fold-1"
         has_folds = first_fold.is_dir()
         config = RunFolder.open(first_fold if has_folds else self.resume).config
@@ -109,11 +119,15 @@ def train_type(arguments: Sequence[str]) -> Any:
     """The type of the command `train`: with a subcommand for every recipe, or for resuming without any."""
     if any(word.split("=")[0] == "--resume" for word in arguments):
         return Resume
+    from crawl.experiments.experiment import Experiment
     from crawl.experiments.recipes import RECIPES
 
+    names = list(RECIPES)
+    if chosen := [name for name in arguments[1:2] if name in RECIPES]:  # tyro is slow to look through all of them
+        names = [*chosen, "csl" if chosen != ["csl"] else "csl_lap"]  # with a single one there would be no word for it
     recipes = [
-        Annotated[type(recipe()), tyro.conf.subcommand(name, default=recipe(), description=recipe.__doc__)]
-        for name, recipe in RECIPES.items()
+        Annotated[Experiment, tyro.conf.subcommand(name, default=RECIPES[name](), description=RECIPES[name].__doc__)]
+        for name in names
     ]
     return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
 
@@ -172,7 +186,7 @@ def _report_skipped(dataset: Dataset, at_most: int = 5) -> None:
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Say after Ctrl-C how to go on, if there is something to go on with."""
+    """Say after Ctrl-C or a signal how to resume, if there is something to resume."""
     try:
         yield
     except KeyboardInterrupt:

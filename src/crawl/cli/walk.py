@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, say
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class WalkEdges:
         p: node2vec's return parameter.
         q: node2vec's in-out parameter.
         seed: The same seed gives the same walks.
+        threads: How many threads compute; as many as the machine has cores when not given.
     """
 
     edges: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="EDGES")]
@@ -63,14 +65,18 @@ class WalkEdges:
     p: float = 1.0
     q: float = 1.0
     seed: int = 0
+    threads: int | None = None
 
     def run(self) -> None:
         """Read, walk, write."""
         if self.output.suffix not in (".npz", ".csv") and not is_stream(self.output):
             raise ValueError(f"{self.output}: walks are written as .npz or .csv, or with - as CSV to the terminal.")
-        if self.num_walks < 1:
-            raise ValueError(f"--num-walks must be at least 1, not {self.num_walks}.")
+        check_positive(num_walks=self.num_walks)
+        check_seed(self.seed)
+        if self.strategy != "node2vec" and (self.p, self.q) != (1, 1):
+            raise ValueError("--p and --q are those of node2vec walks: leave them out, or add --strategy node2vec.")
         edge_list = read_edge_list(self.edges, header=self.header)
+        compute_with(self.threads)
         walks = self._walks(edge_list)
         if self.output.suffix == ".npz":
             _write_npz(self.output, walks, edge_list.names)

@@ -11,6 +11,8 @@ import torch
 from crawl.baselines import WIDTH_STEP, MessagePassing
 from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
 from crawl.data.dataset import Dataset
+from crawl.data.task import Task
+from crawl.experiments.effect import plain, settle_data
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.features import Features
 from crawl.models import CRaWl
@@ -65,6 +67,8 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
             num_steps=walk.num_steps,
             num_eval_steps=walk.num_eval_steps,
             start_share=walk.start_share,
+            p=1.0 if walk.p is None else walk.p,
+            q=1.0 if walk.q is None else walk.q,
         )
     layer, shortest = model.convs[0], min(walk.num_steps, walk.num_eval_steps)
     assert isinstance(layer, CRaWlConv)
@@ -104,15 +108,33 @@ def fit_width(experiment: Experiment, features: Features, budget: int) -> Experi
     return with_width(low)
 
 
+def known_task(data: Data) -> Task | None:
+    """What is predicted, if the name of the data tells it."""
+    return BENCHMARKS[data.name].task if data.name in BENCHMARKS else None
+
+
 def load_dataset(data: Data, seed: int = 0) -> Dataset:
     """The data set of an experiment.
 
     Raises:
         ValueError: If it cannot be read; the message says where and what to do.
     """
-    if data.is_synthetic and data.name not in BENCHMARKS:
-        raise ValueError(f"{data.name} is no benchmark: leave out --data.is-synthetic.")
-    _refuse_unused(data)
+    return read_by(data, _load(settle_data(data), seed))
+
+
+def read_by(data: Data, dataset: Dataset) -> Dataset:
+    """The data set, with a note of the settings that it was read by."""
+    noted = replace(dataset)
+    object.__setattr__(noted, "source", plain(data))
+    return noted
+
+
+def _load(data: Data, seed: int) -> Dataset:
+    if data.name == "given":
+        raise ValueError(
+            "This run was started in Python with a data set of its own: give the data set again, to resume_run("
+            "folder, dataset=…) or to TrainedModel.load(folder).predict(dataset.store)."
+        )
     if data.is_synthetic:
         return synthetic(BENCHMARKS[data.name])
     if data.name == "csl":
@@ -166,28 +188,6 @@ def load_dataset(data: Data, seed: int = 0) -> Dataset:
         task=data.task,
         metric=data.metric,
     )
-
-
-_OWN_FILES = ("csv", "tu", "folder")
-_WITH_FOLDS = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.num_folds)
-_WITH_FOLDS_IN_FILES = tuple(name for name in _WITH_FOLDS if BENCHMARKS[name].make is None)
-_USED_BY: dict[str, tuple[str, ...]] = {
-    **{"target": ("counting",), "laplacian": ("csl",), "smiles": ("csv",), "has_positions": ("mnist", "cifar10")},
-    **{"targets": ("csv", "folder"), "task": ("csv", "folder"), "bad_rows": ("csv", "folder")},
-    **{"path": _OWN_FILES, "metric": _OWN_FILES, "fractions": _OWN_FILES},
-    **{"fold": _WITH_FOLDS, "has_validation": _WITH_FOLDS_IN_FILES},
-}
-
-
-def _refuse_unused(data: Data) -> None:
-    """Refuse settings that would change nothing, as a record of them would not be true."""
-    usual = Data()
-    for setting, names in _USED_BY.items():
-        is_used = data.name in names and not data.is_synthetic
-        if not is_used and getattr(data, setting) != getattr(usual, setting):
-            what = f"Random graphs like {data.name}" if data.is_synthetic else data.name
-            flag = f"--data.{'no-' * (setting == 'has_validation')}{setting.replace('_', '-')}"
-            raise ValueError(f"{what} cannot be changed by {flag}: leave it out.")
 
 
 def _encoder(categories: tuple[int, ...], width: int) -> Encoder:

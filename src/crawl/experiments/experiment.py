@@ -10,13 +10,12 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from crawl.choices import Head, Pool, Precision, Strategy
 from crawl.files import parse_json
-from crawl.nn.linear import Precision
-from crawl.nn.readout import Head, Pool
-from crawl.training.settings import Evaluation, Training
-from crawl.walks.sampling import Strategy
+from crawl.training.settings import Evaluation, Training, check_whole
 
 DataName = Literal[
+    "given",
     "csl",
     "counting",
     "csv",
@@ -38,6 +37,7 @@ DataName = Literal[
     "counting_cycle4",
     "counting_all",
 ]
+_WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
 ModelName = Literal["crawl", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
 
 
@@ -47,14 +47,16 @@ class Data:
 
     Attributes:
         name: `csl` and `counting` are made in code; `csv` (molecules as SMILES), `tu` (a folder in the TU format) and
-            `folder` (GraphML or JSON files with a table of labels) read `path`; others are benchmarks in the data root.
+            `folder` (GraphML or JSON files with a table of labels) read `path`; `given` is a data set that was given in
+            Python; others are benchmarks in the data root.
         path: The file or folder.
         root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
         targets: The target columns (csv, folder).
         smiles: The SMILES column (csv); found by its name when None.
         task: What kind of targets; found from their values with `auto`.
         metric: The score; the usual one of the task when None.
-        split: `random`, `stratified`, `scaffold`, the name of a column, or a file.
+        split: `random`, `stratified`, `scaffold`, the name of a column, or a file (csv, tu, folder); `given` for all
+            others, which come with their split.
         fractions: The shares of training, validation and test part.
         fold: Which of the folds is the test part (csl, collab, imdb_multi, reddit_binary).
         has_validation: Keep a fold for validation (collab, imdb_multi, reddit_binary); else it is trained on, too.
@@ -82,16 +84,34 @@ class Data:
     target: Literal["triangle", "tailed_triangle", "star", "cycle4"] = "triangle"
     bad_rows: Literal["skip", "refuse"] = "skip"
 
+    def __post_init__(self) -> None:
+        check_whole("data.fold", self.fold, 0)
+        check_whole("data.laplacian", self.laplacian, 0)
+
 
 @dataclass(frozen=True)
 class Walk:
-    """The walks: their law, their length, where they start, how far back the bits look. See `crawl.CRaWl`."""
+    """The walks: their law, their length, where they start, how far back the bits look. See `crawl.CRaWl`.
+
+    `p` and `q` are those of `node2vec`, which needs both.
+    """
 
     strategy: Strategy = "non_backtracking"
     num_steps: int = 50
     num_eval_steps: int = 150
     start_share: float = 1.0
     window_size: int = 8
+    p: float | None = None
+    q: float | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("walk.num_steps", self.num_steps)
+        check_whole("walk.num_eval_steps", self.num_eval_steps)
+        check_whole("walk.window_size", self.window_size, 0, 32)
+        if not 0 < self.start_share <= 1:
+            raise ValueError(f"walk.start_share must be above 0 and at most 1, not {self.start_share}.")
+        if (self.p is not None and not self.p >= 1e-3) or (self.q is not None and not 1e-3 <= self.q <= 1e3):
+            raise ValueError(f"walk.p must be 0.001 or more, walk.q from 0.001 to 1000, not {self.p} and {self.q}.")
 
 
 @dataclass(frozen=True)
@@ -113,6 +133,14 @@ class Model:
     dropout: float = 0.0
     precision: Precision = "tf32"
 
+    def __post_init__(self) -> None:
+        check_whole("model.hidden_channels", self.hidden_channels, 1, _WIDEST)
+        check_whole("model.num_layers", self.num_layers, 1, _DEEPEST)
+        if self.kernel_size is not None:
+            check_whole("model.kernel_size", self.kernel_size, 1, _WIDEST)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"model.dropout must be 0 or more and below 1, not {self.dropout}.")
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -129,6 +157,9 @@ class Experiment:
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("seed", self.seed, 0, 2**64 - 1)
 
     def to_json(self) -> str:
         """The experiment as JSON."""

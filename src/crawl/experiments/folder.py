@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from crawl.data.dataset import Dataset
+from crawl.data.task import Task
 from crawl.files import whole_file, write_atomically
 from crawl.training.evaluation import Predictions, Scaling
 from crawl.training.metrics import Array
@@ -90,7 +91,7 @@ class RunFolder:
             file.write(_as_line(record))
 
     def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
-        """Write a line per test graph, or node: its name, its targets, and mean and spread of its predictions."""
+        """Write a line per test graph, or node: its name, its targets, and mean and walk spread of its predictions."""
         ids = dataset.split.test.tolist()
         if dataset.task.level == "node":
             sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
@@ -98,13 +99,13 @@ class RunFolder:
         else:
             names = [str(i) if dataset.graph_names is None else dataset.graph_names[i] for i in ids]
         targets = targets[:, None] if targets.ndim == 1 else targets
-        outputs = output_names(dataset)
+        outputs, shown = output_names(dataset.task), predictions.for_each_class()
         target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         header = ["id", *target_names]
-        writer.writerow(header + [f"{what}_{name}" for what in ("mean", "spread") for name in outputs])
-        rows = np.concatenate([targets, predictions.mean, predictions.spread], axis=1)
+        writer.writerow(header + [f"{what}_{name}" for what in ("mean", "walk_spread") for name in outputs])
+        rows = np.concatenate([targets, shown.mean, shown.walk_spread], axis=1)
         digits = [6] * rows.shape[1]
         if dataset.task.kind == "regression":
             of_targets = Scaling.of(torch.from_numpy(targets)).num_digits
@@ -176,9 +177,10 @@ def _as_line(record: dict[str, Any]) -> str:
     return json.dumps({key: None if value != value else value for key, value in record.items()}) + "\n"
 
 
-def output_names(dataset: Dataset) -> list[str]:
-    """A name for each column of predictions."""
-    task = dataset.task
+def output_names(task: Task) -> list[str]:
+    """A name for each column of `Predictions.for_each_class`: its target, or the class it is the probability of."""
+    if task.kind == "binary":
+        return list(task.class_names) or ["0", "1"]
     names = task.class_names if task.kind == "multiclass" else task.target_names
     if len(names) == task.num_outputs:
         return list(names)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from crawl.baselines import WIDTH_STEP
 from crawl.data.benchmarks import BENCHMARKS
+from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Experiment, ModelName
 from crawl.experiments.records import read_config
 from crawl.experiments.run import Result, resume_run, run_experiment
@@ -56,7 +57,7 @@ def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None
         variant = replace(experiment, data=replace(experiment.data, fold=fold))
         place = folder / f"fold-{fold + 1}"
         started = (place / "config.json").is_file()
-        if started and read_config(place / "config.json") != variant:
+        if started and effective(read_config(place / "config.json")) != effective(variant):
             raise ValueError(f"{place} holds a run with other settings: choose another folder.")
         results.append(resume_run(place, quiet=quiet) if started else run_experiment(variant, place, quiet=quiet))
     return results
@@ -69,11 +70,14 @@ def num_folds(experiment: Experiment) -> int:
 
 
 def as_baseline(experiment: Experiment, name: ModelName = "gin") -> Experiment:
-    """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be."""
+    """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be.
+
+    What is said about walks has no effect then, and is left out.
+    """
     width = experiment.model.hidden_channels
     width = -(-width // WIDTH_STEP) * WIDTH_STEP if name == "gat" else width
     model = replace(experiment.model, name=name, hidden_channels=width)
-    return replace(experiment, name=f"{experiment.name}-{name}", model=model)
+    return effective(replace(experiment, name=f"{experiment.name}-{name}", model=model))
 
 
 def results_table(results: Sequence[Result]) -> Table:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from crawl.data.csl import NUM_LAPLACIAN
+from crawl.choices import Strategy
 from crawl.experiments.experiment import Data, DataName, Experiment, Model, Walk
 from crawl.training.settings import Evaluation, Training
-from crawl.walks.sampling import Strategy
 
 # ---- the paper's benchmarks (paper, table 5)
 
@@ -53,7 +52,7 @@ def csl() -> Experiment:
 
 def csl_lap() -> Experiment:
     """The same graphs with Laplacian eigenvectors as node features."""
-    return replace(csl(), name="csl_lap", data=Data(name="csl", split="given", laplacian=NUM_LAPLACIAN))
+    return replace(csl(), name="csl_lap", data=Data(name="csl", split="given", laplacian=20))
 
 
 def molpcba() -> Experiment:
@@ -69,7 +68,9 @@ def molpcba() -> Experiment:
 
 def pascalvoc_sp() -> Experiment:
     """11,355 images as superpixels, each of which is to be classified (paper, section 4)."""
-    return replace(_long_range("pascalvoc_sp", dropout=0.1), training=Training(max_epochs=300, schedule="cosine"))
+    experiment = _long_range("pascalvoc_sp", dropout=0.1)
+    model = replace(experiment.model, pool=Model.pool)  # there is an answer for each node
+    return replace(experiment, model=model, training=Training(max_epochs=300, schedule="cosine"))
 
 
 def peptides_func() -> Experiment:

@@ -84,7 +84,7 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
         read_config(run.config)
     else:
         return None
-    history = _read(run.metrics, _history, "run it again") if run.metrics.is_file() else []
+    history = read_history(run)
     if record is not None and run.metrics.is_file() and len(history) != record["num_epochs"]:
         raise ValueError(
             f"{run.metrics} is damaged: it has {len(history)} of {record['num_epochs']} epochs. Run it again."
@@ -101,6 +101,15 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
         curve,
         [epoch["test"] for epoch in curve] if curve and "test" in curve[0] else [],
     )
+
+
+def read_history(run: RunFolder) -> list[dict[str, Any]]:
+    """The records of the epochs so far.
+
+    Raises:
+        ValueError: If they are damaged; the message names the file.
+    """
+    return _read(run.metrics, _history, "run it again") if run.metrics.is_file() else []
 
 
 def read_runs(folder: Path, table: Table) -> dict[str, RunRecord]:
@@ -179,17 +188,19 @@ def _in_columns(run: RunRecord) -> dict[str, Any]:
 
 
 def _in_rows(run: Any) -> RunRecord:
-    _check(run, _COLLECTED, "a run: ")
+    check_kinds(run, _COLLECTED, "a run: ")
     columns = run["curve"]
-    _check(columns, dict.fromkeys((*_POINT, *columns) if columns else (), list), f"{run['place']}: curve.")
+    check_kinds(columns, dict.fromkeys((*_POINT, *columns) if columns else (), list), f"{run['place']}: curve.")
     curve = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     for i, point in enumerate(curve):
-        _check(point, dict.fromkeys(point, _NUMBER | None) | _POINT, f"{run['place']}: point {i + 1} of the curve: ")
+        check_kinds(
+            point, dict.fromkeys(point, _NUMBER | None) | _POINT, f"{run['place']}: point {i + 1} of the curve: "
+        )
     if run["test_by_epoch"] and len(run["test_by_epoch"]) != run["epochs"]:
         raise ValueError(f"{run['place']}: test_by_epoch has {len(run['test_by_epoch'])} of {run['epochs']} epochs")
     for i, value in enumerate(run["test_by_epoch"]):
-        _check({f"[{i}]": value}, {f"[{i}]": _NUMBER | None}, f"{run['place']}: test_by_epoch")
-    record = None if run["record"] is None else _checked(run["record"], f"{run['place']}: ")
+        check_kinds({f"[{i}]": value}, {f"[{i}]": _NUMBER | None}, f"{run['place']}: test_by_epoch")
+    record = None if run["record"] is None else check_record(run["record"], f"{run['place']}: ")
     return RunRecord(**{key: run[key] for key in _COLLECTED} | {"curve": curve, "record": record})
 
 
@@ -225,19 +236,23 @@ def _read(path: Path, make: Callable[[str], _Content], remedy: str) -> _Content:
 
 
 def _record(text: str) -> dict[str, Any]:
-    return _checked(parse_json(text))
+    return check_record(parse_json(text))
 
 
-def _checked(record: Any, place: str = "") -> dict[str, Any]:
-    """A record that tables can be made from, without where the data lay on that machine."""
-    _check(record, _RECORD, place, _MORE_OF_RECORD)
+def check_record(record: Any, place: str = "") -> dict[str, Any]:
+    """A record that tables can be made from, without where the data lay on that machine.
+
+    Raises:
+        ValueError: If something is missing or of a wrong kind.
+    """
+    check_kinds(record, _RECORD, place, _MORE_OF_RECORD)
     scores = record["scores"]
-    _check(scores, dict.fromkeys(("test", *scores), dict), f"{place}scores.")
+    check_kinds(scores, dict.fromkeys(("test", *scores), dict), f"{place}scores.")
     for part, of_part in scores.items():
-        _check(of_part, _SCORE, f"{place}scores.{part}.", _MORE_OF_SCORE)
+        check_kinds(of_part, _SCORE, f"{place}scores.{part}.", _MORE_OF_SCORE)
         for name, score in of_part.get("by_target", {}).items():
-            _check({name: score}, {name: dict}, f"{place}scores.{part}.by_target.")
-            _check(score, _SCORE, f"{place}scores.{part}.by_target.{name}.")
+            check_kinds({name: score}, {name: dict}, f"{place}scores.{part}.by_target.")
+            check_kinds(score, _SCORE, f"{place}scores.{part}.by_target.{name}.")
     config = record["config"]
     Experiment.from_json(json.dumps(config))  # it can be read; what it does not say was not a setting then
     return {**record, "config": {**config, "data": {**config.get("data", {}), "path": None, "root": None}}}
@@ -247,8 +262,8 @@ def _history(text: str) -> list[dict[str, Any]]:
     """The records of epochs, one in each line that is whole."""
     history = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     for i, epoch in enumerate(history):
-        _check(epoch, _EPOCH, f"line {i + 1}: ")
-        _check(epoch, dict.fromkeys(history[0], _NUMBER | None), f"line {i + 1}: ")
+        check_kinds(epoch, _EPOCH, f"line {i + 1}: ")
+        check_kinds(epoch, dict.fromkeys(history[0], _NUMBER | None), f"line {i + 1}: ")
     return history
 
 
@@ -256,13 +271,18 @@ def _collected(text: str) -> tuple[str, list[RunRecord]]:
     content = parse_json(text)
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError("it does not hold the results of a table")
-    _check(content, {"table": str, "runs": list})
+    check_kinds(content, {"table": str, "runs": list})
     return content["table"], [_in_rows(run) for run in content["runs"]]
 
 
-def _check(values: Any, kinds: Mapping[str, Any], place: str = "", optional: Mapping[str, Any] | None = None) -> None:
+def check_kinds(
+    values: Any, kinds: Mapping[str, Any], place: str = "", optional: Mapping[str, Any] | None = None
+) -> None:
     """Refuse what is not a dictionary with these keys and kinds of values; others may be there, optional ones of their
     kind.
+
+    Raises:
+        ValueError: With the key.
     """
     if not isinstance(values, dict):
         raise ValueError(f"{place}not a record")

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -22,7 +22,8 @@ import torch
 
 from crawl.data.dataset import Dataset
 from crawl.data.task import check_choice
-from crawl.experiments.build import load_dataset
+from crawl.experiments.build import known_task, load_dataset
+from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.few_walks import evaluate_share
 from crawl.experiments.folder import RunFolder
@@ -33,6 +34,7 @@ from crawl.experiments.summary import Line, summarise, to_markdown
 from crawl.experiments.tables import GROUPS, TABLES
 from crawl.experiments.workers import Workers, is_fatal, say
 from crawl.nn.gpu.streams import stream_of_thread
+from crawl.threads import use_threads
 
 FOLDER = Path("runs/reproduce")
 _LOADING = threading.Lock()
@@ -68,8 +70,9 @@ def reproduce(
     num_seeds: int | None = None,
     rows: Sequence[str] = (),
     tidy: bool = False,
-    quiet: bool = True,
+    quiet: bool | None = True,
     change: Change | None = None,
+    threads: int | None = None,
 ) -> list[Reproduced]:
     """The tables, after running what is not finished yet. Finished runs are read, stopped ones go on.
 
@@ -86,8 +89,9 @@ def reproduce(
         rows: Run only the rows of these names; of tables that these rows need, all.
         tidy: Remove from the folders of finished runs all that no table is made from; weights, too, unless another
             table evaluates them.
-        quiet: Show no progress of a single run.
+        quiet: Show no progress of a single run; see `run_experiment`.
         change: What to change in every experiment. The table then says that settings are not those of the paper.
+        threads: How many threads compute in each process; the processor is shared evenly when None.
 
     Raises:
         ValueError: For an unknown table or row.
@@ -96,8 +100,8 @@ def reproduce(
     tables = find_tables(names)
     runs = _ordered(_planned(choose_rows(names, rows), num_seeds))
     if change is not None:
-        runs = [replace(run, experiment=change(run.experiment)) for run in runs]
-    work = _Work(Path(folder), device, deadline, tidy, quiet)
+        runs = [replace(run, experiment=_changed(run.experiment, change)) for run in runs]
+    work = _Work(Path(folder), device, deadline, tidy, quiet, threads)
     with _data_root(root):
         problems = _run_all(runs, work, max(1, jobs))
     return [_reproduced(table, work.folder, problems) for table in tables]
@@ -151,7 +155,8 @@ class _Work:
         device: Where to compute.
         deadline: When to stop, in seconds as `time.time` counts them.
         tidy: Whether to remove what is not needed any more.
-        quiet: Whether to show no progress.
+        quiet: Whether to show no progress; see `run_experiment`.
+        threads: How many threads compute, if that is given.
         runs_at_a_time: How many runs share a device.
     """
 
@@ -159,7 +164,8 @@ class _Work:
     device: str
     deadline: float | None
     tidy: bool
-    quiet: bool
+    quiet: bool | None
+    threads: int | None = None
     runs_at_a_time: int = 1
 
     @property
@@ -169,6 +175,8 @@ class _Work:
 
     def do(self, run: PlannedRun, is_asked_to_stop: Callable[[], bool] = lambda: False) -> str | None:
         """Do a run or what is left of it; why it failed, if it did."""
+        if self.threads is not None:
+            use_threads(self.threads)
         try:
             with nullcontext() if self.runs_at_a_time == 1 else _own_stream(self.device):
                 self._do(run, lambda: self.is_over or is_asked_to_stop())
@@ -303,7 +311,14 @@ def _in_processes(
         if problem and not is_done:
             problems[run.place] = problem
 
-    Workers(runs, work.do, report, lambda: work.is_over, gpus, num_threads).run()
+    try:
+        Workers(runs, work.do, report, lambda: work.is_over, gpus, num_threads).run()
+    except KeyboardInterrupt:
+        for begun in (RunFolder(work.folder / run.place) for run in runs):
+            if begun.config.is_file():
+                with suppress(ValueError), begun.locked():  # removes what a process that was killed did not finish
+                    pass
+        raise
     return problems
 
 
@@ -340,6 +355,11 @@ def _loaded(data: Data) -> Dataset:
     return load_dataset(data)
 
 
+def _changed(experiment: Experiment, change: Change) -> Experiment:
+    """The experiment with a change that is made to all, without what has no effect in this one."""
+    return effective(change(experiment), known_task(experiment.data))
+
+
 def _same(one: Experiment, other: Experiment) -> bool:
-    """Whether two experiments differ at most in the device."""
-    return one == replace(other, training=replace(other.training, device=one.training.device))
+    """Whether two experiments differ at most in the device, and in settings that change nothing."""
+    return effective(one) == effective(replace(other, training=replace(other.training, device=one.training.device)))

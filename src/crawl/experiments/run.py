@@ -15,35 +15,35 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import Tensor
 
 from crawl import __version__
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.experiments.build import build_model, load_dataset
-from crawl.experiments.experiment import Experiment
+from crawl.experiments.effect import plain, settle
+from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.features import Features
 from crawl.experiments.folder import RunFolder
+from crawl.experiments.progress import Progress, watched
 from crawl.experiments.records import is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array
-from crawl.training.trainer import Trainer
+from crawl.training.settings import check_whole
+from crawl.training.trainer import Trainer, choose_device
 
 try:
     import resource
 except ImportError:  # as on Windows
     resource = None  # type: ignore[assignment]
 
-_SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
 
@@ -83,8 +83,10 @@ def run_experiment(
     Args:
         experiment: What to do.
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
-        dataset: The data, if not those that `experiment.data` names; to resume such a run, give them again.
-        quiet: Show no progress; when None, if the output is not a terminal.
+        dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
+            `load_dataset` read by `experiment.data`, to spare reading it again.
+        quiet: Show no progress. When None, there is a bar on a terminal, and elsewhere a line for each epoch, but not
+            more than one in ten seconds; when False, the bar.
         stop: Asked after every epoch whether to stop there.
         runs_at_a_time: How many runs share the device, this one included; recorded, since times depend on it. A run
             that was stopped and resumed records the most.
@@ -93,7 +95,10 @@ def run_experiment(
         ValueError: If the data or the experiment are wrong; the message says what to do.
         Stopped: If it was asked to stop before training was over.
     """
-    dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
+    if dataset is None:
+        dataset = load_dataset(experiment.data, experiment.seed)
+    experiment = replace(experiment, data=_recorded_data(experiment.data, dataset))
+    experiment = settle(experiment, dataset.task, device=choose_device(experiment.training.device).type)
     build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
     run = RunFolder.create(None if folder is None else Path(folder), experiment.name)
     with run.locked():
@@ -138,6 +143,18 @@ def resume_run(
         else:
             _check_split(run, dataset.split)
         return _train_and_evaluate(experiment, dataset, data, run, quiet, stop, runs_at_a_time)
+
+
+def _recorded_data(data: Data, dataset: Dataset) -> Data:
+    """What a record says about a data set: the settings that it was read by, or that it was given."""
+    if dataset.source == plain(data):
+        return data
+    if plain(data) in (plain(Data()), plain(Data(name="given"))):
+        return Data(name="given", split="given")
+    raise ValueError(
+        f"experiment.data names {data.name!r}, but another data set, {dataset.name!r}, was given: leave out dataset, "
+        "or say Data(name='given')."
+    )
 
 
 def _check_split(run: RunFolder, now: Split) -> None:
@@ -197,15 +214,18 @@ def _train_and_evaluate(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
     )
     if run.last.is_file():
+        tensors, values = _checkpoint(run.last)
         try:
-            tensors, values = load_checkpoint(run.last)
+            trainer.restore(tensors, values)
+            check_whole("runs_at_a_time", values.get("runs_at_a_time", 1))
         except ValueError as error:
-            raise ValueError(f"{error} Without that file, the run begins anew.") from None
-        trainer.restore(tensors, values)
+            raise ValueError(f"{run.last}: {error} Without that file, the run begins anew.") from None
         runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
     began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
-    _train(trainer, run, sys.stderr.isatty() is False if quiet is None else quiet, stop, runs_at_a_time)
+    with watched(trainer, run.path, quiet) as progress:
+        _train(trainer, run, progress, stop, runs_at_a_time)
+    progress.evaluating()
     trainer.use_best_weights()
     record = _evaluate(trainer, experiment, dataset, run)
     record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time)
@@ -218,20 +238,29 @@ def _train_and_evaluate(
     return Result(run.path, record)
 
 
-def _train(trainer: Trainer, run: RunFolder, quiet: bool, stop: Callable[[], bool] | None, runs_at_a_time: int) -> None:
+def _checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        return load_checkpoint(path)
+    except ValueError as error:
+        raise ValueError(f"{error} Without that file, the run begins anew.") from None
+
+
+def _train(
+    trainer: Trainer, run: RunFolder, progress: Progress, stop: Callable[[], bool] | None, runs_at_a_time: int
+) -> None:
     def save() -> None:
         tensors, values = trainer.state()
         save_checkpoint(run.last, tensors, {**values, "runs_at_a_time": runs_at_a_time})
 
     metric = f"val_{trainer.task.metric}"
     saved = time.monotonic()
-    with _progress(trainer, quiet) as on_batch, _events(run.events) as write_event:
-        for record in trainer.epochs(on_batch.step):
+    with _events(run.events) as write_event:
+        for record in trainer.epochs(progress.step):
             run.append_metrics(record)
             for key in ("loss", "lr", metric):
                 if record[key] is not None:
                     write_event(key, record[key], record["epoch"])
-            on_batch.epoch()
+            progress.epoch()
             if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
                 save()
                 saved = time.monotonic()
@@ -332,63 +361,6 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-class _Bar:
-    """The progress bar of a run: the current epoch, its loss, the best score so far, the rate and the time left."""
-
-    def __init__(self, trainer: Trainer, progress: Progress | None) -> None:
-        self.trainer, self.progress = trainer, progress
-        self.loss, self.shown = math.nan, 0.0
-        self.num_steps = 0
-        if progress is not None:
-            self.task = progress.add_task("", total=trainer.num_batches, info="")
-
-    def step(self, loss: Callable[[], float]) -> None:
-        """One training step is done; its loss is looked at a few times a second, since that may wait for a GPU."""
-        self.num_steps += 1
-        if self.progress is None or time.monotonic() - self.shown < _SECONDS_BETWEEN_LOOKS:
-            return
-        self.shown = time.monotonic()
-        self.loss = loss() if math.isnan(self.loss) else 0.7 * self.loss + 0.3 * loss()
-        schedule = self.trainer.schedule
-        best = "" if schedule.best is None else f"  best {schedule.best:.4g}"
-        epoch = f"epoch {schedule.epoch + 1}/{schedule.settings.max_epochs}"
-        self.progress.update(
-            self.task,
-            completed=self.num_steps,
-            description=epoch,
-            info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}",
-        )
-
-    def epoch(self) -> None:
-        """One epoch is done."""
-        self.num_steps = 0
-        if self.progress is not None:
-            self.progress.reset(self.task, start=True, total=self.trainer.num_batches)
-
-    def _time_left(self) -> str:
-        history = self.trainer.history[-10:]
-        if not history:
-            return ""
-        seconds = fmean(record["seconds"] for record in history)
-        left = seconds * (self.trainer.training.max_epochs - self.trainer.schedule.epoch)
-        return f"  {1 / seconds:.2g} epochs/s  at most {left / 60:.0f} min left"
-
-
-@contextmanager
-def _progress(trainer: Trainer, quiet: bool) -> Iterator[_Bar]:
-    if quiet:
-        yield _Bar(trainer, None)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[info]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield _Bar(trainer, progress)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from crawl.data.benchmarks import BENCHMARKS
+from crawl.experiments.build import known_task
+from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.plan import PlannedRun, Published, Row, Table
 from crawl.experiments.protocol import format_score
@@ -272,7 +273,7 @@ _ELSEWHERE = ("data.root", "data.path", "training.device")  # settings that chan
 
 def _settings(experiment: Experiment) -> dict[str, Any]:
     """All settings that may change a result, by their full names."""
-    values = json.loads(experiment.to_json())
+    values = json.loads(effective(experiment, known_task(experiment.data)).to_json())
     groups = {group: members for group, members in values.items() if isinstance(members, dict)}
     settings = {name: value for name, value in values.items() if name not in groups}
     settings |= {f"{group}.{name}": value for group, members in groups.items() for name, value in members.items()}
@@ -285,8 +286,8 @@ def metric_of(row: Row, runs: Mapping[str, RunRecord]) -> str:
         record = runs[run.place].record if run.place in runs else None
         if record is not None:
             return str(record["metric"])
-    name = row.experiment.data.name
-    return BENCHMARKS[name].task.metric if name in BENCHMARKS else ""
+    task = known_task(row.experiment.data)
+    return "" if task is None else task.metric
 
 
 # ---- as text

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from crawl.choices import Strategy
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.experiments.build import count_parameters, fit_width
+from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Experiment, ModelName
 from crawl.experiments.features import Features
 from crawl.experiments.plan import Published, Row, Table
 from crawl.experiments.recipes import RECIPES, Bits, with_bits, with_window
-from crawl.walks.sampling import Strategy
 
 
 def _until_the_end(experiment: Experiment) -> Experiment:
@@ -28,8 +29,9 @@ def as_budgeted_baseline(experiment: Experiment, layer: ModelName, benchmark: st
     """A message-passing network under the same training, as wide as CRaWl's number of parameters allows."""
     features = Features.of_benchmark(benchmark)
     budget = count_parameters(experiment, features)
-    model = replace(experiment.model, name=layer, num_layers=4, virtual_node=False, kernel_size=None)
-    return fit_width(replace(experiment, name=f"{experiment.name}-{layer}", model=model), features, budget)
+    model = replace(experiment.model, name=layer, num_layers=4)
+    baseline = replace(experiment, name=f"{experiment.name}-{layer}", model=model)
+    return effective(fit_width(baseline, features, budget), features.task)
 
 
 def _single(name: str, recipe: str, num_seeds: int, published: Published, note: str = "") -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.experiments.build import build_model
+from crawl.experiments.contents import described
 from crawl.experiments.experiment import Experiment
 from crawl.experiments.features import Features, HandleUnknown
 from crawl.experiments.folder import RunFolder
@@ -74,22 +74,13 @@ class TrainedModel:
             raise ValueError(
                 f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
             )
-        experiment = Experiment.from_json(json.dumps(description["experiment"]))
-        features = Features.from_dict(description["features"])
-        model = build_model(experiment, features)
         try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise ValueError(f"The weights in {path} belong to another architecture than its configuration.") from error
-        mean, deviation = (tuple(values) for values in description["scaling"])
-        return cls(
-            model.to(choose_device(device)),
-            experiment,
-            features,
-            Scaling(mean, deviation),
-            description["record"],
-            None if description.get("data") is None else Fingerprint.from_dict(description["data"]),
-        )
+            experiment, features, scaling, record, data = described(tensors, description)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged or of another version: {error}") from None
+        model = build_model(experiment, features)
+        model.load_state_dict(tensors)
+        return cls(model.to(choose_device(device)), experiment, features, scaling, record, data)
 
     @property
     def device(self) -> torch.device:
@@ -140,6 +131,8 @@ class TrainedModel:
             ValueError: If the graphs have other features than the model was trained with, or features that are not
                 finite.
         """
+        if num_steps is not None and self.experiment.model.name != "crawl":
+            raise ValueError(f"A {self.experiment.model.name} does not walk: leave out num_steps.")
         store = self.features.prepared(store, handle_unknown)
         evaluation = self.experiment.evaluation
         num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats

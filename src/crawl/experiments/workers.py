@@ -83,7 +83,7 @@ class Workers:
             raise
         finally:
             for worker in self.workers:
-                worker.process.terminate()
+                worker.process.kill()
                 worker.process.join()
 
     def _start(self, gpu: int | None, num_threads: int) -> None:
@@ -187,15 +187,20 @@ def _work_through(connection: Connection, do: Do) -> None:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A process that is started here does not see Ctrl-C: the one that started it tells it to stop."""
+    """A process that is started here does not see Ctrl-C and the like: the one that started it tells it to stop.
+
+    Terminals and clusters send such signals to all processes of a command.
+    """
     if threading.current_thread() is not threading.main_thread():  # where Python does not allow to set it
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stopping = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in stopping}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

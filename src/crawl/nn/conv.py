@@ -6,8 +6,9 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from crawl.choices import Precision
 from crawl.nn import fast, reference
-from crawl.nn.linear import Linear, Precision
+from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.walks import Walks
 from crawl.walks.walks import check_window_size

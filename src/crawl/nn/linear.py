@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from crawl.choices import Precision
 from crawl.nn.gpu import can_use_triton
 from crawl.threads import share_out
 
-Precision = Literal["tf32", "bf16", "float32"]
 _MOST_PARTS, _FEWEST_ROWS = 8, 32  # of a product that is shared out
 _SMALL = 10_000_000  # multiplications that are not worth sharing out
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor, nn
 
+from crawl.choices import Head, Pool
 from crawl.nn.dropout import Dropout
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
-
-Pool = Literal["sum", "mean"]
-Head = Literal["mlp", "linear"]
 
 
 class Readout(nn.Module):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from crawl.choices import Precision
 from crawl.nn.dropout import Dropout
-from crawl.nn.linear import Linear, Precision
+from crawl.nn.linear import Linear
 from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,55 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except ValueError as error:
         raise ValueError(f"The description in the checkpoint {path} cannot be read ({error}).") from None
     return tensors, description
+
+
+def check_weights(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Refuse weights that do not belong to a model, or that are NaN or infinite.
+
+    Raises:
+        ValueError: With the name of the first of them.
+    """
+    if tensors.keys() != wanted.keys():
+        raise ValueError("The weights belong to another architecture than the configuration.")
+    for name, tensor in tensors.items():
+        if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
+            raise ValueError(f"The weights belong to another architecture than the configuration: {name}.")
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(f"The weights {name} are NaN or infinite.")
+
+
+def check_moments(moments: Mapping[int, Mapping[str, Tensor]], parameters: Sequence[Tensor]) -> None:
+    """Refuse what Adam cannot remember of these parameters.
+
+    Raises:
+        ValueError: With the number of the first parameter that it does not fit.
+    """
+    for i, of_one in moments.items():
+        like = parameters[i]
+        wanted = {"step": torch.zeros((), dtype=torch.float32), "exp_avg": like, "exp_avg_sq": like}
+        check_weights(
+            {f"optimiser.{i}.{name}": moment for name, moment in of_one.items()},
+            {f"optimiser.{i}.{name}": moment for name, moment in wanted.items()},
+        )
+        if bool((of_one["exp_avg_sq"] < 0).any()) or float(of_one["step"]) < 0:
+            raise ValueError(f"optimiser.{i} has a negative mean of squares, or a negative step.")
+
+
+def check_history(history: Any, num_epochs: int, score: str) -> None:
+    """Refuse what is not a record for each epoch.
+
+    Raises:
+        ValueError: With the first epoch that has none.
+    """
+    if not isinstance(history, list) or len(history) != num_epochs:
+        raise ValueError(f"The history is not a list of {num_epochs} epochs.")
+    for i, record in enumerate(history):
+        is_whole = isinstance(record, dict) and record.keys() >= {"epoch", "lr", "loss", "seconds", score}
+        numbers = [value for key, value in record.items() if value is not None or key == "loss"] if is_whole else [None]
+        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers):
+            raise ValueError(f"The history of epoch {i + 1} is not a record of numbers.")
+        if record["epoch"] != i + 1 or not math.isfinite(record["loss"]) or not 0 <= record["seconds"] < math.inf:
+            raise ValueError(f"The history of epoch {i + 1} makes no sense: {record}.")
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:

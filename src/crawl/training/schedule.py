@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from crawl.training.settings import Training
+from crawl.training.settings import Training, check_whole
 
 
 @dataclass
@@ -65,7 +65,20 @@ class Schedule:
         return state
 
     def restore(self, state: dict[str, float | int | None]) -> None:
-        """Go on from a state."""
+        """Resume from a state.
+
+        Raises:
+            ValueError: If it is not the state of a schedule.
+        """
+        if not isinstance(state, dict) or state.keys() != self.state().keys():
+            raise ValueError("The schedule has other values than those of a training.")
+        for name, value in state.items():
+            if name in ("epoch", "num_flat", "num_without_best"):
+                check_whole(f"schedule.{name}", value, 0)
+            elif not (name == "best" and value is None) and not _is_number(value):
+                raise ValueError(f"schedule.{name} is {value!r}, not a number.")
+        if not 0 <= state["lr"] <= self.settings.lr:  # type: ignore[operator]
+            raise ValueError(f"schedule.lr is {state['lr']}, but training begins with {self.settings.lr}.")
         for name, value in state.items():
             setattr(self, name, value)
 
@@ -80,3 +93,7 @@ class Schedule:
             self.lr = settings.lr * (1 + math.cos(math.pi * self.epoch / settings.max_epochs)) / 2
         else:
             self.lr = settings.lr * settings.factor ** (self.epoch // settings.interval)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -19,13 +19,14 @@ from crawl.data.task import Task
 from crawl.models import CRaWl
 from crawl.nn.dropout import Dropout
 from crawl.nn.gpu.streams import late_gradients
+from crawl.training.checkpoint import check_history, check_moments, check_weights
 from crawl.training.engine import Engine, can_use_engine
 from crawl.training.evaluation import Predictions, Scaling, own_threads, predict, predict_by_engine, targets_of
 from crawl.training.norms import Norms
 from crawl.training.padded import PaddedBatch
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
-from crawl.training.settings import Evaluation, Training
+from crawl.training.settings import Evaluation, Training, check_whole
 
 _NO_CLASS = -100
 
@@ -147,16 +148,17 @@ class Trainer:
         return tensors, {**values, "scaling": [self.scaling.mean, self.scaling.deviation]}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Go on from a state of a trainer with the same arguments.
+        """Resume from a state of a trainer with the same arguments.
 
         Raises:
-            ValueError: If it is the state of something else.
+            ValueError: If it is the state of something else; the trainer is not to be used any more then.
         """
         try:
             self._restore(tensors, values)
-        except (KeyError, RuntimeError) as error:
+        except (ValueError, KeyError, IndexError, RuntimeError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(
-                "The checkpoint does not fit: it belongs to another architecture, or is not one of a training."
+                "The checkpoint does not fit: it belongs to another architecture, or is not one of a training "
+                f"({' '.join(str(error).split()).rstrip('.')})."
             ) from error
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -164,14 +166,19 @@ class Trainer:
         for name, tensor in tensors.items():
             group, _, rest = name.partition(".")
             groups[group][rest] = tensor
+        for weights in (groups["model"], groups["best"]):
+            check_weights(weights, self.model.state_dict())
         self.model.load_state_dict(groups["model"])
         self.best_weights = {name: tensor.to(self.device) for name, tensor in groups["best"].items()}
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in groups["optimiser"].items():
             i, _, rest = name.partition(".")
             moments.setdefault(int(i), {})[rest] = tensor
+        check_moments(moments, list(self.model.parameters()))
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
         self.schedule.restore(values["schedule"])
+        check_whole("best_epoch", values["best_epoch"], 0, self.schedule.epoch)
+        check_history(values["history"], self.schedule.epoch, f"val_{self.task.metric}")
         self.best_epoch, self.history = values["best_epoch"], list(values["history"])
         if "scaling" in values:  # weights belong to the scaling they were trained with
             self.scaling = Scaling(*(tuple(numbers) for numbers in values["scaling"]))

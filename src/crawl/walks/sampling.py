@@ -8,13 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from crawl.choices import Strategy
 from crawl.graph import Graph, holds_integers, whole_number
 from crawl.walks import reference
 from crawl.walks.philox import START, philox
 from crawl.walks.reference import StepLaw
 from crawl.walks.walks import Walks, check_window_size
 
-Strategy = Literal["uniform", "non_backtracking", "node2vec"]
 Backend = Literal["auto", "reference", "numba", "triton"]
 
 

@@ -19,7 +19,7 @@ from crawl.walks import Walks
 from crawl.walks.walks import num_bits
 
 if TYPE_CHECKING:
-    from crawl.nn.linear import Precision
+    from crawl.choices import Precision
 
 _NUM_MAXIMA = 64
 _LARGEST_HALF = tl.constexpr(65504.0)  # of float16; no activation comes near it

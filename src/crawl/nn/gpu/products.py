@@ -20,7 +20,7 @@ from torch import Tensor
 from crawl.nn.gpu.segments import sum_parts
 
 if TYPE_CHECKING:
-    from crawl.nn.linear import Precision
+    from crawl.choices import Precision
 
 _HEIGHT, _WIDTH, _DEPTH = 64, 64, 32  # of a tile
 _FEW_TILES = 132  # of which a large GPU takes one on each of its processors

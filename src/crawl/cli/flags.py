@@ -1,0 +1,39 @@
+"""Flags that several commands share: refused at once where they are wrong."""
+
+from __future__ import annotations
+
+from crawl.training.settings import check_whole
+
+
+def check_positive(**flags: int | None) -> None:
+    """Refuse numbers that are given and below 1, or too large to be meant.
+
+    Raises:
+        ValueError: With the name of the flag.
+    """
+    for name, value in flags.items():
+        if value is not None:
+            check_whole(f"--{name.replace('_', '-')}", value)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse seeds that walks cannot have.
+
+    Raises:
+        ValueError: With the seed.
+    """
+    check_whole("--seed", seed, 0, 2**64 - 1)
+
+
+def compute_with(threads: int | None) -> None:
+    """Compute with this many threads from now on, if a number is given.
+
+    Raises:
+        ValueError: If it is not a number of threads.
+    """
+    if threads is None:
+        return
+    check_whole("--threads", threads, 1, 1024)
+    from crawl.threads import use_threads
+
+    use_threads(threads)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from crawl.cli.describe import Datasets
+from crawl.cli.signals import as_interrupts
+
+NUMBERS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+
+
+@NUMBERS
+def test_a_signal_is_an_interrupt_and_handlers_come_back(number):
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), as_interrupts() as came:
+        os.kill(os.getpid(), number)
+    assert came == [number]
+    assert signal.getsignal(number) == before
+
+
+@NUMBERS
+def test_the_command_ends_with_its_code(crawl, monkeypatch, number):
+    monkeypatch.setattr(Datasets, "run", lambda self: os.kill(os.getpid(), number))
+    assert crawl("datasets") == (128 + number, "", f"crawl: stopped by {number.name}\n")
+
+
+def test_the_second_of_two_signals_does_not_disturb_the_end():
+    ended = []
+
+    def stopped_twice():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt), as_interrupts() as came:
+        stopped_twice()
+    assert (ended, came) == ([True], [signal.SIGTERM])
+
+
+def test_what_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with as_interrupts() as came:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert (came, signal.getsignal(signal.SIGHUP)) == ([], signal.SIG_IGN)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_another_thread_changes_nothing():
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def look():
+        with as_interrupts():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [before]
