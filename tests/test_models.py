@@ -529,12 +529,12 @@ def test_without_bits_it_cannot_either(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_layers": 0}, "num_layers must be at least 1, not 0"),
+        ({"num_layers": 0}, "num_layers must be a whole number from 1 to 1000, not 0"),
         ({"start_share": 0.0}, r"start_share must be a share in \(0, 1\], not 0.0"),
         ({"start_share": 1.5}, "start_share must be"),
         ({"in_channels": 0}, "in_channels and out_channels must be at least 1"),
         ({"hidden_channels": 0}, "in_channels and out_channels must be at least 1"),
-        ({"edge_dim": -1}, "edge_dim at least 0"),
+        ({"edge_dim": -1}, "edge_dim must be a whole number from 0"),
         ({"window_size": 5}, "kernel_size must be odd"),
         ({"window_size": 40}, "window_size must be"),
         ({"pool": "max"}, "pool must be"),

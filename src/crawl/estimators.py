@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
 
+from crawl.checks import whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
@@ -26,7 +27,6 @@ from crawl.data.task import Task
 from crawl.experiments.build import Features, build_model
 from crawl.experiments.experiment import Experiment, Model, Walk
 from crawl.experiments.trained import TrainedModel
-from crawl.graph import whole_number
 from crawl.nn.readout import Pool
 from crawl.training.evaluation import Predictions
 from crawl.training.settings import Evaluation, Training

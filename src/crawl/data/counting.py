@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.checks import whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.splits import random_split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
-from crawl.graph import whole_number
 
 Pattern = Literal["triangle", "tailed_triangle", "star", "cycle4"]
 Array = np.ndarray[Any, np.dtype[np.float64]]

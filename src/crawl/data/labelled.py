@@ -10,10 +10,11 @@ from typing import Generic, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
+from crawl.checks import check_choice
 from crawl.data.splits import Fractions, Split, choose_split, read_split, scaffold_split, split_from_column
 from crawl.data.table import Row, Table, suggestion
 from crawl.data.targets import AnyKind, targets_from_text
-from crawl.data.task import Task, check_choice
+from crawl.data.task import Task
 
 BadRows = Literal["skip", "refuse"]
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 
-from crawl.graph import holds_integers
+from crawl.checks import holds_integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from crawl.data.task import Kind, Level, Task, check_choice
+from crawl.checks import check_choice
+from crawl.data.task import Kind, Level, Task
 
 AnyKind = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
 Value = float | str | None  # a number, a word, or nothing

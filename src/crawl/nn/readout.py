@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor, nn
 
+from crawl.checks import MAX_CHANNELS, check_choice, in_memory, whole_number
 from crawl.nn.dropout import Dropout
-from crawl.nn.membership import Membership
+from crawl.nn.membership import Membership, check_rows
 from crawl.nn.norm import BatchNorm
 
 Pool = Literal["sum", "mean"]
@@ -25,6 +26,7 @@ class Readout(nn.Module):
         dropout: The dropout rate before the head.
     """
 
+    @in_memory("A readout of this size")
     def __init__(
         self,
         in_channels: int,
@@ -35,10 +37,10 @@ class Readout(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if pool not in ("sum", "mean", None):
-            raise ValueError(f"pool must be 'sum', 'mean' or None (one answer per node), not {pool!r}.")
-        if head not in ("mlp", "linear"):
-            raise ValueError(f"head must be 'mlp' or 'linear', not {head!r}.")
+        check_choice("pool", pool, (*get_args(Pool), None))
+        check_choice("head", head, get_args(Head))
+        in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)
+        out_channels = whole_number("out_channels", out_channels, 1, MAX_CHANNELS)
         self.pool = pool
         self.norm = BatchNorm(in_channels)
         self.dropout = Dropout(dropout)
@@ -47,6 +49,7 @@ class Readout(nn.Module):
 
     def forward(self, x: Tensor, members: Membership) -> Tensor:
         """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0."""
+        check_rows(x, members, self.norm.num_features)
         x = self.norm(x, members.num_nodes, relu=True)
         if self.pool is not None:
             x = members.sum(x) if self.pool == "sum" else members.mean(x)

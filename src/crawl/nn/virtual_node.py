@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from torch import Tensor, nn
 
+from crawl.checks import MAX_CHANNELS, check_choice, in_memory, plain_tensor, whole_number
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear, Precision
-from crawl.nn.membership import Membership
+from crawl.nn.membership import Membership, check_rows
 from crawl.nn.norm import BatchNorm
 
 
@@ -23,8 +26,11 @@ class VirtualNode(nn.Module):
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
     """
 
+    @in_memory("A virtual node of this size")
     def __init__(self, channels: int, dropout: float = 0.0, precision: Precision = "tf32") -> None:
         super().__init__()
+        channels = self.channels = whole_number("channels", channels, 1, MAX_CHANNELS)
+        check_choice("precision", precision, get_args(Precision))
         self.mlp = nn.Sequential(
             Linear(channels, channels, precision),
             BatchNorm(channels),
@@ -42,6 +48,9 @@ class VirtualNode(nn.Module):
             members: The graph of each node.
         """
         first, norm, _, dropout, last = self.mlp
+        check_rows(x, members, self.channels)
+        if plain_tensor("state", state).shape != (members.ptr.numel() - 1, self.channels):
+            raise ValueError(f"state must have a row for each graph, not the shape {list(state.shape)}.")
         hidden = norm(first(state + members.sum(x)), members.num_graphs, relu=True)
         state = last(dropout(hidden))
         return x + members.spread(state), state

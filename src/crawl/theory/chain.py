@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from crawl.graph import whole_number
+from crawl.checks import whole_number
 from crawl.theory.simple import AnyGraph, neighbours
 
 WalkStrategy = Literal["uniform", "non_backtracking"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
-from crawl.graph import whole_number
+from crawl.checks import whole_number
 from crawl.theory.chain import (
     MAX_STATES,
     MAX_STEPS,

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from crawl.graph import Graph, whole_number
+from crawl.checks import whole_number
+from crawl.graph import Graph
 from crawl.theory.chain import MAX_STEPS, TooLarge, WalkStrategy, count_walks, window_chain, written
 from crawl.theory.reconstruction import first_visits
 from crawl.theory.simple import AnyGraph, simple_graph

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crawl.graph import whole_number
+from crawl.checks import whole_number
 from crawl.theory.chain import MAX_STEPS, Steps, TooLarge, WalkStrategy, written
 from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, arcs, simple_graph
 

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from crawl.graph import whole_number
+from crawl.checks import whole_number
 from crawl.theory.chain import TooLarge, written
 from crawl.theory.refinement import color_refinement
 from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, simple_graph

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import torch
 
+from crawl.checks import whole_number
 from crawl.data.benchmarks.check import check
 from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
 from crawl.data.benchmarks.record import Benchmark, Loader
@@ -22,7 +23,6 @@ from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
-from crawl.graph import whole_number
 
 _SECONDS_FOR_AN_ANSWER = 20  # of a server, before it counts as out of reach
 
