@@ -143,7 +143,7 @@ def test_one_line_says_what_is_wrong(crawl, molecules, words, message):
         ("train csl --training.lrr 1", "--training.lr FLOAT"),
         ("train csl --model.hiden-channels 1", "--model.hidden-channels INT"),
         ("train csl --training.lr fast", "could not convert string to float: 'fast'"),
-        ("train csl --training.lr -1", "training.lr must be positive"),
+        ("train csl --training.lr -1", "training.lr must be a positive number"),
         ("train csl --model.pool max", "Expected one of ('sum', 'mean')"),
     ],
 )

@@ -104,5 +104,5 @@ def test_refuses():
         from_pyg([])
     with pytest.raises(ValueError, match="target of graph 0 is missing"):
         from_pyg(graphs(5, lambda i: float("nan")), task="regression")
-    with pytest.raises(ValueError, match="1 graphs are too few"):
+    with pytest.raises(ValueError, match="One graph cannot be split"):
         from_pyg(graphs(1, lambda i: torch.tensor([0, 1])))

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from crawl.checks import check_choice
+from crawl.checks import as_list, as_path, check_choice, shown
 from crawl.data.splits import Fractions, Split, choose_split, read_split, scaffold_split, split_from_column
 from crawl.data.table import Row, Table, suggestion
 from crawl.data.targets import AnyKind, targets_from_text
@@ -51,7 +51,7 @@ def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[obj
     Raises:
         ValueError: If there is no such column, or it is taken, or none is named and it is not clear which is meant.
     """
-    names = (names,) if isinstance(names, str) else tuple(names)
+    names = (names,) if isinstance(names, str) else tuple(as_list("target_columns", names, "names of columns"))
     if not names:
         names = tuple(column for column in table.columns if column not in taken)
         if len(names) != 1:
@@ -141,6 +141,8 @@ def split_labelled(
         ValueError: If the split is not possible.
     """
     table = labelled.table
+    if not isinstance(split, Split):
+        as_path("split", split)
     if split == "scaffold":
         if smiles is None:
             raise ValueError("A scaffold split needs molecules; use a random split.")
@@ -154,7 +156,7 @@ def split_labelled(
     if Path(split).is_file():
         return _for_kept_rows(read_split(split), labelled, str(split))
     hint = suggestion(str(split), ("random", "stratified", "scaffold", *table.columns))
-    raise ValueError(f"split is {str(split)!r}, which is neither a way to split, a column nor a file.{hint}")
+    raise ValueError(f"split is {shown(str(split))}, which is neither a way to split, a column nor a file.{hint}")
 
 
 def _for_kept_rows(split: Split, labelled: Labelled[T], path: str) -> Split:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crawl.checks import as_path, shown
+
 
 @dataclass(frozen=True)
 class Row:
@@ -42,7 +44,7 @@ class Table:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = as_path("path", path)
         _, header = next(self._records(), (1, []))
         self.columns = tuple(name.strip() for name in header)
         if not any(self.columns):
@@ -70,8 +72,8 @@ class Table:
         Raises:
             ValueError: The message suggests one.
         """
-        if name not in self.columns:
-            raise ValueError(f"{self.path} has no column {name!r}.{suggestion(name, self.columns)}")
+        if not isinstance(name, str) or name not in self.columns:
+            raise ValueError(f"{self.path} has no column {shown(name)}.{suggestion(str(name), self.columns)}")
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """The line and the fields of each record, the header first."""

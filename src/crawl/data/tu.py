@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.checks import as_path
 from crawl.data.dataset import Dataset
 from crawl.data.features import combine, encode_integers
 from crawl.data.splits import Fractions, Split, choose_split
@@ -43,8 +44,8 @@ def from_tu(
     Raises:
         ValueError: For anything wrong with the files; the message names the file.
     """
-    folder = Path(folder)
-    name = name or _found_name(folder)
+    folder = as_path("folder", folder)
+    name = _found_name(folder) if name is None else str(as_path("name", name))
     graph_of_node = _matrix(folder / f"{name}_graph_indicator.txt", np.int64, num_columns=1).flatten() - 1
     ends = _matrix(folder / f"{name}_A.txt", np.int64, num_columns=2).t() - 1
     task, y = _targets(folder, name, metric)

@@ -142,8 +142,8 @@ class Experiment:
         """
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"The configuration is not valid JSON: {error}.") from error
+        except (TypeError, ValueError, RecursionError) as error:  # not text, not JSON, or nested too deeply
+            raise ValueError(f"The configuration is not valid JSON: {error}.") from None
         experiment = _build(cls, values, "")
         assert isinstance(experiment, cls)
         return experiment

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from crawl.checks import check_fields
+
 
 @dataclass(frozen=True)
 class Training:
@@ -45,12 +47,7 @@ class Training:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("lr", "batch_size", "max_epochs", "patience", "interval"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"training.{name} must be positive, not {getattr(self, name)}.")
-        for name in ("early_stop", "clip_norm"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise ValueError(f"training.{name} must be positive or None, not {getattr(self, name)}.")
+        check_fields(self, "training", at_least_0=("step_epoch", "min_lr"))
         if not 0 < self.factor < 1:
             raise ValueError(f"training.factor must lie between 0 and 1, not {self.factor}.")
         if self.schedule == "plateau" and self.lr < self.min_lr:
@@ -81,8 +78,4 @@ class Evaluation:
     track_test: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("num_val_repeats", "val_every", "num_test_repeats", "batch_size"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"evaluation.{name} must be positive, not {getattr(self, name)}.")
-        if self.num_norm_graphs < 0:
-            raise ValueError(f"evaluation.num_norm_graphs must not be negative, as {self.num_norm_graphs} is.")
+        check_fields(self, "evaluation", at_least_0=("num_norm_graphs",))

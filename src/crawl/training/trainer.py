@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Batch
 
+from crawl.checks import MAX_SEED, check_type, shown, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
 from crawl.data.task import Task
@@ -46,6 +47,13 @@ class Trainer:
     def __init__(
         self, model: nn.Module, dataset: Dataset, training: Training, evaluation: Evaluation, *, seed: int = 0
     ) -> None:
+        check_type("model", model, nn.Module)
+        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
+        check_type("training", training, Training)
+        check_type("evaluation", evaluation, Evaluation)
+        seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
+        if next(model.parameters(), None) is None:
+            raise ValueError("model has no parameters to train.")
         if len(dataset.split.train) == 0:
             raise ValueError(f"{dataset.name} has no graphs in its training part.")
         if dataset.store.y is None:
@@ -340,12 +348,14 @@ def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: S
 
 def choose_device(name: str) -> torch.device:
     """The device of that name; `auto` is a GPU if there is one."""
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {name!r}.") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {shown(name)}.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {str(device)!r}.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' needs an NVIDIA GPU, and torch sees none; use 'cpu' or 'auto'.")
     if device.type == "cuda" and device.index is None:
