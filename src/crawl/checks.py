@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 T = TypeVar("T")
@@ -78,6 +80,15 @@ def positive_number(name: str, value: Any) -> float:
     number = real_number(name, value, wanted="a positive number")
     if number <= 0:
         raise ValueError(f"{name} must be a positive number, not {shown(value)}.")
+    return number
+
+
+def between(name: str, value: Any, low: float, high: float) -> float:
+    """`value` as a float. Refuses what is not a number strictly between `low` and `high`."""
+    wanted = f"a number between {low:g} and {high:g}"
+    number = real_number(name, value, wanted=wanted)
+    if not low < number < high:
+        raise ValueError(f"{name} must be {wanted}, not {shown(value)}.")
     return number
 
 
@@ -176,6 +187,17 @@ def as_list(name: str, values: Any, of: str) -> list[Any]:
         return list(values)
     except (TypeError, ValueError, RuntimeError, LookupError):  # as of an array without dimensions
         raise ValueError(f"{name} must be a list of {of}, not {shown(values)}.") from None
+
+
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """The numbers in a numpy array. Refuses what is not made of numbers."""
+    try:
+        array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    except (TypeError, ValueError, RuntimeError, RecursionError):
+        array = np.array(None)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be an array of numbers, not {shown(values)}.")
+    return array
 
 
 def plain_tensor(name: str, given: Any) -> Tensor:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
 
-from crawl.checks import whole_number
+from crawl.checks import as_list, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
@@ -306,7 +306,7 @@ def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
 def _as_list(graphs: Graphs) -> list[GraphLike]:
     if isinstance(graphs, str | nx.Graph | PyGData):
         raise ValueError("Give a list of graphs, not a single one.")
-    return list(graphs)
+    return as_list("X", graphs, "graphs")
 
 
 def _takes_smiles(graphs: Sequence[GraphLike]) -> bool:

@@ -29,7 +29,8 @@ TEXTS = ("", " ", "a", "-1", "0", "1", "2", "0.5", "-0.5", "nan", "inf", "-inf",
          "%s", "{}", "\udcff")  # fmt: skip
 NAMES = ("cycle:12", "cycles:3,4", "csl:11,2", "rook", "shrikhande", "paths:3:uneven", "cfi:K4:twisted", "cycle:2",
          "cycle:", "cycle:99999999999", "cycle:-5", "cycles:3,x", "csl:5,9", "csl:99999999999999,3", "cfi:K9",
-         "cfi:K4:twisted:twisted", "paths:99999999999", "rook:1", "cycle:1e3", "cycle:" + "9" * 5000, ":", "")  # fmt: skip
+         "cfi:K4:twisted:twisted", "paths:99999999999", "rook:1", "cycle:1e3", "cycle:" + "9" * 5000, ":",
+         "")  # fmt: skip
 _FLAGS = {
     "walk": ("--num-steps", "--strategy", "--window-size", "--num-walks", "--start", "--share", "--p", "--q", "--seed"),
     "distinguish": ("--num-steps", "--windows", "--max-k", "--num-walks", "--confidence", "--seed"),

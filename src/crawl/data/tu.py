@@ -15,7 +15,7 @@ from crawl.data.features import combine, encode_integers
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore
 from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
-from crawl.data.task import Task
+from crawl.data.task import Task, check_metric
 
 
 def from_tu(
@@ -45,6 +45,7 @@ def from_tu(
         ValueError: For anything wrong with the files; the message names the file.
     """
     folder = as_path("folder", folder)
+    check_metric(metric)
     name = _found_name(folder) if name is None else str(as_path("name", name))
     graph_of_node = _matrix(folder / f"{name}_graph_indicator.txt", np.int64, num_columns=1).flatten() - 1
     ends = _matrix(folder / f"{name}_A.txt", np.int64, num_columns=2).t() - 1

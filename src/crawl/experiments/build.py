@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from crawl.baselines import WIDTH_STEP, MessagePassing
+from crawl.checks import check_type
 from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
@@ -45,6 +46,7 @@ class Features:
     @classmethod
     def of(cls, dataset: Dataset) -> Features:
         """The features of a data set."""
+        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
         return cls(
             dataset.task,
             dataset.node_categories,
@@ -63,11 +65,14 @@ class Features:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Features:
         """The features written by `dataclasses.asdict`, perhaps through JSON."""
-        parts: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-        }
-        parts["task"] = Task(**values["task"])
-        return cls(**parts)
+        try:
+            parts: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+            }
+            parts["task"] = Task(**values["task"])
+            return cls(**parts)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"These are not the features of a model: {error}.") from error
 
     def to_dict(self) -> dict[str, Any]:
         """The features as plain values."""
@@ -80,6 +85,7 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
     Nodes without features get a constant 1, edges without features a channel that is always 0: as in the paper, a model
     without structural bits then cannot but guess on regular graphs.
     """
+    check_type("experiment", experiment, Experiment)
     settings, walk, task = experiment.model, experiment.walk, features.task
     node_encoder = _encoder(features.node_categories, features.num_node_features)
     edge_encoder = _encoder(features.edge_categories, features.num_edge_features)

@@ -23,6 +23,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from crawl.checks import as_path, check_type
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.experiments.build import Features, build_model, load_dataset
@@ -85,9 +86,10 @@ def run_experiment(
         ValueError: If the data or the experiment are wrong; the message says what to do.
         Stopped: If it was asked to stop before training was over.
     """
+    check_type("experiment", experiment, Experiment)
     dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
     build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
-    run = RunFolder.create(None if folder is None else Path(folder), experiment.name)
+    run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
     with run.locked():
         if run.config.is_file():  # another process was faster
             raise ValueError(f"Another process has begun a run in {run.path}: choose another folder.")
@@ -115,7 +117,7 @@ def resume_run(
         ValueError: If the folder is not that of a run, or its checkpoint is damaged.
         Stopped: If it was asked to stop before training was over.
     """
-    run = RunFolder.open(Path(folder))
+    run = RunFolder.open(as_path("folder", folder))
     if is_finished(run.path):
         return Result(run.path, json.loads(run.result.read_text()))
     experiment = read_config(run.config)

@@ -34,9 +34,7 @@ def score(metric: str, predictions: Array, targets: Array) -> float:
         return float("nan")
     fits = len(targets) == len(predictions) and (targets.ndim == 1 or targets.shape == predictions.shape)
     if not fits:
-        raise ValueError(
-            f"targets of shape {list(targets.shape)} are not those of {list(predictions.shape)} predictions."
-        )
+        raise ValueError(f"targets of shape {list(targets.shape)} do not fit predictions of {list(predictions.shape)}.")
     if targets.ndim == 1 and metric in ("accuracy", "macro_f1"):
         classes = (predictions[:, 0] > 0.5) if predictions.shape[1] == 1 else predictions.argmax(axis=1)
         if metric == "accuracy":
