@@ -64,10 +64,10 @@ def real_number(name: str, value: Any, low: float = -math.inf, high: float = mat
         high: The most that is allowed; not allowed itself if it is infinity.
         wanted: What a message asks for, if not for a number in these limits.
     """
-    is_number = isinstance(value, int | float) or (hasattr(value, "__float__") and getattr(value, "shape", None) == ())
     try:
+        is_number = isinstance(value, int | float) or (hasattr(value, "__float__") and value.shape == ())
         number = float(value) if is_number and not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError, OverflowError, RuntimeError):
+    except (AttributeError, TypeError, ValueError, OverflowError, RuntimeError):
         number = math.nan
     if not low <= number <= high or math.isinf(number):
         limits = f" from {low:g} to {high:g}" if math.isfinite(low) or math.isfinite(high) else ""

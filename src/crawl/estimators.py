@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
 
-from crawl.checks import as_list, whole_number
+from crawl.checks import as_list, shown, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
@@ -278,7 +278,7 @@ def _as_numbers(y: Any) -> Tensor:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
     try:
         targets = torch.from_numpy(np.array(y, dtype=np.float32))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise ValueError("y must hold real numbers, one or a row of them for each graph.") from None
     if targets.dim() not in (1, 2) or targets.shape[1:] == (0,):
         raise ValueError(f"y must have one number or a row of numbers for each graph, not shape {list(targets.shape)}.")
@@ -292,7 +292,10 @@ def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
     """The classes in their order, and `[n]` the number of each graph's class."""
     if y is None:
         raise ValueError("A classifier requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y, warn=True)
+    try:
+        labels = column_or_1d(y, warn=True)
+    except (TypeError, RuntimeError):  # not what scikit-learn says of a wrong shape
+        raise ValueError(f"y must hold one class for each graph, a word or a number, not {shown(y)}.") from None
     for i, label in enumerate(labels):
         if label is None or label != label or label in (np.inf, -np.inf):
             raise ValueError(f"y[{i}] is {label}, which is no class: leave out this graph.")

@@ -557,10 +557,14 @@ def _Experiment__from_json(_: World) -> Any:
 
 
 def _from_values(**values: Any) -> Any:
-    """The experiment of a dictionary, through JSON where it can be written as such."""
+    """The experiment of a dictionary, if it can be written as JSON."""
     import json
 
-    return ce.Experiment.from_json(json.dumps(values, default=str))
+    try:
+        text = json.dumps(values, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return ce.Experiment.from_json(text)
 
 
 @_target

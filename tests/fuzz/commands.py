@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -27,6 +28,7 @@ TEXTS = ("", " ", "a", "-1", "0", "1", "2", "0.5", "-0.5", "nan", "inf", "-inf",
          "1" * 500, "None", "True", "[1]", "(1,)", "1,2", "é", "\x1b[31m", "x" * 3000, "-", "--", "/", ".", "..",
          "nope.csv", "cpu", "cuda", "meta", "cpu:3", "node2vec", "gin", "sum", "train", "csl", "'; drop", "$HOME",
          "%s", "{}", "\udcff")  # fmt: skip
+NUMBERS = ("-1", "0", "1", "2", "3", "4", "0.5", "0.99", "1e-30", "1e30", "nan", "inf", "1e400", "99999999999999999999")
 NAMES = ("cycle:12", "cycles:3,4", "csl:11,2", "rook", "shrikhande", "paths:3:uneven", "cfi:K4:twisted", "cycle:2",
          "cycle:", "cycle:99999999999", "cycle:-5", "cycles:3,x", "csl:5,9", "csl:99999999999999,3", "cfi:K9",
          "cfi:K4:twisted:twisted", "paths:99999999999", "rook:1", "cycle:1e3", "cycle:" + "9" * 5000, ":",
@@ -83,9 +85,9 @@ def make_command(index: int, seed: int, world: World) -> Command:
     maker = rng.choice(_MAKERS)
     words = maker(rng, world, folder)
     name = words[0]
-    for _ in range(rng.choice((0, 1, 1, 2))):
+    for _ in range(rng.choice((0, 0, 1, 1, 2))):
         if _FLAGS[name] and rng.random() < 0.8:
-            words += [rng.choice(_FLAGS[name]), rng.choice(TEXTS)]
+            words += [rng.choice(_FLAGS[name]), rng.choice(NUMBERS if rng.random() < 0.6 else TEXTS)]
         elif len(words) > 1:
             words = _damaged_words(rng, words)
     return Command(tuple(words), rng.choice(("", "", "0 1\n", "\0", "SMILES\nC\n", "0 1 x\n")))
@@ -352,18 +354,20 @@ def _damage(rng: random.Random, victim: Path, action: str) -> None:
         victim.write_bytes(content[:place] + bytes([content[place] ^ (1 << rng.randrange(8))]) + content[place + 1 :])
     elif action == "replace":
         victim.write_bytes(rng.choice(list(_CONTENTS.values()))())
-    elif action == "forge" and victim.suffix == ".safetensors":
-        _forge_checkpoint(rng, victim)
-    elif action == "forge" and victim.suffix == ".json":
-        victim.write_text(json.dumps(_forged(rng, json.loads(content))))
+    elif action == "forge" and victim.suffix in (".safetensors", ".json"):
+        with contextlib.suppress(ValueError, RecursionError):  # it was damaged before
+            _forge(rng, victim)
     else:
         victim.unlink()
         if action == "folder":
             victim.mkdir()
 
 
-def _forge_checkpoint(rng: random.Random, path: Path) -> None:
-    """Another content with a true checksum."""
+def _forge(rng: random.Random, path: Path) -> None:
+    """Another content of the right form; that of a checkpoint with a true checksum."""
+    if path.suffix == ".json":
+        path.write_text(json.dumps(_forged(rng, json.loads(path.read_text()))))
+        return
     tensors, description = load_checkpoint(path)
     name = rng.choice(sorted(tensors))
     match rng.randrange(6):

@@ -130,8 +130,15 @@ class Experiment:
     seed: int = 0
 
     def to_json(self) -> str:
-        """The experiment as JSON."""
-        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        """The experiment as JSON.
+
+        Raises:
+            ValueError: If one of its values is not a plain one.
+        """
+        try:
+            return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"The experiment holds a value that is not a plain one: {error}.") from None
 
     @classmethod
     def from_json(cls, text: str) -> Experiment:

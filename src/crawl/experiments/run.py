@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from crawl.checks import as_path, check_type
+from crawl.checks import as_path, check_type, truth
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.experiments.build import Features, build_model, load_dataset
@@ -87,6 +87,9 @@ def run_experiment(
         Stopped: If it was asked to stop before training was over.
     """
     check_type("experiment", experiment, Experiment)
+    Experiment.from_json(experiment.to_json())  # refuses values of other types than its fields have
+    if quiet is not None:
+        truth("quiet", quiet)
     dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
     build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
     run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
