@@ -26,7 +26,8 @@ from torch import Tensor
 
 T = TypeVar("T")
 
-MAX_CHANNELS = 2**16
+MAX_CHANNELS = 2**20  # of features and answers
+MAX_WIDTH = 2**14  # of a layer, whose weights grow with its square
 MAX_LAYERS = 1000
 MAX_COUNT = 2**31 - 1
 MAX_SEED = 2**64 - 1

@@ -300,7 +300,10 @@ def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
         if label is None or label != label or label in (np.inf, -np.inf):
             raise ValueError(f"y[{i}] is {label}, which is no class: leave out this graph.")
     check_classification_targets(labels)
-    classes, codes = np.unique(labels, return_inverse=True)
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:  # as of 1 and 'a', which have no order
+        raise ValueError("y mixes classes of different kinds: give words, or give numbers.") from None
     if len(classes) < 2:
         raise ValueError(f"y holds one class only ({', '.join(map(str, classes))}): there is nothing to tell apart.")
     return classes, torch.from_numpy(codes.astype(np.int64))

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, MAX_COUNT, MAX_LAYERS, check_type, in_memory, share, truth, whole_number
+from crawl.checks import (
+    MAX_CHANNELS,
+    MAX_COUNT,
+    MAX_LAYERS,
+    MAX_WIDTH,
+    check_type,
+    in_memory,
+    share,
+    truth,
+    whole_number,
+)
 from crawl.graph import Graph
 from crawl.nn.conv import CRaWlConv, Implementation
 from crawl.nn.encoders import Dense, Encoder
@@ -84,7 +94,7 @@ class CRaWl(nn.Module):
     ) -> None:
         super().__init__()
         num_layers = whole_number("num_layers", num_layers, 1, MAX_LAYERS)
-        hidden_channels = whole_number("hidden_channels", hidden_channels, 1, MAX_CHANNELS)
+        hidden_channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
         virtual_node = truth("virtual_node", virtual_node)
         self.hidden_channels, self.precision = hidden_channels, precision
         StepLaw.named(strategy, p, q)  # refuses what it does not know

@@ -106,3 +106,18 @@ def test_refuses():
         from_pyg(graphs(5, lambda i: float("nan")), task="regression")
     with pytest.raises(ValueError, match="One graph cannot be split"):
         from_pyg(graphs(1, lambda i: torch.tensor([0, 1])))
+
+
+def test_integers_too_large_for_categories_are_refused():
+    edges = torch.tensor([[0, 1], [1, 0]])
+    graphs = [Data(x=torch.tensor([0, 10**8]), edge_index=edges, y=torch.tensor([float(i)])) for i in range(10)]
+    with pytest.raises(ValueError, match="x holds integers up to 100000000, too many for categories"):
+        from_pyg(graphs)
+
+
+def test_one_graph_with_its_split():
+    one = Data(x=torch.rand(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.rand(3))
+    with pytest.raises(ValueError, match="One graph cannot be split into three parts: give graphs for val and test"):
+        from_pyg(one)
+    assert from_pyg(one, split=Split([0], [], [])).task.level == "node"
+    assert len(from_pyg(one, one, one)) == 3

@@ -65,7 +65,7 @@ def judge_command(run: Callable[[], int], seconds: float, stdin: str = "") -> tu
     if "Traceback" in text:
         return "failed", f"a traceback with exit code {code}: {text.strip()[-300:]}"
     if code == 2:
-        is_box = not lines and "╭" in text + _text(out)
+        is_box = not lines and "For full helptext" in text + _text(out)
         if len(lines) != 1 and not is_box:
             return "failed", f"exit code 2 with {len(lines)} error lines: {text.strip()[-300:]}"
         return "refused", lines[0] if lines else "a box of tyro"

@@ -31,7 +31,7 @@ def tensors(draw: st.DrawFn, max_dim: int = 3) -> Tensor:
     tensor = torch.tensor(values, dtype=torch.int64).reshape(shape).to(draw(st.sampled_from(_DTYPES)))
     form = draw(st.sampled_from(("plain", "plain", "plain", "sparse", "meta", "transposed")))
     if form == "sparse" and tensor.dim():
-        return tensor.to_sparse()
+        return tensor.long().to_sparse()
     if form == "meta":
         return tensor.to("meta")
     return tensor.mT if form == "transposed" and tensor.dim() >= 2 else tensor

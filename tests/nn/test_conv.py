@@ -477,12 +477,12 @@ def test_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"in_channels": 0}, "in_channels must be a whole number from 1 to 65536, not 0"),
-        ({"out_channels": 0}, "out_channels must be a whole number from 1 to 65536, not 0"),
-        ({"edge_dim": -1}, "edge_dim must be a whole number from 0 to 65536, not -1"),
+        ({"in_channels": 0}, "in_channels must be a whole number from 1 to .*, not 0"),
+        ({"out_channels": 0}, "out_channels must be a whole number from 1 to .*, not 0"),
+        ({"edge_dim": -1}, "edge_dim must be a whole number from 0 to .*, not -1"),
         ({"window_size": 7}, "kernel_size must be odd.*not 8.*choose an even window_size"),
         ({"kernel_size": 4}, "kernel_size must be odd.*not 4"),
-        ({"kernel_size": -1}, "kernel_size must be a whole number from 1 to 65536, not -1"),
+        ({"kernel_size": -1}, "kernel_size must be a whole number from 1 to .*, not -1"),
         ({"window_size": 33}, "window_size must be a whole number from 0 to 32, not 33"),
         ({"window_size": -1}, "window_size must be"),
         ({"implementation": "slow"}, "implementation must be one of fast, reference, not 'slow'"),

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, check_choice, check_type, in_memory, plain_tensor, truth, whole_number
+from crawl.checks import (
+    MAX_CHANNELS,
+    MAX_WIDTH,
+    check_choice,
+    check_type,
+    in_memory,
+    plain_tensor,
+    truth,
+    whole_number,
+)
 from crawl.nn import fast, reference
 from crawl.nn.linear import Linear, Precision
 from crawl.nn.norm import BatchNorm
@@ -55,13 +65,13 @@ class CRaWlConv(nn.Module):
     ) -> None:
         super().__init__()
         in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)  # without features, a constant 1
-        out_channels = whole_number("out_channels", out_channels, 1, MAX_CHANNELS)
+        out_channels = whole_number("out_channels", out_channels, 1, MAX_WIDTH)
         edge_dim = whole_number("edge_dim", edge_dim, 0, MAX_CHANNELS)
         identity, adjacency = truth("identity", identity), truth("adjacency", adjacency)
         window_size = check_window_size(window_size)
         if kernel_size is None:
             kernel_size = window_size + 1
-        kernel_size = whole_number("kernel_size", kernel_size, 1, MAX_CHANNELS)
+        kernel_size = whole_number("kernel_size", kernel_size, 1, MAX_WIDTH)
         if kernel_size % 2 == 0:
             raise ValueError(
                 f"kernel_size must be odd, so that a window has a centre, not {kernel_size}. "
@@ -127,6 +137,10 @@ class CRaWlConv(nn.Module):
         _check_features("x", x, self.in_channels, walks, walks.nodes)
         if self.edge_dim > 1 or (self.edge_dim == 1 and edge_attr is not None):
             _check_features("edge_attr", edge_attr, self.edge_dim, walks, walks.edges)
+        dtype, is_exact = self.project.weight.dtype, x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        for name, features in (("x", x), ("edge_attr", edge_attr if self.edge_dim else None)):
+            if is_exact and features is not None and features.dtype != dtype:
+                raise ValueError(f"{name} is of {features.dtype}, but the layer of {dtype}: move one with .to(dtype).")
 
     def extra_repr(self) -> str:
         """What `print(module)` shows of the layer itself."""

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, check_choice, in_memory, whole_number
+from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, in_memory, whole_number
 from crawl.nn.dropout import Dropout
 from crawl.nn.membership import Membership, check_rows
 from crawl.nn.norm import BatchNorm
@@ -39,7 +39,7 @@ class Readout(nn.Module):
         super().__init__()
         check_choice("pool", pool, (*get_args(Pool), None))
         check_choice("head", head, get_args(Head))
-        in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)
+        in_channels = whole_number("in_channels", in_channels, 1, MAX_WIDTH)
         out_channels = whole_number("out_channels", out_channels, 1, MAX_CHANNELS)
         self.pool = pool
         self.norm = BatchNorm(in_channels)

@@ -6,7 +6,7 @@ from typing import get_args
 
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, check_choice, in_memory, plain_tensor, whole_number
+from crawl.checks import MAX_WIDTH, check_choice, in_memory, plain_tensor, whole_number
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear, Precision
 from crawl.nn.membership import Membership, check_rows
@@ -29,7 +29,7 @@ class VirtualNode(nn.Module):
     @in_memory("A virtual node of this size")
     def __init__(self, channels: int, dropout: float = 0.0, precision: Precision = "tf32") -> None:
         super().__init__()
-        channels = self.channels = whole_number("channels", channels, 1, MAX_CHANNELS)
+        channels = self.channels = whole_number("channels", channels, 1, MAX_WIDTH)
         check_choice("precision", precision, get_args(Precision))
         self.mlp = nn.Sequential(
             Linear(channels, channels, precision),
