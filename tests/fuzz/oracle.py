@@ -33,7 +33,7 @@ def judge_call(call: Callable[[], Any], seconds: float, *, allows_sklearn: bool 
     itself raised because a wrong value went too deep. scikit-learn's checks of its own protocol count where allowed.
     """
     try:
-        with _quiet(), time_limit(seconds):
+        with quiet(), time_limit(seconds):
             return "result", call()
     except TimeUp:
         return "failed", f"TimeUp after {seconds:g} s at {_place(sys.exc_info()[2])}"
@@ -50,7 +50,7 @@ def judge_command(run: Callable[[], int], seconds: float, stdin: str = "") -> tu
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     old_stdin, sys.stdin = sys.stdin, io.StringIO(stdin)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _quiet(), time_limit(seconds):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), quiet(), time_limit(seconds):
             code = run()
     except TimeUp:
         return "failed", f"TimeUp after {seconds:g} s at {_place(sys.exc_info()[2])}"
@@ -124,7 +124,8 @@ def forbid_network() -> None:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """Without warnings: torch has some about tensors that are only made here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

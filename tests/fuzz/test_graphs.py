@@ -28,10 +28,11 @@ def tensors(draw: st.DrawFn, max_dim: int = 3) -> Tensor:
     for length in shape:
         size *= length
     values = draw(st.lists(_IDS, min_size=size, max_size=size))
-    tensor = torch.tensor(values, dtype=torch.int64).reshape(shape).to(draw(st.sampled_from(_DTYPES)))
+    whole = torch.tensor(values, dtype=torch.int64).reshape(shape)
+    tensor = whole.to(draw(st.sampled_from(_DTYPES)))
     form = draw(st.sampled_from(("plain", "plain", "plain", "sparse", "meta", "transposed")))
     if form == "sparse" and tensor.dim():
-        return tensor.long().to_sparse()
+        return whole.to_sparse()
     if form == "meta":
         return tensor.to("meta")
     return tensor.mT if form == "transposed" and tensor.dim() >= 2 else tensor

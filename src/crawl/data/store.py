@@ -25,6 +25,8 @@ from crawl.checks import (
     whole_number,
 )
 
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # of which torch only knows how to convert them
+
 
 @dataclass(frozen=True, eq=False)
 class GraphStore:
@@ -388,6 +390,7 @@ def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Gra
     for i, tensor in enumerate(given):
         if plain_tensor(f"{name} of {owner.lower()} {i}", tensor).dim() == 0:
             raise ValueError(f"{name} of {owner.lower()} {i} has no dimensions: give a row for each node or edge.")
+    given = [tensor.long() if tensor.dtype in _UNSIGNED else tensor for tensor in given]
     like = next((tensor for tensor in given if tensor.numel()), given[0])
     rows = [tensor.reshape(0, *like.shape[1:]) if tensor.numel() == 0 else tensor for tensor in given]
     for i, tensor in enumerate(rows):
