@@ -103,7 +103,7 @@ def share(name: str, value: Any) -> float:
 
 def truth(name: str, value: Any) -> bool:
     """`value` as a bool. Refuses what is neither True nor False, numpy's included."""
-    if not isinstance(value, bool) and type(value).__name__ != "bool":
+    if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, not {shown(value)}.")
     return bool(value)
 

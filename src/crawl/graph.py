@@ -201,7 +201,8 @@ class Graph:
                 f"data must be a PyG Data or Batch, not {type(data).__name__}; "
                 "call data.to_homogeneous() first if it is a HeteroData."
             )
-        per_node = [plain_tensor("x", value) for value in (data.x, data.batch, data.pos) if isinstance(value, Tensor)]
+        given = {"x": data.x, "batch": data.batch, "pos": data.pos}
+        per_node = [plain_tensor(name, value) for name, value in given.items() if isinstance(value, Tensor)]
         if any(value.dim() == 0 for value in per_node):
             raise ValueError("x, pos and batch of data must have a row for each node, but one has no dimensions.")
         edge_index = None if data.edge_index is None else _checked_edge_index(data.edge_index)

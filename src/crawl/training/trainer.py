@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Batch
 
-from crawl.checks import MAX_SEED, check_type, shown, whole_number
+from crawl.checks import MAX_SEED, as_device, check_type, shown, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
 from crawl.data.task import Task
@@ -354,7 +354,9 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {shown(name)}.") from error
-    if device.type not in ("cpu", "cuda"):
+    if device.type != "cuda":
+        as_device(device)  # refuses one that is not there
+    if device.type == "meta":
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {str(device)!r}.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' needs an NVIDIA GPU, and torch sees none; use 'cpu' or 'auto'.")

@@ -127,6 +127,8 @@ class Walks:
 
     def to(self, device: torch.device | str) -> Walks:
         """The same walks on another device."""
+        if device == self.device:  # as in every step of a training
+            return self
         device = as_device(device)
         if device == self.device:
             return self
