@@ -299,8 +299,8 @@ def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
     for i, label in enumerate(labels):
         if label is None or label != label or label in (np.inf, -np.inf):
             raise ValueError(f"y[{i}] is {label}, which is no class: leave out this graph.")
-    check_classification_targets(labels)
     try:
+        check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:  # as of 1 and 'a', which have no order
         raise ValueError("y mixes classes of different kinds: give words, or give numbers.") from None

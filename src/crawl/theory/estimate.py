@@ -242,7 +242,8 @@ def is_indistinguishable(distance: Fraction | Estimate, num_walks: int, epsilon:
 
     None where an estimate leaves it open. A float ε means the decimal it is written as.
     """
-    num_walks = whole_number("num_walks", num_walks, 1, MAX_COUNT)
+    if isinstance(num_walks, bool) or not isinstance(num_walks, int) or num_walks < 1:
+        raise ValueError(f"num_walks must be a whole number from 1 on, not {shown(num_walks)}.")
     if not isinstance(epsilon, Fraction):
         epsilon = Fraction(str(share("epsilon", epsilon)))
     if not isinstance(distance, Estimate | Fraction):

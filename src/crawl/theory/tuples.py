@@ -52,9 +52,9 @@ def k_wl(*graphs: AnyGraph, k: int) -> TupleRefinement:
         ValueError: If k is not a number from 2 to 9.
         TooLarge: If a round would read more colours than fit; the message says how many.
     """
-    k = whole_number("k", k, 1, _MAX_K)
-    if k < 2:
-        raise ValueError(f"k must be at least 2, not {k}: for 1-WL, use color_refinement.")
+    if isinstance(k, int) and k == 1:
+        raise ValueError("k must be at least 2, not 1: for 1-WL, use color_refinement.")
+    k = whole_number("k", k, 2, _MAX_K)
     if not graphs:
         raise ValueError("Give a graph, or several.")
     simple = [simple_graph(graph) for graph in graphs]
