@@ -115,9 +115,9 @@ def test_integers_too_large_for_categories_are_refused():
         from_pyg(graphs)
 
 
-def test_one_graph_with_its_split():
-    one = Data(x=torch.rand(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.rand(3))
+def test_one_graph_is_a_data_set_of_one():
+    edges = torch.tensor([[0, 1], [1, 0]])
+    one, two, three = (Data(x=torch.rand(3, 1), edge_index=edges, y=torch.tensor([y])) for y in (0.5, 1.5, 2.5))
     with pytest.raises(ValueError, match="One graph cannot be split into three parts: give graphs for val and test"):
         from_pyg(one)
-    assert from_pyg(one, split=Split([0], [], [])).task.level == "node"
-    assert len(from_pyg(one, one, one)) == 3
+    assert from_pyg(one, two, three).store.y.tolist() == [[0.5], [1.5], [2.5]]

@@ -488,12 +488,11 @@ def test_16_one_data_is_a_store_of_one_graph() -> None:
 
 
 def test_16_from_pyg_of_one_data() -> None:
-    one = made.data(5)
-    one.y = torch.rand(5)
+    one, two, three = made.graphs(3)
     assert "val" in refused(lambda: from_pyg(one))
-    kind, outcome = judge_call(lambda: from_pyg(one, one, one), 10)
+    kind, outcome = judge_call(lambda: from_pyg(one, two, three), 10)
     assert kind == "result", outcome
-    assert (len(outcome), outcome.task.level) == (3, "node")
+    assert (len(outcome), outcome.task.level) == (3, "graph")
 
 
 def test_16_class_ids_are_refused_or_numbered_anew() -> None:
