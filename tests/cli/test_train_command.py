@@ -168,3 +168,9 @@ def test_a_config_with_an_unknown_key_is_refused(crawl, tiny):
     Path("run/config.json").write_text(json.dumps(config))
     Path("run/result.json").unlink()
     assert "no key training.lrr. Did you mean training.lr?" in crawl.error("train", "--resume", "run")
+
+
+def test_a_link_that_leads_to_itself_is_refused(crawl, tmp_path):
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(loop)
+    assert "loop.csv is a link that leads to itself" in crawl.error("train", "csv", "--data.path", loop)

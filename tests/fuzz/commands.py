@@ -236,8 +236,9 @@ def _place_to_write(rng: random.Random, folder: Path, name: str) -> Path:
             path.symlink_to(path)
         case "no folder":
             return folder / "no" / name
-        case "device" if os.geteuid() == 0:
-            os.mknod(path, 0o20666, os.makedev(1, 3))  # one like /dev/null, which must stay one
+        case "device":  # one like /dev/null, which must stay one
+            with contextlib.suppress(PermissionError):
+                os.mknod(path, 0o20666, os.makedev(1, 3))
     return path
 
 
