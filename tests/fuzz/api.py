@@ -88,6 +88,7 @@ def judge(index: int, seed: int, given: World) -> tuple[str, str, str]:
     )
     if kind == "result":
         is_excused = call.name.endswith("forward") and any(_holds_nan(call.arguments[name]) for name in call.changed)
+        is_excused |= call.name == "Walks"  # layers look where walks lead; to look here would wait for a GPU
         problem = None if is_excused else implausible(outcome)  # NaN into a layer, NaN out of it
         return ("failed", shown, f"accepted, but {problem}") if problem else ("result", shown, "")
     return kind, shown, str(outcome)

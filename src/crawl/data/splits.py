@@ -234,10 +234,13 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
     """
     part_of = {word: part for part, words in _PART_NAMES.items() for word in words}
     ids: dict[str, list[int]] = {"train": [], "val": [], "test": []}
-    for i, value in enumerate(_as_words("values", values)):
+    values = _as_words("values", values)
+    if places is not None and len(as_list("places", places, "words")) != len(values):
+        raise ValueError(f"places must be a list of {len(values)} words, one for each value, not {shown(places)}.")
+    for i, value in enumerate(values):
         part = part_of.get(value.strip().lower())
         if part is None:
-            place = f"row {i + 1}" if places is None else as_list("places", places, "words")[i]
+            place = f"row {i + 1}" if places is None else places[i]
             raise ValueError(f"The split column says {shown(value)} in {place}; it may say train, val or test.")
         ids[part].append(i)
     empty = [part for part, members in ids.items() if not members]

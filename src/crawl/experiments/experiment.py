@@ -10,6 +10,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from crawl.checks import real_number
 from crawl.nn.linear import Precision
 from crawl.nn.readout import Head, Pool
 from crawl.training.settings import Evaluation, Training
@@ -183,7 +184,7 @@ def _value(hint: Any, value: Any, place: str) -> Any:
     if origin is tuple:
         return _tuple(arguments, value, place)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return real_number(place, value)
     if isinstance(hint, type) and not (isinstance(value, hint) and isinstance(value, bool) == (hint is bool)):
         raise ValueError(f"{place} must be of type {hint.__name__}, not {value!r}.")
     return value

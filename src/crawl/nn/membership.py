@@ -63,16 +63,18 @@ class Membership:
         return state[self.batch]
 
 
-def check_rows(x: Tensor, members: Membership, num_channels: int) -> None:
-    """Refuses node features that are not those of these nodes; looks at shapes only.
+def check_rows(x: Tensor, members: Membership, like: Tensor) -> None:
+    """Refuses node features that are not those of these nodes, or do not fit a weight for each channel, `like`.
 
     Raises:
         ValueError: If they are not.
     """
     check_type("members", members, Membership, "call Membership.of(batch, num_graphs)")
-    expected = [members.batch.numel(), num_channels]
+    expected = [members.batch.numel(), like.numel()]
     if not plain_tensor("x", x).is_floating_point() or list(x.shape) != expected:
         raise ValueError(f"x must be floating-point numbers of shape {expected}, not {shown(x)}.")
+    if x.device.type == "cpu" and x.dtype != like.dtype and not torch.is_autocast_enabled("cpu"):
+        raise ValueError(f"x is of {x.dtype}, but the layer of {like.dtype}: move one with .to(dtype).")
 
 
 class _Sum(torch.autograd.Function):

@@ -49,7 +49,7 @@ class Readout(nn.Module):
 
     def forward(self, x: Tensor, members: Membership) -> Tensor:
         """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0."""
-        check_rows(x, members, self.norm.num_features)
+        check_rows(x, members, self.norm.weight)
         x = self.norm(x, members.num_nodes, relu=True)
         if self.pool is not None:
             x = members.sum(x) if self.pool == "sum" else members.mean(x)

@@ -127,7 +127,7 @@ class Walks:
 
     def to(self, device: torch.device | str) -> Walks:
         """The same walks on another device."""
-        if device == self.device:  # as in every step of a training
+        if isinstance(device, torch.device) and device == self.device:  # as in every step of a training
             return self
         device = as_device(device)
         if device == self.device:
