@@ -51,6 +51,7 @@ def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[obj
     Raises:
         ValueError: If there is no such column, or it is taken, or none is named and it is not clear which is meant.
     """
+    taken = [column for column in taken if isinstance(column, str)]
     names = (names,) if isinstance(names, str) else tuple(as_list("target_columns", names, "names of columns"))
     if not names:
         names = tuple(column for column in table.columns if column not in taken)

@@ -73,7 +73,8 @@ class Table:
             ValueError: The message suggests one.
         """
         if not isinstance(name, str) or name not in self.columns:
-            raise ValueError(f"{self.path} has no column {shown(name)}.{suggestion(str(name), self.columns)}")
+            hint = suggestion(name if isinstance(name, str) else "", self.columns)
+            raise ValueError(f"{self.path} has no column {shown(name)}.{hint}")
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """The line and the fields of each record, the header first."""

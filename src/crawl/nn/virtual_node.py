@@ -48,6 +48,7 @@ class VirtualNode(nn.Module):
             members: The graph of each node.
         """
         first, norm, _, dropout, last = self.mlp
+        assert isinstance(norm, BatchNorm)
         check_rows(x, members, norm.weight)
         if plain_tensor("state", state).shape != (members.ptr.numel() - 1, self.channels):
             raise ValueError(f"state must have a row for each graph, not the shape {list(state.shape)}.")
