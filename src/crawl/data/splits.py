@@ -235,7 +235,8 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
     part_of = {word: part for part, words in _PART_NAMES.items() for word in words}
     ids: dict[str, list[int]] = {"train": [], "val": [], "test": []}
     values = _as_words("values", values)
-    if places is not None and len(as_list("places", places, "words")) != len(values):
+    places = None if places is None else as_list("places", places, "words")
+    if places is not None and len(places) != len(values):
         raise ValueError(f"places must be a list of {len(values)} words, one for each value, not {shown(places)}.")
     for i, value in enumerate(values):
         part = part_of.get(value.strip().lower())
