@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/peers
 
-.PHONY: train test format bench docs clean
+.PHONY: train test fuzz format bench docs clean
 .DELETE_ON_ERROR:
 
 train: $(READY)
@@ -15,6 +15,10 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# 10,000 calls and 2,000 command lines with hostile values, and a record of what came of them.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz.run --calls 10000 --commands 2000 --record results/fuzz.json
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

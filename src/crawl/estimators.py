@@ -19,17 +19,18 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
 
+from crawl.checks import as_list, check_choice, shown, whole_number
 from crawl.choices import Pool
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
-from crawl.data.task import Task, check_choice
+from crawl.data.task import Task
 from crawl.experiments.build import build_model
 from crawl.experiments.experiment import Data, Experiment, Model, Walk
 from crawl.experiments.features import Features, HandleUnknown, refuse_graph
 from crawl.experiments.trained import TrainedModel
-from crawl.graph import weights_differ, whole_number
+from crawl.graph import weights_differ
 from crawl.training.evaluation import Predictions
 from crawl.training.settings import Evaluation, Training
 from crawl.training.trainer import Trainer, choose_device
@@ -291,7 +292,7 @@ def _as_numbers(y: Any) -> Tensor:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
     try:
         targets = torch.from_numpy(np.array(y, dtype=np.float64))
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise ValueError("y must hold real numbers, one or a row of them for each graph.") from None
     if targets.dim() not in (1, 2) or targets.shape[1:] == (0,):
         raise ValueError(f"y must have one number or a row of numbers for each graph, not shape {list(targets.shape)}.")
@@ -305,12 +306,18 @@ def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
     """The classes in their order, and `[n]` the number of each graph's class."""
     if y is None:
         raise ValueError("A classifier requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y, warn=True)
+    try:
+        labels = column_or_1d(y, warn=True)
+    except (TypeError, RuntimeError):  # not what scikit-learn says of a wrong shape
+        raise ValueError(f"y must hold one class for each graph, a word or a number, not {shown(y)}.") from None
     for i, label in enumerate(labels):
         if label is None or label != label or label in (np.inf, -np.inf):
             raise ValueError(f"y[{i}] is {label}, which is no class: leave out this graph.")
-    check_classification_targets(labels)
-    classes, codes = np.unique(labels, return_inverse=True)
+    try:
+        check_classification_targets(labels)
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:  # as of 1 and 'a', which have no order
+        raise ValueError("y mixes classes of different kinds: give words, or give numbers.") from None
     if len(classes) < 2:
         raise ValueError(f"y holds one class only ({', '.join(map(str, classes))}): there is nothing to tell apart.")
     return classes, torch.from_numpy(codes.astype(np.int64))
@@ -319,7 +326,7 @@ def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
 def _as_list(graphs: Graphs) -> list[GraphLike]:
     if isinstance(graphs, str | nx.Graph | PyGData):
         raise ValueError("Give a list of graphs, not a single one.")
-    return list(graphs)
+    return as_list("X", graphs, "graphs")
 
 
 def _takes_smiles(graphs: Sequence[GraphLike]) -> bool:

@@ -6,13 +6,15 @@ of the caller's `edge_index` it came from, so walks speak of edges in the caller
 
 from __future__ import annotations
 
-import operator
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from crawl.checks import check_type, shown, truth, whole_number
+from crawl.tensor_checks import as_device, holds_integers, in_memory, plain_tensor
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -86,6 +88,7 @@ class Graph:
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
+        device = as_device(device)
         moved: dict[str, Any] = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
         return replace(self, **moved)
 
@@ -100,10 +103,11 @@ class Graph:
             graph_ids = torch.arange(self.num_graphs, device=self.device)
         if not holds_integers(graph_ids) or graph_ids.shape != (self.num_graphs,):
             raise ValueError(f"graph_ids must be a tensor of {self.num_graphs} integers, one for each graph.")
+        graph_ids = graph_ids.long()
         if graph_ids.device.type == "cpu" and bool(((graph_ids < 0) | (graph_ids > _MAX_INT32)).any()):
             raise ValueError(f"graph_ids must lie between 0 and {_MAX_INT32}.")
         local = torch.arange(self.num_nodes, device=self.device) - self.graph_ptr[self.batch].long()
-        return (graph_ids.to(self.device).long()[self.batch] << 32) | local
+        return (graph_ids.to(self.device)[self.batch] << 32) | local
 
     @classmethod
     def from_edge_index(
@@ -132,7 +136,7 @@ class Graph:
         Raises:
             ValueError: For anything that is not a graph; the message says what to do.
         """
-        edge_index = _checked_edge_index(edge_index)
+        edge_index, undirected = _checked_edge_index(edge_index), truth("undirected", undirected)
         device = edge_index.device
         if batch is not None and not holds_integers(batch):
             raise ValueError("batch must be a tensor of integers: the graph of each node.")
@@ -160,8 +164,9 @@ class Graph:
             del order
         del order_key
 
-        rowptr = torch.zeros(num_nodes + 1, device=device, dtype=torch.int64)
-        torch.cumsum(torch.bincount(source, minlength=num_nodes), 0, out=rowptr[1:])
+        with in_memory(f"A graph of {num_nodes} nodes"):
+            rowptr = torch.zeros(num_nodes + 1, device=device, dtype=torch.int64)
+            torch.cumsum(torch.bincount(source, minlength=num_nodes), 0, out=rowptr[1:])
         dead_end = (rowptr[1:] == rowptr[:-1])[target]
         if bool(dead_end.any()):
             node = int(target[dead_end][0])
@@ -198,13 +203,16 @@ class Graph:
             ValueError: For anything that is not a graph, and for weights of which nothing is said; the message says
                 what to do.
         """
-        if not hasattr(data, "edge_index"):
+        if isinstance(data, type) or not hasattr(data, "edge_index"):
             raise ValueError(
                 f"data must be a PyG Data or Batch, not {type(data).__name__}; "
                 "call data.to_homogeneous() first if it is a HeteroData."
             )
-        per_node = [value for value in (data.x, data.batch, data.pos) if isinstance(value, Tensor)]
-        edge_index = data.edge_index
+        given = {"x": data.x, "batch": data.batch, "pos": data.pos}
+        per_node = [plain_tensor(name, value) for name, value in given.items() if isinstance(value, Tensor)]
+        if any(value.dim() == 0 for value in per_node):
+            raise ValueError("x, pos and batch of data must have a row for each node, but one has no dimensions.")
+        edge_index = None if data.edge_index is None else _checked_edge_index(data.edge_index)
         if edge_index is None:
             if "adj_t" in data or "adj" in data:
                 raise ValueError("data has an adjacency matrix but no edge_index: set data.edge_index.")
@@ -245,12 +253,14 @@ class Graph:
         Raises:
             ValueError: If a walk could not be continued, or for weights that are none; the message says what to do.
         """
-        if not hasattr(graph, "nodes"):
+        if isinstance(graph, type) or not hasattr(graph, "nodes") or not hasattr(graph, "is_directed"):
             raise ValueError(f"graph must be a networkx graph, not {type(graph).__name__}.")
+        undirected = truth("undirected", undirected)
         index = {node: i for i, node in enumerate(graph.nodes)}
         edges = [(index[u], index[v]) for u, v in graph.edges()]
         edge_weight = None
         if weight is not None:
+            check_type("weight", weight, str, "the name of an edge attribute")
             values = [_networkx_weight(edge, weight, value) for *edge, value in graph.edges(data=weight)]
             edge_weight = torch.tensor(values, dtype=torch.float64)
         return cls.from_edge_index(
@@ -268,17 +278,6 @@ class Graph:
         )
 
 
-def whole_number(name: str, value: Any, low: int, high: int) -> int:
-    """`value` as an int. Refuses what is not a whole number from `low` to `high`; numpy's and torch's integers are."""
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or not low <= number <= high:
-        raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
-    return number
-
-
 def weights_differ(edge_weight: Any) -> bool:
     """Whether there are weights of edges that make some steps likelier than others."""
     if edge_weight is None:
@@ -287,18 +286,8 @@ def weights_differ(edge_weight: Any) -> bool:
     return bool((weights != weights[:1]).any())
 
 
-def holds_integers(value: object) -> TypeGuard[Tensor]:
-    """Whether this is a tensor of integers: what ids and keys must be."""
-    if not isinstance(value, Tensor) or value.dtype == torch.bool:
-        return False
-    return not (value.is_floating_point() or value.is_complex())
-
-
 def _checked_edge_index(edge_index: Tensor) -> Tensor:
-    if not isinstance(edge_index, Tensor):
-        raise ValueError(f"edge_index must be a torch tensor, not {type(edge_index).__name__}.")
-    if hasattr(edge_index, "as_tensor"):  # PyG's EdgeIndex, whose rows would not be plain tensors
-        edge_index = edge_index.as_tensor()
+    edge_index = plain_tensor("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         if edge_index.numel() == 0:
             return torch.empty(2, 0, dtype=torch.long, device=edge_index.device)
@@ -332,9 +321,10 @@ def _checked_batch(
 ) -> tuple[Tensor, Tensor]:
     device = edge_index.device
     if batch is None:
-        if num_graphs is not None and num_graphs != 1:
-            raise ValueError(f"num_graphs={num_graphs} needs `batch`, the graph of each node.")
-        zeros = torch.zeros(num_nodes, device=device, dtype=torch.int32)
+        if num_graphs is not None and not (isinstance(num_graphs, int) and num_graphs == 1):
+            raise ValueError(f"num_graphs={shown(num_graphs)} needs `batch`, the graph of each node.")
+        with in_memory(f"A graph of {num_nodes} nodes"):
+            zeros = torch.zeros(num_nodes, device=device, dtype=torch.int32)
         return zeros, torch.tensor([0, num_nodes], device=device, dtype=torch.int32)
     if batch.shape != (num_nodes,):
         raise ValueError(f"batch must have one entry for each of the {num_nodes} nodes, not {list(batch.shape)}.")
@@ -347,14 +337,14 @@ def _checked_batch(
         raise ValueError(f"batch names graph {found - 1}, but num_graphs is {num_graphs}; numbers start at 0.")
     if edge_index.numel() and bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
         raise ValueError("An edge connects two graphs of the batch; every edge must stay inside one graph.")
-    graph_ptr = torch.zeros(num_graphs + 1, device=device, dtype=torch.int64)
-    torch.cumsum(torch.bincount(batch, minlength=num_graphs), 0, out=graph_ptr[1:])
+    with in_memory(f"A batch of {num_graphs} graphs"):
+        graph_ptr = torch.zeros(num_graphs + 1, device=device, dtype=torch.int64)
+        torch.cumsum(torch.bincount(batch, minlength=num_graphs), 0, out=graph_ptr[1:])
     return batch.int(), graph_ptr.int()
 
 
 def _checked_edge_weight(edge_weight: Tensor, num_edges: int) -> Tensor:
-    if not isinstance(edge_weight, Tensor) or edge_weight.is_complex():
-        raise ValueError("edge_weight must be a tensor of real numbers.")
+    edge_weight = plain_tensor("edge_weight", edge_weight)
     if edge_weight.shape != (num_edges,):
         raise ValueError(f"edge_weight must have shape [{num_edges}], not {list(edge_weight.shape)}.")
     edge_weight = edge_weight.detach().double()
@@ -366,8 +356,12 @@ def _checked_edge_weight(edge_weight: Tensor, num_edges: int) -> Tensor:
 def _networkx_weight(edge: list[Any], name: str, value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
-        problem = f"has no attribute {name!r}" if value is None else f"has {name}={value!r}, which is not a number"
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        problem = (
+            f"has no attribute {name!r}"
+            if value is None
+            else f"has {name}={shown(value)}, which is not a number in range"
+        )
         raise ValueError(f"Edge {tuple(edge)} {problem}; give every edge a positive weight.") from None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from crawl.checks import MAX_CHANNELS, MAX_COUNT, MAX_LAYERS, MAX_WIDTH, check_type, share, truth, whole_number
 from crawl.choices import Head, Pool, Precision, Strategy
 from crawl.graph import Graph
 from crawl.nn.conv import CRaWlConv, Implementation
@@ -15,6 +16,7 @@ from crawl.nn.encoders import Dense, Encoder
 from crawl.nn.membership import Membership
 from crawl.nn.readout import Readout
 from crawl.nn.virtual_node import VirtualNode
+from crawl.tensor_checks import in_memory
 from crawl.walks import Walks, sample_walks
 from crawl.walks.reference import StepLaw
 
@@ -54,6 +56,7 @@ class CRaWl(nn.Module):
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
     """
 
+    @in_memory("A model of this size")
     def __init__(
         self,
         in_channels: int | Encoder,
@@ -81,18 +84,18 @@ class CRaWl(nn.Module):
         precision: Precision = "tf32",
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, not {num_layers}.")
-        for name, share in (("start_share", start_share), ("eval_start_share", eval_start_share)):
-            if not 0 < share <= 1:
-                raise ValueError(f"{name} must be a share in (0, 1], not {share}.")
+        num_layers = whole_number("num_layers", num_layers, 1, MAX_LAYERS)
+        hidden_channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
+        virtual_node = truth("virtual_node", virtual_node)
         self.hidden_channels, self.precision = hidden_channels, precision
         StepLaw.named(strategy, p, q)  # refuses what it does not know
         self.window_size, self.strategy, self.p, self.q = window_size, strategy, p, q
-        self.num_steps, self.num_eval_steps = num_steps, num_eval_steps
-        self.start_share, self.eval_start_share = start_share, eval_start_share
-        self.node_encoder = in_channels if isinstance(in_channels, nn.Module) else Dense(in_channels)
-        self.edge_encoder = edge_dim if isinstance(edge_dim, nn.Module) else Dense(edge_dim or 0)
+        self.num_steps = whole_number("num_steps", num_steps, 0, MAX_COUNT - 1)
+        self.num_eval_steps = whole_number("num_eval_steps", num_eval_steps, 0, MAX_COUNT - 1)
+        self.start_share = share("start_share", start_share)
+        self.eval_start_share = share("eval_start_share", eval_start_share)
+        self.node_encoder = _as_encoder("in_channels", in_channels, 1)
+        self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
         self.ignores_edges = edge_dim is None
         widths = [self.node_encoder.out_channels] + num_layers * [hidden_channels]
         self.convs = nn.ModuleList(
@@ -126,6 +129,8 @@ class CRaWl(nn.Module):
             num_steps: Steps of the walks drawn; `num_steps` in training and `num_eval_steps` in evaluation when None.
             seed: The seed of the walks drawn; taken from torch's generator when None.
         """
+        if walks is not None:
+            check_type("walks", walks, Walks, "call model.sample_walks(graph)")
         self.refuse_unused(data.edge_attr)
         weighted = walks is None and data.edge_weight is not None
         # Walks that are given may run where edges do not lead.
@@ -184,6 +189,7 @@ class CRaWl(nn.Module):
             seed: The seed; taken from torch's generator when None.
             graph_keys: `[G]` a number for each graph; see `Graph.node_keys`.
         """
+        check_type("graph", graph, Graph, "call Graph.from_data(data)")
         if num_steps is None:
             num_steps = self.num_steps if self.training else self.num_eval_steps
         if seed is None:
@@ -199,3 +205,12 @@ class CRaWl(nn.Module):
             q=self.q,
             keys=None if graph_keys is None else graph.node_keys(graph_keys),
         )
+
+
+def _as_encoder(name: str, given: int | Encoder, low: int) -> Encoder:
+    """The encoder, or one for this many numbers."""
+    if not isinstance(given, nn.Module):
+        return Dense(whole_number(name, given, low, MAX_CHANNELS))
+    if not hasattr(given, "out_channels"):
+        raise ValueError(f"{name} must be a number or an encoder with `out_channels`, not {type(given).__name__}.")
+    return given

@@ -151,7 +151,7 @@ def test_one_line_says_what_is_wrong(crawl, molecules, words, message):
         ("train csl --training.lrr 1", "--training.lr FLOAT"),
         ("train csl --model.hiden-channels 1", "--model.hidden-channels INT"),
         ("train csl --training.lr fast", "could not convert string to float: 'fast'"),
-        ("train csl --training.lr -1", "training.lr must be positive"),
+        ("train csl --training.lr -1", "training.lr must be a positive number"),
         ("train csl --model.pool max", "Expected one of ('sum', 'mean')"),
     ],
 )
@@ -203,3 +203,9 @@ def test_a_run_of_an_older_version_is_resumed_with_a_warning(crawl, tiny):
     with pytest.warns(UserWarning, match="its data cannot be compared") as caught:
         assert crawl("train", "--resume", "run").code == 0
     assert len(caught) == 1
+
+
+def test_a_link_that_leads_to_itself_is_refused(crawl, tmp_path):
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(loop)
+    assert "loop.csv is a link that leads to itself" in crawl.error("train", "csv", "--data.path", loop)

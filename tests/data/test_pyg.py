@@ -146,5 +146,20 @@ def test_refuses():
         from_pyg([])
     with pytest.raises(ValueError, match="target of graph 0 is missing"):
         from_pyg(graphs(5, lambda i: float("nan")), task="regression")
-    with pytest.raises(ValueError, match="1 graphs are too few"):
+    with pytest.raises(ValueError, match="One graph cannot be split"):
         from_pyg(graphs(1, lambda i: torch.tensor([0, 1])))
+
+
+def test_integers_too_large_for_categories_are_refused():
+    edges = torch.tensor([[0, 1], [1, 0]])
+    graphs = [Data(x=torch.tensor([0, 10**8]), edge_index=edges, y=torch.tensor([float(i)])) for i in range(10)]
+    with pytest.raises(ValueError, match="x holds integers up to 100000000, too many for categories"):
+        from_pyg(graphs)
+
+
+def test_one_graph_is_a_data_set_of_one():
+    edges = torch.tensor([[0, 1], [1, 0]])
+    one, two, three = (Data(x=torch.rand(3, 1), edge_index=edges, y=torch.tensor([y])) for y in (0.5, 1.5, 2.5))
+    with pytest.raises(ValueError, match="One graph cannot be split into three parts: give graphs for val and test"):
+        from_pyg(one)
+    assert from_pyg(one, two, three).store.y.tolist() == [[0.5], [1.5], [2.5]]

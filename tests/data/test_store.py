@@ -295,7 +295,12 @@ def test_refuses_wrong_number_of_rows():
     [
         ([0, 2, 4], [0, 1, 2], [[0, 0], [1, 2]], "Graph 1 has 2 nodes but an edge from 0 to 2"),
         ([0, 2, 4], [0, 1, 2], [[0, -1], [1, 0]], "Graph 1 has 2 nodes but an edge from -1 to 0"),
-        ([0, 2, 4], [0, 1, 2], [[0, 0], [1, 1], [1, 1]], r"edge_index must have the shape \[2, E\], not \[3, 2\]"),
+        (
+            [0, 2, 4],
+            [0, 1, 2],
+            [[0, 0], [1, 1], [1, 1]],
+            r"edge_index must be integers of shape \[2, E\], not .* \[3, 2\]",
+        ),
         ([0, 5, 4], [0, 1, 2], [[0, 0], [1, 1]], "must begin with 0 and never fall"),
         ([1, 2, 4], [0, 1, 2], [[0, 0], [1, 1]], "must begin with 0 and never fall"),
         ([0, 4], [0, 1, 2], [[0, 0], [1, 1]], "node_ptr has 2 entries, but edge_ptr 3"),
@@ -309,3 +314,53 @@ def test_arrays_that_are_no_graphs(node_ptr, edge_ptr, edge_index, message):
 def test_a_store_of_graphs_is_its_own_checked_one():
     store = GraphStore.from_graphs([path(2), path(3)])
     assert store.checked() is store
+
+
+def test_one_data_is_one_graph_and_a_batch_its_graphs():
+    one = Data(x=torch.rand(3, 2), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    assert torch.equal(GraphStore.from_dataset(one).graph(0).x, one.x)
+    assert len(GraphStore.from_dataset(Batch.from_data_list([one, one]))) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int16])
+def test_ids_of_any_integer_type(dtype):
+    ends = torch.tensor([[0, 1], [1, 0]])
+    store = GraphStore.from_graphs([Data(edge_index=ends.to(dtype), num_nodes=2)] * 3)
+    assert store.batch(torch.tensor([2, 0]).to(dtype)).edge_index.tolist() == [[0, 1, 2, 3], [1, 0, 3, 2]]
+
+
+@pytest.mark.parametrize("ids", [None, "0", ["0"], {0}, {0: 1}, [None], [10**400], 1.5, torch.zeros(1, device="meta")])
+def test_ids_of_wrong_types_are_refused(ids):
+    store = GraphStore.from_graphs([Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)])
+    for method in (store.batch, store.subset):
+        with pytest.raises(ValueError, match="ids "):
+            method(ids)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x": torch.tensor(1.0)}, "x must have a row for each node, but it has no dimensions"),
+        ({"x": torch.eye(2).to_sparse()}, r"x .*must not be sparse"),
+        ({"x": torch.zeros(2, 1, device="meta")}, "x .*has no values"),
+        ({"x": torch.zeros(2, 1) * 1j}, "x .*must hold real numbers"),
+        ({"x": [[1.0], [2.0]]}, "x .*must be a torch tensor, not list"),
+        ({"edge_attr": torch.tensor(1.0)}, "edge_attr of graph 0 has no dimensions"),
+        ({"edge_index": torch.tensor([[0, 1], [1, 0]]).to_sparse()}, "edge_index must not be sparse"),
+        ({"edge_index": [[0], [1]]}, "edge_index must be a torch tensor"),
+        ({"num_nodes": 10**400}, "num_nodes must be a whole number"),
+        ({"y": torch.zeros(1, device="meta")}, "y is on the device meta"),
+    ],
+)
+def test_tensors_that_cannot_be_used_are_refused(changed, message):
+    graph = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+    for name, value in changed.items():
+        graph[name] = value
+    with pytest.raises(ValueError, match=message):
+        GraphStore.from_graphs([graph])
+
+
+@pytest.mark.parametrize("dataset", [5, None, "a", {}, torch.zeros(2), [None], Data, (i for i in range(2))])
+def test_what_is_not_a_data_set_is_refused(dataset):
+    with pytest.raises(ValueError, match=r"Give a PyG data set|must be a PyG Data"):
+        GraphStore.from_dataset(dataset)

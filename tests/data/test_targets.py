@@ -227,3 +227,10 @@ def test_tensors_with_gaps_and_levels():
 def test_refuses_tensors(y, kind, message):
     with pytest.raises(ValueError, match=message):
         targets_from_tensor(y, kind)
+
+
+def test_class_ids_far_above_the_number_of_rows_are_refused():
+    with pytest.raises(ValueError, match="The classes go up to 100000, but y has only 6 rows: number the classes"):
+        targets_from_tensor(torch.tensor([7, 100_000, 9] * 2))
+    task, _ = targets_from_tensor(torch.arange(900) + 100)
+    assert task.num_outputs == 1000

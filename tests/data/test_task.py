@@ -29,7 +29,7 @@ def test_survives_json():
         ({"kind": "multiclass", "num_outputs": 4, "metric": "mae"}, "one of accuracy, macro_f1"),
         ({"kind": "multiclass", "num_outputs": 1}, "at least two classes"),
         ({"kind": "binary", "num_outputs": 2}, "num_outputs=2"),
-        ({"kind": "regression", "num_outputs": 0}, "num_outputs=0"),
+        ({"kind": "regression", "num_outputs": 0}, "num_outputs must be a whole number"),
         ({"kind": "regression", "num_outputs": 1, "level": "edge"}, "graph, node"),
     ],
 )

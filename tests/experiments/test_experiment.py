@@ -79,7 +79,7 @@ def test_unknown_keys_suggest_the_right_one():
             "training.schedule must be one of plateau, step, cosine, interval, not 'cosin'.",
         ),
         ("walk__strategy", 3, "walk.strategy must be one of"),
-        ("training__lr", -1, "training.lr must be positive"),
+        ("training__lr", -1, "training.lr must be a positive number"),
         ("data__targets", "logS", "data.targets must be a list, not 'logS'."),
         ("data__targets", [1], "data.targets[0] must be of type str, not 1."),
         ("data__fractions", [0.5, 0.5], "data.fractions must have 3 items, not 2."),

@@ -47,7 +47,7 @@ def test_many_batches_are_predicted_by_the_engine(model, paths, monkeypatch):
     found = model.predict(paths.store, num_repeats=3, batch_size=1, on_batch=lambda: batches.append(1))
     assert len(batches) == 30
     np.testing.assert_allclose(found.repeats, expected.repeats, rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
+    with pytest.raises(ValueError, match="batch_size must be a whole number from 1 to 2147483647, not 0"):
         model.predict(paths.store, batch_size=0)
 
 

@@ -497,15 +497,15 @@ def test_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"in_channels": 0}, "at least 1 and edge_dim at least 0, not 0, 5 and 0"),
-        ({"out_channels": 0}, "not 3, 0 and 0"),
-        ({"edge_dim": -1}, "not 3, 5 and -1"),
+        ({"in_channels": 0}, "in_channels must be a whole number from 1 to .*, not 0"),
+        ({"out_channels": 0}, "out_channels must be a whole number from 1 to .*, not 0"),
+        ({"edge_dim": -1}, "edge_dim must be a whole number from 0 to .*, not -1"),
         ({"window_size": 7}, "kernel_size must be odd.*not 8.*choose an even window_size"),
         ({"kernel_size": 4}, "kernel_size must be odd.*not 4"),
-        ({"kernel_size": -1}, "kernel_size must be odd.*not -1"),
+        ({"kernel_size": -1}, "kernel_size must be a whole number from 1 to .*, not -1"),
         ({"window_size": 33}, "window_size must be a whole number from 0 to 32, not 33"),
         ({"window_size": -1}, "window_size must be"),
-        ({"implementation": "slow"}, "implementation must be 'fast' or 'reference', not 'slow'"),
+        ({"implementation": "slow"}, "implementation must be one of fast, reference, not 'slow'"),
     ],
 )
 def test_bad_layers_are_refused(options: dict[str, object], message: str) -> None:

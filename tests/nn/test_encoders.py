@@ -88,9 +88,9 @@ def test_no_rows(encoder: Dense | OneHot | Embedding, features: Tensor | None) -
 
 @pytest.mark.parametrize("num_categories", [0, [], [3, 0], -1])
 def test_bad_categories_are_refused(num_categories: int | list[int]) -> None:
-    with pytest.raises(ValueError, match="at least one column with at least one value"):
+    with pytest.raises(ValueError, match="num_categories must"):
         OneHot(num_categories)
-    with pytest.raises(ValueError, match="at least one column with at least one value"):
+    with pytest.raises(ValueError, match="num_categories must"):
         Embedding(num_categories, 3)
 
 

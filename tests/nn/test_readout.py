@@ -77,8 +77,8 @@ def test_dropout_is_before_the_head(pool: str | None) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pool": "max"}, r"pool must be 'sum', 'mean' or None \(one answer per node\), not 'max'"),
-        ({"head": "conv"}, "head must be 'mlp' or 'linear', not 'conv'"),
+        ({"pool": "max"}, r"pool must be one of sum, mean, None, not 'max'"),
+        ({"head": "conv"}, "head must be one of mlp, linear, not 'conv'"),
     ],
 )
 def test_bad_readouts_are_refused(options: dict[str, str], message: str) -> None:

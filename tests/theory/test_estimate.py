@@ -56,7 +56,7 @@ def test_intervals_hold_the_exact_probabilities(strategy):
     assert estimates.keys() <= law.keys()
     assert all(law[rows] in estimate for rows, estimate in estimates.items())
     assert max(estimate.high - estimate.low for estimate in estimates.values()) < 0.073  # twice the margin, or clipped
-    with pytest.raises(ValueError, match="a confidence in"):
+    with pytest.raises(ValueError, match="confidence must be a number between 0 and 1"):
         estimate_law(graph, num_steps=5, confidence=1.0)
 
 
@@ -95,7 +95,7 @@ def test_equal_graphs():
 
 @pytest.mark.parametrize(("num_walks", "confidence"), [(1, 0.9), (10, 1.0), (10, 0.0)])
 def test_bad_arguments(num_walks, confidence):
-    with pytest.raises(ValueError, match="2 walks and a confidence"):
+    with pytest.raises(ValueError, match=r"(num_walks|confidence) must be a"):
         estimate_total_variation(
             nx.path_graph(3), nx.path_graph(4), num_steps=3, num_walks=num_walks, confidence=confidence
         )
@@ -107,7 +107,7 @@ def test_indistinguishable_is_strict_and_exact():
     assert is_indistinguishable(Fraction(0), 10**100, Fraction(1, 10**100))
     assert not is_indistinguishable(Fraction(1, 100), 1, 0.01)  # the float is a little more than its decimal
     for epsilon in (0, -0.1, 1.5):
-        with pytest.raises(ValueError, match="epsilon positive"):
+        with pytest.raises(ValueError, match="epsilon must be"):
             is_indistinguishable(Fraction(0), 1, epsilon)
     with pytest.raises(ValueError, match="between 0 and 1"):
         is_indistinguishable(Fraction(-1, 2), 1, 0.5)

@@ -76,9 +76,9 @@ def test_names():
     [
         ("cfi:K5", "is not the name of a graph"),
         ("cfi:K4:twisted:compact", "Names: cycle:N"),
-        ("cycle:2", "at least 3 nodes"),
+        ("cycle:2", "a whole number from 3 to 1000000, not 2"),
         ("cycle:x", "invalid literal"),
-        ("paths:1", "n must be at least 2"),
+        ("paths:1", "n must be a whole number from 2 to 1000000, not 1"),
         ("csl:41", "expected 2 numbers, not 1"),
         ("csl:41,21", "2 to 20 nodes ahead"),
         ("rook:5", "is not the name of a graph"),

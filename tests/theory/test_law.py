@@ -131,7 +131,7 @@ def test_bad_arguments():
         feature_law(nx.empty_graph(3), num_steps=2, window_size=2)
     with pytest.raises(ValueError, match="no edge"):
         sample_features(nx.empty_graph(3), 2, num_steps=2)
-    with pytest.raises(ValueError, match="'uniform' or 'non_backtracking' here, not 'node2vec'"):
+    with pytest.raises(ValueError, match="strategy must be one of uniform, non_backtracking, not 'node2vec'"):
         feature_law(rook(), num_steps=2, window_size=2, strategy="node2vec")
     with pytest.raises(ValueError, match="windows up to 32, or as long as the walk"):
         sample_features(rook(), 2, num_steps=50, window_size=40)

@@ -98,7 +98,7 @@ def test_no_graphs(answer):
 
 @pytest.mark.parametrize("settings", [{"num_repeats": 0}, {"batch_size": 0}])
 def test_repeats_and_batches_are_positive(answer, settings):
-    with pytest.raises(ValueError, match=r"must be at least 1\.$"):
+    with pytest.raises(ValueError, match=r"must be a whole number from 1 to 2147483647"):
         answer(answer.store, **settings)
 
 

@@ -133,9 +133,9 @@ def test_settings_that_make_no_sense(name, value):
 
 
 def test_evaluation_that_makes_no_sense():
-    with pytest.raises(ValueError, match=r"^evaluation\.num_val_repeats must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"^evaluation\.num_val_repeats must be a whole number from 1 .*, not 0"):
         Evaluation(num_val_repeats=0)
-    with pytest.raises(ValueError, match=r"^evaluation\.val_every must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"^evaluation\.val_every must be a whole number from 1 .*, not 0"):
         Evaluation(val_every=0)
-    with pytest.raises(ValueError, match=r"^evaluation\.num_norm_graphs must be at least 0, not -1"):
+    with pytest.raises(ValueError, match=r"^evaluation\.num_norm_graphs must be a whole number from 0 .*, not -1"):
         Evaluation(num_norm_graphs=-1)

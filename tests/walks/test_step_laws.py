@@ -184,5 +184,5 @@ def test_node2vec_refuses(p: float, q: float) -> None:
 
 
 def test_unknown_strategy_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be 'uniform', 'non_backtracking' or 'node2vec', not 'levy'"):
+    with pytest.raises(ValueError, match="strategy must be one of uniform, non_backtracking, node2vec, not 'levy'"):
         StepLaw.named("levy")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from crawl.checks import whole_number
 from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, print_table, say
 from crawl.cli.walk import read_edge_list
-from crawl.training.settings import check_whole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -78,11 +78,11 @@ class Distinguish:
         if not self.windows:
             raise ValueError("--windows needs at least one number.")
         for name, number in (("--num-steps", self.num_steps), *(("--windows", window) for window in self.windows)):
-            check_whole(name, number, 1, _LONGEST)
+            whole_number(name, number, 1, _LONGEST)
         if not 0.5 < self.confidence < 1:
             raise ValueError(f"--confidence must lie between 0.5 and 1, not {self.confidence}.")
         check_positive(num_walks=self.num_walks)
-        check_whole("--max-k", self.max_k, 1, _LARGEST_K)
+        whole_number("--max-k", self.max_k, 1, _LARGEST_K)
         check_seed(self.seed)
         compute_with(self.threads)
         from rich import box

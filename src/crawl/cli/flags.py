@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crawl.training.settings import check_whole
+from crawl.checks import whole_number
 
 
 def check_positive(**flags: int | None) -> None:
@@ -13,7 +13,7 @@ def check_positive(**flags: int | None) -> None:
     """
     for name, value in flags.items():
         if value is not None:
-            check_whole(f"--{name.replace('_', '-')}", value)
+            whole_number(f"--{name.replace('_', '-')}", value)
 
 
 def check_seed(seed: int) -> None:
@@ -22,7 +22,7 @@ def check_seed(seed: int) -> None:
     Raises:
         ValueError: With the seed.
     """
-    check_whole("--seed", seed, 0, 2**64 - 1)
+    whole_number("--seed", seed, 0, 2**64 - 1)
 
 
 def compute_with(threads: int | None) -> None:
@@ -33,7 +33,7 @@ def compute_with(threads: int | None) -> None:
     """
     if threads is None:
         return
-    check_whole("--threads", threads, 1, 1024)
+    whole_number("--threads", threads, 1, 1024)
     from crawl.threads import use_threads
 
     use_threads(threads)

@@ -74,7 +74,10 @@ class Train(Generic[RecipeT]):
         if self.device is not None:
             experiment = replace(experiment, training=replace(experiment.training, device=self.device))
         if experiment.data.path is not None:
-            path = str(Path(experiment.data.path).resolve())
+            try:
+                path = str(Path(experiment.data.path).resolve())
+            except RuntimeError:  # what pathlib raises here
+                raise ValueError(f"{experiment.data.path} is a link that leads to itself.") from None
             experiment = replace(experiment, data=replace(experiment.data, path=path))
         return experiment  # type: ignore[no-any-return]
 

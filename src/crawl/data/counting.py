@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.checks import MAX_SEED, check_choice, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.splits import random_split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
-from crawl.graph import whole_number
 
 Pattern = Literal["triangle", "tailed_triangle", "star", "cycle4"]
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -42,8 +42,8 @@ def counting(target: Pattern = "triangle", num_graphs: int = 5000, seed: int = 0
     Raises:
         ValueError: For an unknown target, or if there are too few graphs.
     """
-    if target not in _COUNTS:
-        raise ValueError(f"target must be one of {', '.join(get_args(Pattern))}, not {target!r}.")
+    check_choice("target", target, get_args(Pattern))
+    seed = whole_number("seed", seed, 0, MAX_SEED)
     num_graphs = whole_number("num_graphs", num_graphs, 10, 10_000_000)
     rng = random.Random(seed)
     graphs = [_random_edges(rng) for _ in range(num_graphs)]

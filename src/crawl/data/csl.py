@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from crawl.checks import whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
-from crawl.graph import whole_number
 
 SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 NUM_NODES = 41

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from crawl.checks import MAX_COUNT, as_list, check_type, whole_number
 from crawl.data.features import Columns
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
@@ -48,10 +49,16 @@ class Dataset:
     source: Mapping[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        check_type("store", self.store, GraphStore, "build one with GraphStore.from_graphs")
+        check_type("task", self.task, Task)
+        check_type("split", self.split, Split)
+        for name in ("node_categories", "edge_categories"):
+            sizes = as_list(name, getattr(self, name), "sizes")
+            object.__setattr__(self, name, tuple(whole_number(f"Each of {name}", size, 1, MAX_COUNT) for size in sizes))
         ids = self.split.ids
         if ids.numel() and int(ids[-1]) >= len(self.store):
             raise ValueError(f"The split names graph {int(ids[-1])}, but {self.name} has {len(self.store)} graphs.")
-        if self.graph_names is not None and len(self.graph_names) != len(self.store):
+        if self.graph_names is not None and len(as_list("graph_names", self.graph_names, "names")) != len(self.store):
             raise ValueError(f"{self.name} has {len(self.store)} graphs but {len(self.graph_names)} names.")
         if self.store.y is not None and self.store.y_per_node != (self.task.level == "node"):
             raise ValueError(f"The task is about {self.task.level}s, but the targets of {self.name} are not.")

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.checks import whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, listed
 from crawl.data.task import Task
-from crawl.graph import whole_number
 
 _ROWS_AT_A_TIME = 2**18
 

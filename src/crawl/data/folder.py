@@ -14,6 +14,7 @@ import networkx as nx
 import torch
 from torch_geometric.data import Data
 
+from crawl.checks import as_path, truth
 from crawl.data.dataset import Dataset
 from crawl.data.features import Columns, Unknown, category_sizes, check_names, encode_columns, find_columns
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
@@ -64,7 +65,8 @@ def from_folder(
     Raises:
         ValueError: For anything wrong with the files or the choices; the message says what to do.
     """
-    folder = Path(folder)
+    folder, labels = as_path("folder", folder), as_path("labels", labels)
+    undirected = truth("undirected", undirected)
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder.")
     found = next((path for path in (folder / labels, Path(labels)) if path.exists()), None)

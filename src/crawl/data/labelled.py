@@ -10,10 +10,11 @@ from typing import Generic, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
+from crawl.checks import as_list, as_path, check_choice, shown
 from crawl.data.splits import Fractions, Split, choose_split, read_split, scaffold_split, split_from_column
 from crawl.data.table import UNNAMED, Row, Table, suggestion
 from crawl.data.targets import AnyKind, targets_from_text
-from crawl.data.task import Task, check_choice
+from crawl.data.task import Task
 
 BadRows = Literal["skip", "refuse"]
 T = TypeVar("T")
@@ -50,7 +51,8 @@ def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[obj
     Raises:
         ValueError: If there is no such column, or it is taken, or none is named and it is not clear which is meant.
     """
-    names = (names,) if isinstance(names, str) else tuple(names)
+    taken = [column for column in taken if isinstance(column, str)]
+    names = (names,) if isinstance(names, str) else tuple(as_list("target_columns", names, "names of columns"))
     if not names:
         free = [column for column in table.columns if column not in taken]
         names = tuple(column for column in free if not column.startswith(UNNAMED))
@@ -141,6 +143,8 @@ def split_labelled(
         ValueError: If the split is not possible.
     """
     table = labelled.table
+    if not isinstance(split, Split):
+        as_path("split", split)
     if split == "scaffold":
         if smiles is None:
             raise ValueError("A scaffold split needs molecules; use a random split.")
@@ -154,7 +158,7 @@ def split_labelled(
     if Path(split).is_file():
         return _for_kept_rows(read_split(split), labelled, str(split))
     hint = suggestion(str(split), ("random", "stratified", "scaffold", *table.columns))
-    raise ValueError(f"split is {str(split)!r}, which is neither a way to split, a column nor a file.{hint}")
+    raise ValueError(f"split is {shown(str(split))}, which is neither a way to split, a column nor a file.{hint}")
 
 
 def _for_kept_rows(split: Split, labelled: Labelled[T], path: str) -> Split:

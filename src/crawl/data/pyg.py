@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
+from crawl.checks import check_type, shown
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore
 from crawl.data.targets import AnyKind, targets_from_tensor
 from crawl.data.task import Level
 
-PyGDataset: TypeAlias = InMemoryDataset | Sequence[Data]
+PyGDataset: TypeAlias = InMemoryDataset | Sequence[Data] | Data
+
+_MOST_CATEGORIES = 10_000  # in one column of integers; more are taken for a mistake
 
 
 def from_pyg(
@@ -40,7 +43,7 @@ def from_pyg(
     that are integers from 0 on are taken for categories, others for numbers.
 
     Args:
-        dataset: All graphs, or those for training if the others are given.
+        dataset: All graphs, or those for training if the others are given. A single `Data` is one graph.
         val: The graphs for validation.
         test: The graphs for the test.
         split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself; `auto`
@@ -57,11 +60,17 @@ def from_pyg(
     Raises:
         ValueError: For anything wrong with the graphs or the choices; the message says what to do.
     """
+    if not isinstance(split, str | Path | Split):
+        raise ValueError(f"split must be 'random', 'stratified', a file or a Split, not {shown(split)}.")
+    if name is not None:
+        check_type("name", name, str)
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
     store = GraphStore.from_dataset(dataset, level=level, ignore=ignore)
+    if len(store) == 1 and val is None and not isinstance(split, Split):
+        raise ValueError("One graph cannot be split into three parts: give graphs for val and test, too, or a Split.")
     if val is not None and test is not None:
-        if split != "auto":
+        if not (isinstance(split, str) and split == "auto"):
             raise ValueError("Leave out split if val and test are given.")
         level = level if store.y is None else "node" if store.y_per_node else "graph"
         parts = [store, *(GraphStore.from_dataset(part, level=level, ignore=ignore) for part in (val, test))]
@@ -71,11 +80,11 @@ def from_pyg(
         raise ValueError("The graphs have no targets: set y.")
     level = "node" if store.y_per_node else "graph"
     found, y = targets_from_tensor(store.y, task, metric, level)
-    if split == "auto":
+    if isinstance(split, str) and split == "auto":
         split = _own_split(dataset) or "random"
     labels = y if level == "graph" and found.kind in ("binary", "multiclass") else None
-    x, node_categories = _categories(store.x)
-    edge_attr, edge_categories = _categories(store.edge_attr)
+    x, node_categories = _categories("x", store.x)
+    edge_attr, edge_categories = _categories("edge_attr", store.edge_attr)
     return Dataset(
         name=name or str(getattr(dataset, "name", None) or type(dataset).__name__),
         store=replace(store, x=x, edge_attr=edge_attr, y=y),
@@ -93,13 +102,21 @@ def _own_split(dataset: Any) -> Split | None:
     return Split(*(torch.as_tensor(parts[name]) for name in ("train", "valid", "test")))
 
 
-def _categories(features: Tensor | None) -> tuple[Tensor | None, tuple[int, ...]]:
+def _categories(name: str, features: Tensor | None) -> tuple[Tensor | None, tuple[int, ...]]:
     """The features, and how many values each column takes if they are categories."""
     if features is None or features.numel() == 0:
         return None, ()
     columns = features.unsqueeze(1) if features.dim() == 1 else features
+    if columns.dim() > 2:
+        raise ValueError(f"{name} must have a row of features for each node or edge, not {shown(columns)}.")
     if columns.is_floating_point():
         return columns, ()
-    if columns.dtype == torch.bool or bool((columns < 0).any()):
+    if columns.dtype == torch.bool or bool((columns.long() < 0).any()):
         return columns.float(), ()
-    return columns, tuple((columns.amax(dim=0) + 1).tolist())
+    columns = columns if columns.dtype in (torch.uint8, torch.int32) else columns.long()
+    sizes = tuple(int(size) + 1 for size in columns.amax(dim=0))
+    if max(sizes) > _MOST_CATEGORIES:
+        raise ValueError(
+            f"{name} holds integers up to {max(sizes) - 1}, too many for categories: make it float if they are numbers."
+        )
+    return columns, sizes

@@ -6,12 +6,15 @@ import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.checks import MAX_COUNT, MAX_SEED, as_list, as_path, real_number, shown, whole_number
 from crawl.files import parse_json
+from crawl.tensor_checks import holds_integers, in_memory, plain_tensor
 
 Fractions = tuple[float, float, float]
 
@@ -38,11 +41,10 @@ class Split:
 
     def __post_init__(self) -> None:
         for part in fields(self):
-            ids = torch.as_tensor(getattr(self, part.name))
-            ids = ids.long() if ids.numel() == 0 else ids
-            if ids.dim() != 1 or ids.dtype.is_floating_point or ids.dtype == torch.bool or bool((ids < 0).any()):
+            ids = _as_ids(getattr(self, part.name))
+            if ids is None or ids.dim() != 1 or bool((ids < 0).any()):
                 raise ValueError(f"The {part.name} part of a split must be a list of graph ids, counted from 0.")
-            object.__setattr__(self, part.name, ids.long())
+            object.__setattr__(self, part.name, ids)
         ids = self.ids
         repeated = ids[1:][ids[1:] == ids[:-1]]
         if repeated.numel():
@@ -67,7 +69,7 @@ class Split:
         try:
             parts = parse_json(text)
             tensors = {part: torch.tensor(parts[part]) for part in ("train", "val", "test")}
-        except (KeyError, TypeError, ValueError, RuntimeError):
+        except (KeyError, TypeError, ValueError, RuntimeError, OverflowError):
             raise ValueError(
                 'A split must be JSON of the form {"train": [ids], "val": [ids], "test": [ids]}.'
             ) from None
@@ -88,8 +90,10 @@ def random_split(num_graphs: int, fractions: Fractions = (0.8, 0.1, 0.1), seed: 
     Raises:
         ValueError: If a part would be empty.
     """
+    num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
     num_train, num_val = _part_sizes(num_graphs, fractions)
-    order = np.random.default_rng(seed).permutation(num_graphs)
+    with in_memory(f"A split of {num_graphs} graphs"):
+        order = np.random.default_rng(_as_seed(seed)).permutation(num_graphs)
     return _sorted_split(*np.split(order, [num_train, num_train + num_val]))
 
 
@@ -110,6 +114,7 @@ def stratified_split(
 
     classes = _as_classes(labels)
     num_train, num_val = _part_sizes(len(classes), fractions)
+    seed = whole_number("seed", seed, 0, 2**32 - 1)  # scikit-learn's limit
     everything = np.arange(len(classes))
     try:
         train, rest = train_test_split(everything, train_size=num_train, stratify=classes, random_state=seed)
@@ -138,6 +143,8 @@ def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, s
     from sklearn.model_selection import StratifiedKFold
 
     classes = _as_classes(labels)
+    seed = whole_number("seed", seed, 0, 2**32 - 1)  # scikit-learn's limit
+    num_folds = whole_number("num_folds", num_folds, 0, MAX_COUNT)
     smallest = int(np.bincount(classes).min()) if len(classes) else 0
     if not 3 <= num_folds <= smallest:
         raise ValueError(f"num_folds must be from 3 to {smallest}, the size of the smallest class, not {num_folds}.")
@@ -162,12 +169,13 @@ def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.
     Raises:
         ValueError: If a part would be empty.
     """
-    num_train, num_val = _part_sizes(len(groups), fractions)
-    members: dict[Hashable, list[int]] = {}
-    for i, group in enumerate(groups):
+    numbers = _as_classes(groups)
+    num_train, num_val = _part_sizes(len(numbers), fractions)
+    members: dict[int, list[int]] = {}
+    for i, group in enumerate(numbers.tolist()):
         members.setdefault(group, []).append(i)
     blocks = list(members.values())
-    shuffled = [blocks[i] for i in np.random.default_rng(seed).permutation(len(blocks))]
+    shuffled = [blocks[i] for i in np.random.default_rng(_as_seed(seed)).permutation(len(blocks))]
     train: list[int] = []
     val: list[int] = []
     test: list[int] = []
@@ -180,7 +188,7 @@ def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.
             test += block
     if not (train and val and test):
         raise ValueError(
-            f"The {len(blocks)} groups (the largest has {max(map(len, blocks))} of {len(groups)} graphs) do not fill "
+            f"The {len(blocks)} groups (the largest has {max(map(len, blocks))} of {len(numbers)} graphs) do not fill "
             "three parts; use other fractions or a random split."
         )
     return _sorted_split(np.array(train), np.array(val), np.array(test))
@@ -201,7 +209,8 @@ def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1)
     """
     from crawl.data.smiles import read_smiles, scaffold
 
-    return group_split([scaffold(read_smiles(text)) for text in smiles], fractions, seed)
+    texts = _as_words("smiles", smiles)
+    return group_split([scaffold(read_smiles(text)) for text in texts], fractions, seed)
 
 
 def split_from_column(values: Sequence[str], places: Sequence[str] | None = None) -> Split:
@@ -216,11 +225,15 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
     """
     part_of = {word: part for part, words in _PART_NAMES.items() for word in words}
     ids: dict[str, list[int]] = {"train": [], "val": [], "test": []}
+    values = _as_words("values", values)
+    places = None if places is None else as_list("places", places, "words")
+    if places is not None and len(places) != len(values):
+        raise ValueError(f"places must be a list of {len(values)} words, one for each value, not {shown(places)}.")
     for i, value in enumerate(values):
         part = part_of.get(value.strip().lower())
         if part is None:
             place = f"row {i + 1}" if places is None else places[i]
-            raise ValueError(f"The split column says {value!r} in {place}; it may say train, val or test.")
+            raise ValueError(f"The split column says {shown(value)} in {place}; it may say train, val or test.")
         ids[part].append(i)
     empty = [part for part, members in ids.items() if not members]
     if empty:
@@ -234,8 +247,9 @@ def read_split(path: str | Path) -> Split:
     Raises:
         ValueError: If the file cannot be read or is something else.
     """
+    path = as_path("path", path)
     try:
-        return Split.from_json(Path(path).read_text(encoding="utf-8"))
+        return Split.from_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -261,22 +275,26 @@ def choose_split(
     """
     if isinstance(split, Split):
         return split
+    path = as_path("split", split)
+    num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
     if split == "random":
         return random_split(num_graphs, fractions, seed)
     if split == "stratified":
         if labels is None:
             raise ValueError("A stratified split needs one class for each graph; use a random split.")
         return stratified_split(labels, fractions, seed)
-    if Path(split).is_file():
-        return read_split(split)
-    raise ValueError(f"split is {str(split)!r}, which is neither 'random', 'stratified' nor a file.")
+    if path.is_file():
+        return read_split(path)
+    raise ValueError(f"split is {shown(str(split))}, which is neither 'random', 'stratified' nor a file.")
 
 
 def _part_sizes(num_graphs: int, fractions: Fractions) -> tuple[int, int]:
     """The numbers of training and of validation graphs; the others are for the test."""
-    if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise ValueError(f"fractions must be three positive numbers that sum to 1, not {fractions}.")
-    num_val, num_test = (max(1, round(num_graphs * share)) for share in fractions[1:])
+    shares = as_list("fractions", fractions, "three shares")
+    shares = [real_number("fractions", each, wanted="three positive numbers that sum to 1") for each in shares]
+    if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(f"fractions must be three positive numbers that sum to 1, not {shown(fractions)}.")
+    num_val, num_test = (max(1, round(num_graphs * part)) for part in shares[1:])
     num_train = num_graphs - num_val - num_test
     if num_train < 1:
         raise ValueError(f"{num_graphs} graphs are too few to be split by {fractions}.")
@@ -284,9 +302,35 @@ def _part_sizes(num_graphs: int, fractions: Fractions) -> tuple[int, int]:
 
 
 def _as_classes(labels: Sequence[Hashable] | Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    values = labels.tolist() if isinstance(labels, Tensor) else labels
-    number = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    values = as_list("labels", labels, "classes, one for each graph")
+    try:
+        number = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    except (TypeError, RuntimeError, RecursionError):  # a list, say, which cannot be a key
+        raise ValueError(f"Each graph must have one class, a word or a number, not as in {shown(labels)}.") from None
     return np.array([number[value] for value in values], dtype=np.int64)
+
+
+def _as_ids(values: Any) -> Tensor | None:
+    """The ids as int64; None if they are none."""
+    try:
+        ids = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError, LookupError):
+        return None
+    if holds_integers(ids):
+        return ids.long()
+    return ids.long() if ids.numel() == 0 and plain_tensor("ids", ids).dim() == 1 else None
+
+
+def _as_seed(seed: int) -> int:
+    return whole_number("seed", seed, 0, MAX_SEED)
+
+
+def _as_words(name: str, values: Sequence[str]) -> list[str]:
+    words = as_list(name, values, "words")
+    for i, word in enumerate(words):
+        if not isinstance(word, str):
+            raise ValueError(f"{name}[{i}] must be a word, not {shown(word)}.")
+    return words
 
 
 def _sorted_split(*parts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Split:

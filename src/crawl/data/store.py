@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
+import networkx as nx
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
+from torch_geometric.data.data import BaseData
 
-from crawl.data.task import Level, check_choice
-from crawl.graph import holds_integers, weights_differ
+from crawl.checks import MAX_COUNT, as_list, check_choice, check_type, shown, truth, whole_number
+from crawl.data.task import Level
+from crawl.graph import weights_differ
+from crawl.tensor_checks import as_device, holds_integers, plain_tensor
+
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # of which torch only knows how to convert them
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +48,14 @@ class GraphStore:
     sizes: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name in ("node_ptr", "edge_ptr"):
+            ptr = getattr(self, name)
+            if not holds_integers(ptr) or ptr.dim() != 1 or ptr.numel() == 0:
+                raise ValueError(f"{name} must be integers, one more than there are graphs, not {shown(ptr)}.")
+            object.__setattr__(self, name, ptr.long())
+        if not holds_integers(self.edge_index) or self.edge_index.dim() != 2 or self.edge_index.shape[0] != 2:
+            raise ValueError(f"edge_index must be integers of shape [2, E], not {shown(self.edge_index)}.")
+        truth("y_per_node", self.y_per_node)
         if self.node_ptr.shape != self.edge_ptr.shape:
             raise ValueError(f"node_ptr has {self.node_ptr.numel()} entries, but edge_ptr {self.edge_ptr.numel()}.")
         object.__setattr__(self, "sizes", torch.stack([self.node_ptr.diff(), self.edge_ptr.diff()]).cpu())
@@ -51,7 +66,9 @@ class GraphStore:
             "y": (self.y, self.num_nodes if self.y_per_node else len(self)),
         }
         for name, (tensor, num_rows) in expected.items():
-            if tensor is not None and (tensor.dim() == 0 or tensor.shape[0] != num_rows):
+            if tensor is None:
+                continue
+            if plain_tensor(name, tensor).dim() == 0 or tensor.shape[0] != num_rows:
                 raise ValueError(f"{name} must have {num_rows} entries, but its shape is {list(tensor.shape)}.")
 
     def __len__(self) -> int:
@@ -74,7 +91,11 @@ class GraphStore:
 
     @classmethod
     def from_dataset(
-        cls, dataset: InMemoryDataset | Sequence[Data], *, level: Level | None = None, ignore: Collection[str] = ()
+        cls,
+        dataset: InMemoryDataset | Sequence[Data] | Data,
+        *,
+        level: Level | None = None,
+        ignore: Collection[str] = (),
     ) -> GraphStore:
         """The graphs of a PyG data set, or of any sequence of `Data`.
 
@@ -82,8 +103,8 @@ class GraphStore:
         if it has a `transform`, which is then applied now, or if it is a part of a larger one.
 
         Args:
-            dataset: The graphs. `y` may have a row for each graph, a row for each node, or a vector for each graph,
-                which becomes a row.
+            dataset: The graphs; a single `Data` is one graph, a `Batch` its graphs. `y` may have a row for each graph, a
+                row for each node, or a vector for each graph, which becomes a row.
             level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.
             ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`.
 
@@ -92,6 +113,13 @@ class GraphStore:
                 could belong to graphs as well as to nodes, or if there are weights of edges, which a store does not
                 keep, that are not to be ignored.
         """
+        if isinstance(dataset, Data):
+            return cls.from_graphs(_each_graph(dataset), level=level, ignore=ignore)
+        if isinstance(dataset, list | tuple | np.ndarray):
+            return cls.from_graphs(dataset, level=level, ignore=ignore)
+        is_sequence = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+        if not is_sequence or isinstance(dataset, type | str | bytes | Mapping | Tensor | nx.Graph | BaseData):
+            raise ValueError(f"Give a PyG data set or a list of Data, not {type(dataset).__name__}.")
         if not isinstance(dataset, InMemoryDataset) or dataset.transform is not None:
             return cls.from_graphs((dataset[i] for i in range(len(dataset))), level=level, ignore=ignore)
         _check_choices(level, ignore)
@@ -127,7 +155,7 @@ class GraphStore:
             ValueError: If there are none, and else as in `from_dataset`.
         """
         _check_choices(level, ignore)
-        graphs = list(graphs)
+        graphs = as_list("graphs", graphs, "PyG Data")
         if not graphs:
             raise ValueError("There are no graphs.")
         for i, data in enumerate(graphs):
@@ -163,8 +191,11 @@ class GraphStore:
         Raises:
             ValueError: If there are none, or they do not go together.
         """
+        stores = as_list("stores", stores, "GraphStore")
         if not stores:
             raise ValueError("There are no graphs.")
+        for store in stores:
+            check_type("Each of stores", store, GraphStore, "build one with GraphStore.from_graphs")
         if len({store.y_per_node for store in stores}) > 1:
             raise ValueError("Some targets belong to graphs and others to nodes.")
         sizes = torch.cat([store.sizes for store in stores], dim=1)
@@ -188,8 +219,6 @@ class GraphStore:
                 infinity; NaN in `y` is a target that is missing.
         """
         edge_index = self.edge_index
-        if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-            raise ValueError(f"edge_index must have the shape [2, E], not {list(edge_index.shape)}.")
         if bool((self.sizes < 0).any()) or bool(self.node_ptr[0] != 0) or bool(self.edge_ptr[0] != 0):
             raise ValueError("node_ptr and edge_ptr must begin with 0 and never fall.")
         limit = self.node_ptr.diff().repeat_interleave(self.edge_ptr.diff())
@@ -219,6 +248,7 @@ class GraphStore:
 
     def to(self, device: torch.device | str) -> GraphStore:
         """The same graphs on another device."""
+        device = as_device(device)
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor) and name != "sizes"}
         moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
         return replace(self, **moved)
@@ -229,7 +259,7 @@ class GraphStore:
         Raises:
             ValueError: For an id that is not one of a graph.
         """
-        host_ids = self._checked_ids(ids)
+        host_ids = self.checked_ids(ids)
         ids = host_ids.to(self.device)
         num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
         nodes, node_ptr, _ = _rows(self.node_ptr, ids, num_nodes)
@@ -254,7 +284,7 @@ class GraphStore:
         Raises:
             ValueError: For an id that is not one of a graph.
         """
-        host_ids = self._checked_ids(ids)
+        host_ids = self.checked_ids(ids)
         ids = host_ids.to(self.device, non_blocking=True)
         num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
         nodes, ptr, batch = _rows(self.node_ptr, ids, num_nodes)
@@ -270,7 +300,7 @@ class GraphStore:
 
     def graph(self, i: int) -> Data:
         """Graph `i` alone, as views of the store's tensors."""
-        i = int(self._checked_ids([i]))
+        i = whole_number("i", i, 0, len(self) - 1)
         nodes = slice(int(self.node_ptr[i]), int(self.node_ptr[i + 1]))
         edges = slice(int(self.edge_ptr[i]), int(self.edge_ptr[i + 1]))
         data = Data(edge_index=self.edge_index[:, edges], num_nodes=nodes.stop - nodes.start)
@@ -288,17 +318,30 @@ class GraphStore:
         counts = f"num_graphs={len(self)}, num_nodes={self.num_nodes}, num_edges={self.num_edges}"
         return f"GraphStore({', '.join([counts, *parts])}, device='{self.device}')"
 
-    def _checked_ids(self, ids: Tensor | Sequence[int]) -> Tensor:
-        """The ids as int64 on the CPU."""
-        ids = torch.as_tensor(ids).cpu()
-        if ids.numel() == 0:
+    def checked_ids(self, ids: Tensor | Sequence[int]) -> Tensor:
+        """The ids as int64 on the CPU.
+
+        Raises:
+            ValueError: For an id that is not one of a graph.
+        """
+        try:
+            ids = torch.as_tensor(ids)
+        except (TypeError, ValueError, RuntimeError, LookupError):
+            raise ValueError(f"ids must be a list of whole numbers, the graphs wanted, not {shown(ids)}.") from None
+        if plain_tensor("ids", ids).numel() == 0:
             return torch.empty(0, dtype=torch.long)
         if not holds_integers(ids) or ids.dim() != 1:
             raise ValueError("ids must be a list of whole numbers: the graphs wanted, counted from 0.")
+        ids = ids.cpu().long()
         wrong = ids[(ids < 0) | (ids >= len(self))]
         if wrong.numel():
             raise ValueError(f"There is no graph {int(wrong[0])}: ids go from 0 to {len(self) - 1}.")
-        return ids.long()
+        return ids
+
+
+def _each_graph(data: Data) -> list[Data]:
+    """The graphs of a batch, or the one that is given."""
+    return data.to_data_list() if isinstance(data, Batch) else [data]
 
 
 def _rows(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -316,11 +359,14 @@ def _ptr(sizes: Sequence[int]) -> Tensor:
 
 
 def _num_nodes(data: Data) -> int:
+    """The number of nodes of a graph, whose `edge_index` was checked."""
+    for name in ("x", "pos"):
+        if name in data and data[name] is not None and plain_tensor(name, data[name]).dim() == 0:
+            raise ValueError(f"{name} must have a row for each node, but it has no dimensions: give {name}.view(1, 1).")
     if "num_nodes" in data or data.x is not None or data.pos is not None:
-        return int(data.num_nodes)
-    if data.edge_index is None or data.edge_index.numel() == 0:
-        return 0
-    return int(data.edge_index.max()) + 1
+        return whole_number("num_nodes", data.num_nodes, 0, MAX_COUNT - 1)
+    edge_index = _edge_index(data)
+    return int(edge_index.max()) + 1 if edge_index.numel() else 0
 
 
 def _slices(dataset: InMemoryDataset) -> dict[str, Tensor]:
@@ -343,9 +389,10 @@ def _slices(dataset: InMemoryDataset) -> dict[str, Tensor]:
 
 def _as_rows(y: Any) -> Tensor:
     try:
-        rows = torch.as_tensor(y)
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"y must be a tensor or a number, not {y!r}.") from None
+        rows = plain_tensor("y", torch.as_tensor(y))
+    except (TypeError, ValueError, RuntimeError, LookupError) as error:
+        reason = str(error) if isinstance(y, Tensor) else f"y must be a tensor or a number, not {shown(y)}."
+        raise ValueError(reason) from None
     return rows.unsqueeze(0) if rows.dim() == 0 else rows
 
 
@@ -391,6 +438,10 @@ def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Gra
     if len(given) < len(tensors):
         missing = next(i for i, tensor in enumerate(tensors) if tensor is None)
         raise ValueError(f"{owner} {missing} has no {name}, but others do: give it to all, or to none.")
+    for i, tensor in enumerate(given):
+        if plain_tensor(f"{name} of {owner.lower()} {i}", tensor).dim() == 0:
+            raise ValueError(f"{name} of {owner.lower()} {i} has no dimensions: give a row for each node or edge.")
+    given = [tensor.long() if tensor.dtype in _UNSIGNED else tensor for tensor in given]
     like = next((tensor for tensor in given if tensor.numel()), given[0])
     rows = [tensor.reshape(0, *like.shape[1:]) if tensor.numel() == 0 else tensor for tensor in given]
     for i, tensor in enumerate(rows):
@@ -401,11 +452,11 @@ def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Gra
 
 def _edge_index(data: Data) -> Tensor:
     """The edges of one graph or of a collated data set, which may have none; int32 and int64 are not copied."""
-    edge_index: Tensor | None = data.edge_index
-    if edge_index is None or edge_index.numel() == 0:
+    if data.edge_index is None:
         return torch.empty(2, 0, dtype=torch.long)
-    if hasattr(edge_index, "as_tensor"):  # PyG's EdgeIndex
-        edge_index = edge_index.as_tensor()
+    edge_index = plain_tensor("edge_index", data.edge_index)
+    if edge_index.numel() == 0:
+        return torch.empty(2, 0, dtype=torch.long)
     if not holds_integers(edge_index) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise ValueError(f"edge_index must be integers of shape [2, E], not {list(data.edge_index.shape)}.")
     return edge_index if edge_index.dtype in (torch.int32, torch.int64) else edge_index.long()

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crawl.checks import as_path, shown
+
 UNNAMED = "Unnamed: "  # what the names of columns without one begin with
 
 
@@ -46,7 +48,7 @@ class Table:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = as_path("path", path)
         _, header = next(self._records(), (1, []))
         if not any(name.strip() for name in header):
             raise ValueError(f"{self.path} is empty; its first line must name the columns.")
@@ -74,8 +76,9 @@ class Table:
         Raises:
             ValueError: The message suggests one.
         """
-        if name not in self.columns:
-            raise ValueError(f"{self.path} has no column {name!r}.{suggestion(name, self.columns)}")
+        if not isinstance(name, str) or name not in self.columns:
+            hint = suggestion(name if isinstance(name, str) else "", self.columns)
+            raise ValueError(f"{self.path} has no column {shown(name)}.{hint}")
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """The line and the fields of each record, the header first."""

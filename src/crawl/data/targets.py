@@ -9,13 +9,16 @@ from typing import Literal, TypeGuard, get_args
 import torch
 from torch import Tensor
 
-from crawl.data.task import Kind, Level, Task, check_choice
+from crawl.checks import check_choice
+from crawl.data.task import Kind, Level, Task, check_metric
+from crawl.tensor_checks import plain_tensor
 
 AnyKind = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
 Value = float | str | None  # a number, a word, or nothing
 
 _MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?", "[]"}
 _MOST_CLASSES = 20  # of whole numbers; more are taken for quantities
+_LARGEST_CLASS_ID = 1000  # whatever the number of rows
 _LARGEST = torch.finfo(torch.float32).max
 _FINEST = 1e-6  # of the range of targets: what rounding to float32 may cost
 
@@ -41,6 +44,7 @@ def targets_from_text(
         ValueError: If there is nothing to learn, or the values do not suit the task.
     """
     check_choice("The task", kind, get_args(AnyKind))
+    check_metric(metric)
     values = {name: [_parsed(cell) for cell in cells] for name, cells in columns.items()}
     for name, column in values.items():
         if all(value is None for value in column):
@@ -80,6 +84,9 @@ def targets_from_tensor(
         ValueError: If there is nothing to learn, or the values do not suit the task.
     """
     check_choice("The task", kind, get_args(AnyKind))
+    check_metric(metric)
+    y = plain_tensor("y", y)
+    y = y if y.is_floating_point() or y.dtype in (torch.bool, torch.int64) else y.long()
     rows = y.unsqueeze(1) if y.dim() == 1 else y
     if rows.dim() != 2 or rows.numel() == 0 or rows.is_complex():
         raise ValueError(f"y must be numbers of shape [rows] or [rows, targets], not {list(y.shape)}.")
@@ -109,6 +116,11 @@ def targets_from_tensor(
     if bool(((classes != rows[:, 0]) | (classes < 0)).any()):
         raise ValueError("The targets of a multiclass task must be whole numbers: 0, 1, … for the classes.")
     num_classes = int(classes.max()) + 1
+    if num_classes > max(len(classes), _LARGEST_CLASS_ID):
+        raise ValueError(
+            f"The classes go up to {num_classes - 1}, but y has only {len(classes)} rows: number the classes 0, 1, …, "
+            "with y.unique(return_inverse=True) for example."
+        )
     task = Task(
         kind=resolved,
         num_outputs=1 if resolved == "binary" else num_classes,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from crawl.checks import MAX_CHANNELS, as_list, check_choice, shown, whole_number
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 Level = Literal["graph", "node"]
@@ -42,11 +43,17 @@ class Task:
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, get_args(Kind))
         check_choice("level", self.level, get_args(Level))
-        object.__setattr__(self, "metric", self.metric or self.default_metric(self.kind))
-        object.__setattr__(self, "target_names", tuple(self.target_names))
-        object.__setattr__(self, "class_names", tuple(self.class_names))
+        check_metric(self.metric)
+        if not self.metric:
+            object.__setattr__(self, "metric", self.default_metric(self.kind))
+        for name in ("target_names", "class_names"):
+            names = as_list(name, getattr(self, name), "names")
+            if not all(isinstance(each, str) for each in names):
+                raise ValueError(f"{name} must be a list of names, not {shown(getattr(self, name))}.")
+            object.__setattr__(self, name, tuple(names))
         check_choice(f"The metric of a {self.kind} task", self.metric, _METRICS[self.kind])
-        if self.num_outputs < 1 or (self.kind == "binary" and self.num_outputs != 1):
+        object.__setattr__(self, "num_outputs", whole_number("num_outputs", self.num_outputs, 1, MAX_CHANNELS))
+        if self.kind == "binary" and self.num_outputs != 1:
             raise ValueError(f"A {self.kind} task cannot have num_outputs={self.num_outputs}.")
         if self.kind == "multiclass" and self.num_outputs < 2:
             raise ValueError("A multiclass task needs at least two classes.")
@@ -62,13 +69,11 @@ class Task:
         return self.metric in ("mae", "rmse")
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuses a value that is none of the choices, and suggests one that is.
+def check_metric(metric: str | None) -> None:
+    """Refuses what cannot be the name of a metric; whether it is one, the task knows.
 
     Raises:
-        ValueError: If it is none of them.
+        ValueError: If it is not a word.
     """
-    if value not in choices:
-        near = difflib.get_close_matches(str(value), choices, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}.{hint}")
+    if not (metric is None or isinstance(metric, str)):
+        raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {shown(metric)}.")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.checks import as_path
 from crawl.data.dataset import Dataset
 from crawl.data.features import (
     Column,
@@ -25,7 +26,7 @@ from crawl.data.features import (
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore
 from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
-from crawl.data.task import Task
+from crawl.data.task import Task, check_metric
 from crawl.nn.encoders import UNKNOWN
 
 
@@ -55,8 +56,9 @@ def from_tu(
     Raises:
         ValueError: For anything wrong with the files; the message names the file.
     """
-    folder = Path(folder)
-    name = name or _found_name(folder)
+    folder = as_path("folder", folder)
+    check_metric(metric)
+    name = _found_name(folder) if name is None else str(as_path("name", name))
     task, y = _targets(folder, name, metric)
     store, columns = _read_graphs(folder, name, len(y), None, Unknown())
     return Dataset(
@@ -81,7 +83,7 @@ def read_tu(folder: str | Path, columns: Columns, unknown: Unknown) -> GraphStor
     Raises:
         ValueError: For anything wrong with the files, or other features; the message names the file.
     """
-    folder = Path(folder)
+    folder = as_path("folder", folder)
     name = _found_name(folder)
     labels = folder / f"{name}_graph_labels.txt"
     num_graphs = len(labels.read_text(encoding="utf-8").split()) if labels.exists() else None

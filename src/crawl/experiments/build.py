@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from crawl.baselines import WIDTH_STEP, MessagePassing
+from crawl.checks import check_type
 from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
@@ -29,6 +30,7 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
     Nodes without features get a constant 1, edges without features a channel that is always 0: as in the paper, a model
     without structural bits then cannot but guess on regular graphs.
     """
+    check_type("experiment", experiment, Experiment)
     settings, walk, task = experiment.model, experiment.walk, features.task
     node_encoder = _encoder(features.node_categories, features.num_node_features)
     edge_encoder = _encoder(features.edge_categories, features.num_edge_features)

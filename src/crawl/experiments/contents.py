@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from crawl.checks import whole_number
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.task import Task
 from crawl.experiments.build import build_model
@@ -18,7 +19,6 @@ from crawl.experiments.features import Features
 from crawl.experiments.records import check_kinds, check_record
 from crawl.training.checkpoint import check_weights
 from crawl.training.evaluation import Scaling
-from crawl.training.settings import check_whole
 
 _NUMBER = int | float
 
@@ -53,15 +53,15 @@ def _features(values: dict[str, Any]) -> Features:
     widths = ("num_node_features", "num_edge_features")
     check_kinds(values, {"task": dict, **dict.fromkeys(categories, list)}, "features.")
     for name in widths:
-        check_whole(f"features.{name}", values.get(name), 0)
+        whole_number(f"features.{name}", values.get(name), 0)
     for name in categories:
         for size in values[name]:
-            check_whole(f"features.{name}", size)
+            whole_number(f"features.{name}", size)
     degree = values.get("mean_log_degree", 1.0)
     if not isinstance(degree, _NUMBER) or not 0 < degree < math.inf:
         raise ValueError(f"features.mean_log_degree is {degree!r}")
     task = values["task"]
-    check_whole("features.task.num_outputs", task.get("num_outputs"))
+    whole_number("features.task.num_outputs", task.get("num_outputs"))
     for name in ("target_names", "class_names"):
         if not all(isinstance(word, str) for word in _list(task.get(name, []), f"features.task.{name}")):
             raise ValueError(f"features.task.{name} are not words")

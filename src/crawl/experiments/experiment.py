@@ -10,9 +10,10 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from crawl.checks import real_number, whole_number
 from crawl.choices import Head, Pool, Precision, Strategy
 from crawl.files import parse_json
-from crawl.training.settings import Evaluation, Training, check_whole
+from crawl.training.settings import Evaluation, Training
 
 DataName = Literal[
     "given",
@@ -85,8 +86,8 @@ class Data:
     bad_rows: Literal["skip", "refuse"] = "skip"
 
     def __post_init__(self) -> None:
-        check_whole("data.fold", self.fold, 0)
-        check_whole("data.laplacian", self.laplacian, 0)
+        whole_number("data.fold", self.fold, 0)
+        whole_number("data.laplacian", self.laplacian, 0)
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,9 @@ class Walk:
     q: float | None = None
 
     def __post_init__(self) -> None:
-        check_whole("walk.num_steps", self.num_steps)
-        check_whole("walk.num_eval_steps", self.num_eval_steps)
-        check_whole("walk.window_size", self.window_size, 0, 32)
+        whole_number("walk.num_steps", self.num_steps)
+        whole_number("walk.num_eval_steps", self.num_eval_steps)
+        whole_number("walk.window_size", self.window_size, 0, 32)
         if not 0 < self.start_share <= 1:
             raise ValueError(f"walk.start_share must be above 0 and at most 1, not {self.start_share}.")
         if (self.p is not None and not self.p >= 1e-3) or (self.q is not None and not 1e-3 <= self.q <= 1e3):
@@ -134,10 +135,10 @@ class Model:
     precision: Precision = "tf32"
 
     def __post_init__(self) -> None:
-        check_whole("model.hidden_channels", self.hidden_channels, 1, _WIDEST)
-        check_whole("model.num_layers", self.num_layers, 1, _DEEPEST)
+        whole_number("model.hidden_channels", self.hidden_channels, 1, _WIDEST)
+        whole_number("model.num_layers", self.num_layers, 1, _DEEPEST)
         if self.kernel_size is not None:
-            check_whole("model.kernel_size", self.kernel_size, 1, _WIDEST)
+            whole_number("model.kernel_size", self.kernel_size, 1, _WIDEST)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"model.dropout must be 0 or more and below 1, not {self.dropout}.")
 
@@ -159,11 +160,18 @@ class Experiment:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_whole("seed", self.seed, 0, 2**64 - 1)
+        whole_number("seed", self.seed, 0, 2**64 - 1)
 
     def to_json(self) -> str:
-        """The experiment as JSON."""
-        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        """The experiment as JSON.
+
+        Raises:
+            ValueError: If one of its values is not a plain one.
+        """
+        try:
+            return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"The experiment holds a value that is not a plain one: {error}.") from None
 
     @classmethod
     def from_json(cls, text: str) -> Experiment:
@@ -174,8 +182,8 @@ class Experiment:
         """
         try:
             values = parse_json(text)
-        except ValueError as error:
-            raise ValueError(f"The configuration is not valid JSON: {error}.") from error
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"The configuration is not valid JSON: {error}.") from None
         experiment = _build(cls, values, "")
         assert isinstance(experiment, cls)
         return experiment
@@ -208,10 +216,7 @@ def _value(hint: Any, value: Any, place: str) -> Any:
     if origin is tuple:
         return _tuple(arguments, value, place)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(f"{place} is too large a number: it has {len(str(value))} digits.") from None
+        return real_number(place, value)
     if isinstance(hint, type) and not (isinstance(value, hint) and isinstance(value, bool) == (hint is bool)):
         raise ValueError(f"{place} must be of type {hint.__name__}, not {value!r}.")
     return value

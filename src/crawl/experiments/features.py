@@ -9,11 +9,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from crawl.checks import check_choice, check_type
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.data.features import Columns, Unknown
 from crawl.data.store import GraphStore
-from crawl.data.task import Task, check_choice
+from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
 
 HandleUnknown = Literal["warn", "error"]
@@ -49,6 +50,7 @@ class Features:
     @classmethod
     def of(cls, dataset: Dataset) -> Features:
         """The features of a data set."""
+        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
         store, is_fixed = dataset.store, dataset.has_fixed_categories
         return cls(
             dataset.task,
@@ -70,16 +72,23 @@ class Features:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Features:
-        """The features written by `dataclasses.asdict`, perhaps through JSON."""
-        parts: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-        }
-        for name in ("node_gaps", "edge_gaps"):
-            parts[name] = tuple(map(tuple, values.get(name, ())))
-        columns = values.get("columns")
-        parts["columns"] = None if columns is None else Columns.from_dict(columns)
-        parts["task"] = Task(**values["task"])
-        return cls(**parts)
+        """The features written by `dataclasses.asdict`, perhaps through JSON.
+
+        Raises:
+            ValueError: If the values are something else.
+        """
+        try:
+            parts: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+            }
+            for name in ("node_gaps", "edge_gaps"):
+                parts[name] = tuple(map(tuple, values.get(name, ())))
+            columns = values.get("columns")
+            parts["columns"] = None if columns is None else Columns.from_dict(columns)
+            parts["task"] = Task(**values["task"])
+            return cls(**parts)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"These are not the features of a model: {error}.") from error
 
     def to_dict(self) -> dict[str, Any]:
         """The features as plain values."""

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
+from crawl.checks import check_choice
 from crawl.data.dataset import Dataset
-from crawl.data.task import check_choice
 from crawl.experiments.build import known_task, load_dataset
 from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Data, Experiment

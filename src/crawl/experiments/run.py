@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from crawl import __version__
+from crawl.checks import as_path, check_type, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
@@ -36,7 +37,6 @@ from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array
-from crawl.training.settings import check_whole
 from crawl.training.trainer import Trainer, choose_device
 
 try:
@@ -95,12 +95,16 @@ def run_experiment(
         ValueError: If the data or the experiment are wrong; the message says what to do.
         Stopped: If it was asked to stop before training was over.
     """
+    check_type("experiment", experiment, Experiment)
+    Experiment.from_json(experiment.to_json())  # refuses values of other types than its fields have
+    if quiet is not None:
+        truth("quiet", quiet)
     if dataset is None:
         dataset = load_dataset(experiment.data, experiment.seed)
     experiment = replace(experiment, data=_recorded_data(experiment.data, dataset))
     experiment = settle(experiment, dataset.task, device=choose_device(experiment.training.device).type)
     build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
-    run = RunFolder.create(None if folder is None else Path(folder), experiment.name)
+    run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
     with run.locked():
         if run.config.is_file():  # another process was faster
             raise ValueError(f"Another process has begun a run in {run.path}: choose another folder.")
@@ -129,7 +133,7 @@ def resume_run(
         ValueError: If the folder is not that of a run, its checkpoint is damaged, or the data have changed.
         Stopped: If it was asked to stop before training was over.
     """
-    run = RunFolder.open(Path(folder))
+    run = RunFolder.open(as_path("folder", folder))
     if is_finished(run.path):
         return Result(run.path, json.loads(run.result.read_text()))
     experiment = read_config(run.config)
@@ -217,7 +221,7 @@ def _train_and_evaluate(
         tensors, values = _checkpoint(run.last)
         try:
             trainer.restore(tensors, values)
-            check_whole("runs_at_a_time", values.get("runs_at_a_time", 1))
+            whole_number("runs_at_a_time", values.get("runs_at_a_time", 1))
         except ValueError as error:
             raise ValueError(f"{run.last}: {error} Without that file, the run begins anew.") from None
         runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.identity import graph_keys
@@ -61,7 +62,7 @@ class TrainedModel:
         Raises:
             ValueError: If there is none, it is damaged, or it belongs to another architecture.
         """
-        path = Path(path)
+        path = as_path("path", path)
         if path.is_dir():
             run = RunFolder.open(path)
             if not run.best.is_file() and run.result.is_file():
@@ -131,12 +132,18 @@ class TrainedModel:
             ValueError: If the graphs have other features than the model was trained with, or features that are not
                 finite.
         """
+        check_type("store", store, GraphStore, "build one with GraphStore.from_graphs(graphs)")
         if num_steps is not None and self.experiment.model.name != "crawl":
             raise ValueError(f"A {self.experiment.model.name} does not walk: leave out num_steps.")
         store = self.features.prepared(store, handle_unknown)
         evaluation = self.experiment.evaluation
         num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
         batch_size = evaluation.batch_size if batch_size is None else batch_size
+        num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
+        batch_size = whole_number("batch_size", batch_size, 1, MAX_COUNT)
+        seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
+        if num_steps is not None:
+            num_steps = whole_number("num_steps", num_steps, 1, MAX_COUNT - 1)
         settings: dict[str, Any] = {
             "num_repeats": num_repeats,
             "num_steps": num_steps,

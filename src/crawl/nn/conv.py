@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
+from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_type, truth, whole_number
 from crawl.choices import Precision
 from crawl.nn import fast, reference
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.tensor_checks import in_memory, plain_tensor
 from crawl.walks import Walks
 from crawl.walks.walks import check_window_size
 
@@ -39,6 +42,7 @@ class CRaWlConv(nn.Module):
             the walks is kept in bfloat16, too) or `float32` (exact). A CPU is exact.
     """
 
+    @in_memory("A layer of this size")
     def __init__(
         self,
         in_channels: int,
@@ -53,22 +57,21 @@ class CRaWlConv(nn.Module):
         precision: Precision = "tf32",
     ) -> None:
         super().__init__()
-        if in_channels < 1 or out_channels < 1 or edge_dim < 0:
-            raise ValueError(
-                "in_channels and out_channels must be at least 1 and edge_dim at least 0, "
-                f"not {in_channels}, {out_channels} and {edge_dim}. Nodes without features get a constant 1."
-            )
+        in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)  # without features, a constant 1
+        out_channels = whole_number("out_channels", out_channels, 1, MAX_WIDTH)
+        edge_dim = whole_number("edge_dim", edge_dim, 0, MAX_CHANNELS)
+        identity, adjacency = truth("identity", identity), truth("adjacency", adjacency)
         window_size = check_window_size(window_size)
-        kernel_size = window_size + 1 if kernel_size is None else kernel_size
-        if kernel_size < 1 or kernel_size % 2 == 0:
+        if kernel_size is None:
+            kernel_size = window_size + 1
+        kernel_size = whole_number("kernel_size", kernel_size, 1, MAX_WIDTH)
+        if kernel_size % 2 == 0:
             raise ValueError(
                 f"kernel_size must be odd, so that a window has a centre, not {kernel_size}. "
                 "It is window_size + 1 by default: choose an even window_size or give an odd kernel_size."
             )
-        if implementation not in ("fast", "reference"):
-            raise ValueError(f"implementation must be 'fast' or 'reference', not {implementation!r}.")
-        if precision not in ("tf32", "bf16", "float32"):
-            raise ValueError(f"precision must be 'tf32', 'bf16' or 'float32', not {precision!r}.")
+        check_choice("implementation", implementation, get_args(Implementation))
+        check_choice("precision", precision, get_args(Precision))
         self.in_channels, self.out_channels, self.edge_dim = in_channels, out_channels, edge_dim
         self.window_size, self.kernel_size = window_size, kernel_size
         self.implementation, self.precision = implementation, precision
@@ -111,6 +114,8 @@ class CRaWlConv(nn.Module):
         return new_x
 
     def _check(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> None:
+        check_type("walks", walks, Walks, "call sample_walks(graph)")
+        x = plain_tensor("x", x)
         if walks.window_size < self.window_size and self.num_identity_bits + self.num_adjacency_bits:
             raise ValueError(
                 f"The walks see {walks.window_size} nodes back, the layer needs {self.window_size}: set window_size."
@@ -127,6 +132,10 @@ class CRaWlConv(nn.Module):
             _check_features("edge_attr", edge_attr, self.edge_dim, walks, walks.edges)
         if self.edge_dim == 0 and edge_attr is not None:
             raise ValueError("The layer has edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out.")
+        dtype, is_exact = self.project.weight.dtype, x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        for name, features in (("x", x), ("edge_attr", edge_attr if self.edge_dim else None)):
+            if is_exact and features is not None and features.dtype != dtype:
+                raise ValueError(f"{name} is of {features.dtype}, but the layer of {dtype}: move one with .to(dtype).")
 
     def extra_repr(self) -> str:
         """What `print(module)` shows of the layer itself."""
@@ -139,6 +148,7 @@ class CRaWlConv(nn.Module):
 def _check_features(name: str, features: Tensor | None, num_channels: int, walks: Walks, visited: Tensor) -> None:
     if features is None:
         raise ValueError(f"The layer needs {name} with {num_channels} channels.")
+    features = plain_tensor(name, features)
     if features.dim() != 2 or features.shape[1] != num_channels or not features.is_floating_point():
         raise ValueError(
             f"{name} must be floating-point numbers of shape [rows, {num_channels}], "

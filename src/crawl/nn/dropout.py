@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from crawl.checks import real_number
+
 
 class Dropout(nn.Dropout):
     """torch's `Dropout`, which may draw from a generator that nobody else draws from.
@@ -21,7 +23,7 @@ class Dropout(nn.Dropout):
     """
 
     def __init__(self, rate: float) -> None:
-        super().__init__(rate)
+        super().__init__(real_number("dropout", rate, 0, 1))
         self.generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from crawl.checks import MAX_CHANNELS, MAX_COUNT, as_list, whole_number
+from crawl.tensor_checks import in_memory, plain_tensor
+
 UNKNOWN = -(2**62)  # the category of a value that was not there in training; no data holds this number by chance
+_MAX_CATEGORIES = 10_000_000  # of one column
 
 
 class Dense(nn.Module):
@@ -19,10 +23,11 @@ class Dense(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.out_channels = channels
+        self.out_channels = whole_number("channels", channels, 0, MAX_CHANNELS)
 
     def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
+        _check_like(like)
         return self.encode(self.checked(features, num_rows), num_rows, like)
 
     def checked(self, features: Tensor | None, num_rows: int) -> Tensor | None:
@@ -31,6 +36,7 @@ class Dense(nn.Module):
         Raises:
             ValueError: If these are no features for this encoder.
         """
+        num_rows = whole_number("num_rows", num_rows, 0, MAX_COUNT)
         if features is None:
             if self.out_channels > 1 and num_rows:
                 raise ValueError(f"The data has no features, but {self.out_channels} channels are expected.")
@@ -60,6 +66,7 @@ class OneHot(nn.Module):
 
     def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
+        _check_like(like)
         return self.encode(self.checked(features, num_rows), num_rows, like)
 
     def checked(self, features: Tensor | None, num_rows: int) -> Tensor:
@@ -86,14 +93,16 @@ class Embedding(nn.Module):
         channels: The width of the vectors.
     """
 
+    @in_memory("An encoder of this size")
     def __init__(self, num_categories: int | Sequence[int], channels: int) -> None:
         super().__init__()
         self.num_categories = _as_columns(num_categories)
-        self.out_channels = channels
+        self.out_channels = whole_number("channels", channels, 1, MAX_CHANNELS)
         self.tables = nn.ModuleList(nn.Embedding(n, channels) for n in self.num_categories)
 
     def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
         """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
+        _check_like(like)
         return self.encode(self.checked(features, num_rows), num_rows, like)
 
     def checked(self, features: Tensor | None, num_rows: int) -> Tensor:
@@ -119,14 +128,22 @@ Encoder = Dense | OneHot | Embedding
 
 
 def _as_columns(num_categories: int | Sequence[int]) -> tuple[int, ...]:
-    columns = (num_categories,) if isinstance(num_categories, int) else tuple(num_categories)
-    if not columns or min(columns) < 1:
-        raise ValueError(f"num_categories must name at least one column with at least one value, not {num_categories}.")
-    return columns
+    columns = (
+        [num_categories] if isinstance(num_categories, int) else as_list("num_categories", num_categories, "sizes")
+    )
+    if not columns:
+        raise ValueError("num_categories must name at least one column with at least one value, not [].")
+    return tuple(whole_number("Each of num_categories", size, 1, _MAX_CATEGORIES) for size in columns)
+
+
+def _check_like(like: Tensor) -> None:
+    if not plain_tensor("like", like).is_floating_point():
+        raise ValueError(f"like must hold floating-point numbers, not {like.dtype}: give a weight of the model.")
 
 
 def _as_rows(features: Tensor, num_rows: int, num_columns: int) -> Tensor:
     """`[num_rows, num_columns]`: one column may come without its dimension, no rows in any shape."""
+    features = plain_tensor("features", features)
     if features.numel() == num_rows == 0:
         return features.reshape(0, num_columns)
     features = features.unsqueeze(1) if features.dim() == 1 else features
@@ -136,6 +153,7 @@ def _as_rows(features: Tensor, num_rows: int, num_columns: int) -> Tensor:
 
 
 def _checked_columns(features: Tensor | None, num_rows: int, num_categories: tuple[int, ...]) -> Tensor:
+    num_rows = whole_number("num_rows", num_rows, 0, MAX_COUNT)
     if features is None:
         if num_rows:
             raise ValueError("The data has no features, but categories are expected.")

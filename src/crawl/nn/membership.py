@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from crawl.checks import MAX_COUNT, check_type, shown, whole_number
 from crawl.nn.gpu import can_use_triton
+from crawl.tensor_checks import holds_integers, plain_tensor
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,15 @@ class Membership:
 
     @classmethod
     def of(cls, batch: Tensor, num_graphs: int) -> Membership:
-        """The membership given by the graph of each node."""
+        """The membership given by the graph of each node.
+
+        Raises:
+            ValueError: If `batch` is not a list of graphs; that it ascends is not checked.
+        """
+        num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
+        if not holds_integers(batch) or batch.dim() != 1:
+            raise ValueError(f"batch must be a tensor of integers, the graph of each node, not {shown(batch)}.")
+        batch = batch if batch.dtype in (torch.int32, torch.int64) else batch.long()
         return cls(batch, torch.searchsorted(batch, torch.arange(num_graphs + 1, device=batch.device).to(batch.dtype)))
 
     def sum(self, x: Tensor) -> Tensor:
@@ -52,6 +62,20 @@ class Membership:
             rows: Tensor = _Spread.apply(state, self)  # type: ignore[no-untyped-call]
             return rows
         return state[self.batch]
+
+
+def check_rows(x: Tensor, members: Membership, like: Tensor) -> None:
+    """Refuses node features that are not those of these nodes, or do not fit a weight for each channel, `like`.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    check_type("members", members, Membership, "call Membership.of(batch, num_graphs)")
+    expected = [members.batch.numel(), like.numel()]
+    if not plain_tensor("x", x).is_floating_point() or list(x.shape) != expected:
+        raise ValueError(f"x must be floating-point numbers of shape {expected}, not {shown(x)}.")
+    if x.device.type == "cpu" and x.dtype != like.dtype and not torch.is_autocast_enabled("cpu"):
+        raise ValueError(f"x is of {x.dtype}, but the layer of {like.dtype}: move one with .to(dtype).")
 
 
 class _Sum(torch.autograd.Function):

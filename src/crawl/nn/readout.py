@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from torch import Tensor, nn
 
+from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, whole_number
 from crawl.choices import Head, Pool
 from crawl.nn.dropout import Dropout
-from crawl.nn.membership import Membership
+from crawl.nn.membership import Membership, check_rows
 from crawl.nn.norm import BatchNorm
+from crawl.tensor_checks import in_memory
 
 
 class Readout(nn.Module):
@@ -21,6 +25,7 @@ class Readout(nn.Module):
         dropout: The dropout rate before the head.
     """
 
+    @in_memory("A readout of this size")
     def __init__(
         self,
         in_channels: int,
@@ -31,10 +36,10 @@ class Readout(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if pool not in ("sum", "mean", None):
-            raise ValueError(f"pool must be 'sum', 'mean' or None (one answer per node), not {pool!r}.")
-        if head not in ("mlp", "linear"):
-            raise ValueError(f"head must be 'mlp' or 'linear', not {head!r}.")
+        check_choice("pool", pool, (*get_args(Pool), None))
+        check_choice("head", head, get_args(Head))
+        in_channels = whole_number("in_channels", in_channels, 1, MAX_WIDTH)
+        out_channels = whole_number("out_channels", out_channels, 1, MAX_CHANNELS)
         self.pool = pool
         self.norm = BatchNorm(in_channels)
         self.dropout = Dropout(dropout)
@@ -43,6 +48,7 @@ class Readout(nn.Module):
 
     def forward(self, x: Tensor, members: Membership) -> Tensor:
         """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0."""
+        check_rows(x, members, self.norm.weight)
         x = self.norm(x, members.num_nodes, relu=True)
         if self.pool is not None:
             x = members.sum(x) if self.pool == "sum" else members.mean(x)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from torch import Tensor, nn
 
+from crawl.checks import MAX_WIDTH, check_choice, whole_number
 from crawl.choices import Precision
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
-from crawl.nn.membership import Membership
+from crawl.nn.membership import Membership, check_rows
 from crawl.nn.norm import BatchNorm
+from crawl.tensor_checks import in_memory, plain_tensor
 
 
 class VirtualNode(nn.Module):
@@ -24,8 +28,11 @@ class VirtualNode(nn.Module):
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
     """
 
+    @in_memory("A virtual node of this size")
     def __init__(self, channels: int, dropout: float = 0.0, precision: Precision = "tf32") -> None:
         super().__init__()
+        channels = self.channels = whole_number("channels", channels, 1, MAX_WIDTH)
+        check_choice("precision", precision, get_args(Precision))
         self.mlp = nn.Sequential(
             Linear(channels, channels, precision),
             BatchNorm(channels),
@@ -43,6 +50,10 @@ class VirtualNode(nn.Module):
             members: The graph of each node.
         """
         first, norm, _, dropout, last = self.mlp
+        assert isinstance(norm, BatchNorm)
+        check_rows(x, members, norm.weight)
+        if plain_tensor("state", state).shape != (members.ptr.numel() - 1, self.channels):
+            raise ValueError(f"state must have a row for each graph, not the shape {list(state.shape)}.")
         hidden = norm(first(state + members.sum(x)), members.num_graphs, relu=True)
         state = last(dropout(hidden))
         return x + members.spread(state), state

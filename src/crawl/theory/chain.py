@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
-from crawl.graph import whole_number
+from crawl.checks import MAX_COUNT, check_choice, whole_number
 from crawl.theory.simple import AnyGraph, neighbours
 
 WalkStrategy = Literal["uniform", "non_backtracking"]
@@ -52,8 +52,7 @@ class Steps:
     @classmethod
     def of(cls, graph: AnyGraph, strategy: WalkStrategy) -> Steps:
         """The steps of a strategy on a graph, which must have an edge."""
-        if strategy not in ("uniform", "non_backtracking"):
-            raise ValueError(f"strategy must be 'uniform' or 'non_backtracking' here, not {strategy!r}.")
+        check_choice("strategy", strategy, get_args(WalkStrategy))
         steps = cls(neighbours(graph), strategy == "non_backtracking")
         if not steps.starts:
             raise ValueError("The graph has no edge, so there are no walks on it.")
@@ -221,6 +220,7 @@ def window_chain(
     Raises:
         TooLarge: If there are more states than fit.
     """
+    max_states = whole_number("max_states", max_states, 0, MAX_COUNT)
     steps = [Steps.of(graph, strategy) for graph in graphs]
     memory = max(window_size, 2 if strategy == "non_backtracking" else 1)
     if (fewest := sum(len(each.starts) for each in steps)) > max_states:
@@ -266,6 +266,7 @@ def pattern_chain(
     Raises:
         TooLarge: If there are more states than fit.
     """
+    max_states = whole_number("max_states", max_states, 0, MAX_COUNT)
     steps = [Steps.of(graph, strategy) for graph in graphs]
     adjacent = [[frozenset(others) for others in each.neighbours] for each in steps]
     orders: dict[Hashable, list[int]] = {}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
-from crawl.graph import whole_number
+from crawl.checks import MAX_COUNT, whole_number
 from crawl.theory.chain import (
     MAX_STATES,
     MAX_STEPS,
@@ -55,6 +55,7 @@ def total_variation(
         TooLarge: If it would not fit; the message has the number of walks.
     """
     num_steps = whole_number("num_steps", num_steps, 0, MAX_STEPS)
+    max_terms = whole_number("max_terms", max_terms, 0, MAX_COUNT)
     if window_size is not None:
         window_size = whole_number("window_size", window_size, 0, MAX_STEPS)
     try:

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from crawl.checks import MAX_COUNT, between, real_number, share, shown, whole_number
 from crawl.theory.chain import MAX_STATES, Chain, TooLarge, WalkStrategy, window_chain
 from crawl.theory.law import Matrix, sample_features
 from crawl.theory.simple import AnyGraph
@@ -71,8 +72,7 @@ def estimate_law(
         confidence: Between 0 and 1.
         seed: Fixes the walks.
     """
-    if num_walks < 1 or not 0 < confidence < 1:
-        raise ValueError(f"An estimate needs a walk and a confidence in (0, 1), not {num_walks} and {confidence}.")
+    num_walks, confidence = whole_number("num_walks", num_walks, 1, MAX_COUNT), between("confidence", confidence, 0, 1)
     samples = sample_features(
         graph, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=seed
     )
@@ -114,8 +114,9 @@ def estimate_total_variation(
         seed: Fixes the walks.
         max_states: The largest number of states to hold.
     """
-    if num_walks < 2 or not 0 < confidence < 1:
-        raise ValueError(f"An estimate needs 2 walks and a confidence in (0, 1), not {num_walks} and {confidence}.")
+    num_walks, confidence = whole_number("num_walks", num_walks, 2, MAX_COUNT), between("confidence", confidence, 0, 1)
+    seed = whole_number("seed", seed, 0, 2**62)
+    max_states = whole_number("max_states", max_states, 0, MAX_COUNT)
     samples = [
         sample_features(
             each, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=2 * seed + i
@@ -241,14 +242,18 @@ def is_indistinguishable(distance: Fraction | Estimate, num_walks: int, epsilon:
 
     None where an estimate leaves it open. A float ε means the decimal it is written as.
     """
-    if num_walks < 1 or not 0 < epsilon <= 1:
-        raise ValueError(
-            f"num_walks must be at least 1 and epsilon positive, at most 1, not {num_walks} and {epsilon}."
-        )
+    if isinstance(num_walks, bool) or not isinstance(num_walks, int) or num_walks < 1:
+        raise ValueError(f"num_walks must be a whole number from 1 on, not {shown(num_walks)}.")
+    if not isinstance(epsilon, Fraction):
+        epsilon = Fraction(str(share("epsilon", epsilon)))
+    if not isinstance(distance, Estimate | Fraction):
+        distance = Fraction(real_number("distance", distance))
+    if not 0 < epsilon <= 1:
+        raise ValueError(f"epsilon must be positive and at most 1, not {shown(epsilon)}.")
     low, high = (distance.low, distance.high) if isinstance(distance, Estimate) else (distance, distance)
     if not 0 <= low <= high <= 1:
         raise ValueError(f"A total variation distance lies between 0 and 1, not {distance}.")
-    most = Fraction(str(epsilon)) / num_walks
+    most = epsilon / num_walks
     if high < most:
         return True
     return False if low >= most else None
@@ -264,8 +269,9 @@ def walks_needed(distance: float | Fraction, confidence: float = 0.95) -> tuple[
     With d the distance, m walks have a distance of at most 1 - (1 - d)^m, and of at least 1 - (1 - d²)^(m / 2) (by way
     of the Hellinger distance); the best test for two equally likely graphs errs with probability (1 - distance) / 2.
     """
-    if not 0.5 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0.5, which guessing has, and 1, not {confidence}.")
+    confidence = between("confidence", confidence, 0.5, 1)  # guessing has 0.5
+    if not isinstance(distance, Fraction):
+        distance = real_number("distance", distance)
     if not 0 <= distance <= 1:
         raise ValueError(f"A total variation distance lies between 0 and 1, not {distance}.")
     if distance == 0:

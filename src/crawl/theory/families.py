@@ -10,11 +10,16 @@ from itertools import combinations, product
 
 import networkx as nx
 
+from crawl.checks import check_type, shown, truth, whole_number
+
+MAX_NODES = 1_000_000  # of a cycle or a path; more take long to make and longer to compare
+
 
 def cycles(*lengths: int) -> nx.Graph:
     """Cycles of the given lengths side by side."""
-    if not lengths or min(lengths) < 3:
-        raise ValueError(f"A cycle has at least 3 nodes; the lengths given are {lengths}.")
+    if not lengths:
+        raise ValueError("Give the length of a cycle, at least 3.")
+    lengths = tuple(whole_number("The length of a cycle", length, 3, MAX_NODES) for length in lengths)
     return nx.disjoint_union_all([nx.cycle_graph(length) for length in lengths])
 
 
@@ -23,8 +28,8 @@ def three_paths(n: int, *, uneven: bool = False) -> nx.Graph:
 
     Both have 3n - 1 nodes and 3n edges (paper, theorem 5). For n = 1 neither is a simple graph, so n is at least 2.
     """
-    if n < 2:
-        raise ValueError(f"n must be at least 2, not {n}: with 1 the paths would be parallel edges.")
+    n = whole_number("n", n, 2, MAX_NODES)  # with 1 the paths would be parallel edges
+    uneven = truth("uneven", uneven)
     graph = nx.Graph()
     graph.add_nodes_from((0, 1))
     for length in (n - 1, n, n + 1) if uneven else (n, n, n):
@@ -35,6 +40,7 @@ def three_paths(n: int, *, uneven: bool = False) -> nx.Graph:
 
 def cyclic_skip_links(n: int, skip: int) -> nx.Graph:
     """A cycle of n nodes with links between nodes `skip` apart on it: 4-regular (Murphy et al., ICML 2019)."""
+    n, skip = whole_number("n", n, 5, MAX_NODES), whole_number("skip", skip, -MAX_NODES, MAX_NODES)
     if not 2 <= skip < n / 2:
         raise ValueError(f"A skip link leads 2 to {(n - 1) // 2} nodes ahead on a cycle of {n}, not {skip}.")
     return nx.circulant_graph(n, [1, skip])
@@ -70,6 +76,8 @@ def cfi(base: nx.Graph, *, twisted: bool = False, compact: bool = False) -> nx.G
         compact: Leave out the outer nodes and join two inner nodes at the ends of an edge where outer nodes would have
             joined them: 4 nodes for each node of a 3-regular base, of degree 6.
     """
+    check_type("base", base, nx.Graph)
+    twisted, compact = truth("twisted", twisted), truth("compact", compact)
     if base.is_directed() or base.is_multigraph():
         raise ValueError("The base graph is directed or has parallel edges: take nx.Graph(base).")
     for v in nx.nodes_with_selfloops(base):
@@ -124,6 +132,7 @@ def named_graph(name: str) -> nx.Graph:
     Raises:
         ValueError: For any other name; the message lists what there is.
     """
+    check_type("name", name, str)
     family, *words = name.split(":")
     try:
         match family, words:
@@ -150,8 +159,8 @@ def named_graph(name: str) -> nx.Graph:
             ):
                 return cfi(_BASES[base](), twisted="twisted" in flags, compact="compact" in flags)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    raise ValueError(f"{name!r} is not the name of a graph. Names: {NAMES}; bases: {', '.join(_BASES)}.")
+        raise ValueError(f"{shown(name)}: {error}") from None
+    raise ValueError(f"{shown(name)} is not the name of a graph. Names: {NAMES}; bases: {', '.join(_BASES)}.")
 
 
 def _sizes(text: str, count: int | None = None) -> list[int]:

@@ -7,7 +7,9 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from crawl.graph import Graph, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, whole_number
+from crawl.graph import Graph
+from crawl.tensor_checks import in_memory
 from crawl.theory.chain import MAX_STEPS, TooLarge, WalkStrategy, count_walks, window_chain, written
 from crawl.theory.reconstruction import first_visits
 from crawl.theory.simple import AnyGraph, simple_graph
@@ -44,6 +46,7 @@ def feature_law(
     """
     num_steps = whole_number("num_steps", num_steps, 0, MAX_STEPS)
     window_size = whole_number("window_size", window_size, 0, MAX_STEPS)
+    max_entries = whole_number("max_entries", max_entries, 0, MAX_COUNT)
     chain = window_chain([graph], window_size, strategy, num_steps)
     rounds = chain.classes(num_steps)
     start = chain.start_classes(rounds[min(num_steps, len(rounds) - 1)])[0]
@@ -87,6 +90,11 @@ def sample_features(
         ValueError: If the window is longer than 32 but shorter than the walk.
     """
     graph = simple_graph(graph)
+    num_walks = whole_number("num_walks", num_walks, 0, MAX_COUNT)
+    num_steps = whole_number("num_steps", num_steps, 0, MAX_STEPS)
+    seed = whole_number("seed", seed, 0, MAX_SEED)
+    if window_size is not None:
+        window_size = whole_number("window_size", window_size, 0, MAX_STEPS)
     if window_size is None or window_size >= num_steps:
         walks = _sample(graph, num_walks, num_steps, 0, strategy, seed)
         return [first_visits(graph, nodes).rows for nodes in walks.nodes.numpy()]
@@ -100,5 +108,6 @@ def _sample(graph: Graph, num_walks: int, num_steps: int, window_size: int, stra
     walkable = (graph.degree > 0).nonzero().squeeze(1)
     if not walkable.numel():
         raise ValueError("The graph has no edge, so there are no walks on it.")
-    start = walkable[torch.from_numpy(np.random.default_rng(seed).integers(len(walkable), size=num_walks))]
+    with in_memory(f"{num_walks} walks"):
+        start = walkable[torch.from_numpy(np.random.default_rng(seed).integers(len(walkable), size=num_walks))]
     return sample_walks(graph, num_steps, strategy, start, window_size=window_size, seed=seed)

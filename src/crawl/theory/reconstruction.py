@@ -10,7 +10,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crawl.graph import whole_number
+from crawl.checks import as_list, whole_number
+from crawl.tensor_checks import as_array
 from crawl.theory.chain import MAX_STEPS, Steps, TooLarge, WalkStrategy, written
 from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, arcs, simple_graph
 
@@ -73,11 +74,12 @@ def reconstruct(bits: ArrayLike, first: int = 0, last: int | None = None) -> See
     Raises:
         ValueError: If a window does not hold the positions asked for, or if no walk has these bits.
     """
-    matrix = np.asarray(bits).astype(np.bool_)
+    matrix = as_array("bits", bits).astype(np.bool_)
     if matrix.ndim != 2 or matrix.shape[1] % 2 == 0:
         raise ValueError(f"bits must have the shape [num_steps + 1, 2s - 1], not {list(matrix.shape)}.")
     window_size = (matrix.shape[1] + 1) // 2
-    last = len(matrix) - 1 if last is None else last
+    first = whole_number("first", first, 0, MAX_STEPS)
+    last = len(matrix) - 1 if last is None else whole_number("last", last, 0, MAX_STEPS)
     if not 0 <= first <= last < len(matrix) or last - first > window_size:
         raise ValueError(f"A window of {window_size} holds up to {window_size + 1} positions, not {first} to {last}.")
     position, edges = [0], set()
@@ -105,7 +107,7 @@ def first_visits(graph: AnyGraph, nodes: ArrayLike) -> Seen:
         ValueError: If this is no walk on the graph: a node does not exist, or two in a row are not adjacent.
     """
     graph = simple_graph(graph)
-    walk = np.asarray(nodes)
+    walk = as_array("nodes", nodes)
     if walk.ndim != 1 or not len(walk) or not np.issubdtype(walk.dtype, np.integer):
         raise ValueError("nodes must be a list of node numbers, one for each position of the walk.")
     if not 0 <= walk.min() <= walk.max() < graph.num_nodes:
@@ -168,7 +170,7 @@ def visit_probability(
     num_steps = whole_number("num_steps", num_steps, 0, MAX_STEPS)
     steps = Steps.of(graph, strategy)
     num_nodes = len(steps.neighbours)
-    wanted = range(num_nodes) if nodes is None else nodes
+    wanted = range(num_nodes) if nodes is None else as_list("nodes", nodes, "nodes")
     needed = 2 ** len(wanted) * sum(map(len, steps.neighbours))
     if needed > MAX_SUBSETS:
         raise TooLarge(

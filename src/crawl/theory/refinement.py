@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crawl.checks import as_list
+from crawl.tensor_checks import as_array
 from crawl.theory.simple import AnyGraph, Ints, arcs, simple_graph
 
 
@@ -57,6 +59,8 @@ class _Partition:
     """Nodes by colour: those of colour c are `members[start[c] : start[c] + size[c]]`."""
 
     def __init__(self, graphs: Sequence[AnyGraph], colors: Sequence[Ints] | None) -> None:
+        if not graphs:
+            raise ValueError("Give a graph, or several.")
         simple = [simple_graph(graph) for graph in graphs]
         self.sizes = [graph.num_nodes for graph in simple]
         num_nodes = sum(self.sizes)
@@ -65,10 +69,10 @@ class _Partition:
         degrees = [np.diff(graph.rowptr.cpu().numpy().astype(np.int64)) for graph in simple]
         self.rowptr = np.cumsum(np.concatenate([[0], *degrees]))
         self.col = np.concatenate([arcs(graph)[1] + first for graph, first in zip(simple, first_node, strict=False)])
-        given = (
-            [np.zeros(size, dtype=np.int64) for size in self.sizes] if colors is None else list(map(np.asarray, colors))
-        )
-        if [len(each) for each in given] != self.sizes:
+        given = [np.zeros(size, dtype=np.int64) for size in self.sizes]
+        if colors is not None:
+            given = [as_array("colors", each) for each in as_list("colors", colors, "arrays")]
+        if [each.shape for each in given] != [(size,) for size in self.sizes]:
             raise ValueError(f"colors must have one entry for each node: {self.sizes} of them.")
         names, self.color, sizes = np.unique(np.concatenate(given), return_inverse=True, return_counts=True)
         self.num_colors = len(names)

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from crawl.graph import whole_number
+from crawl.checks import whole_number
 from crawl.theory.chain import TooLarge, written
 from crawl.theory.refinement import color_refinement
 from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, simple_graph
@@ -52,9 +52,11 @@ def k_wl(*graphs: AnyGraph, k: int) -> TupleRefinement:
         ValueError: If k is not a number from 2 to 9.
         TooLarge: If a round would read more colours than fit; the message says how many.
     """
-    if k < 2:
-        raise ValueError(f"k must be at least 2, not {k}: for 1-WL, use color_refinement.")
+    if isinstance(k, int) and k == 1:
+        raise ValueError("k must be at least 2, not 1: for 1-WL, use color_refinement.")
     k = whole_number("k", k, 2, _MAX_K)
+    if not graphs:
+        raise ValueError("Give a graph, or several.")
     simple = [simple_graph(graph) for graph in graphs]
     needed = max(graph.num_nodes ** (k + 1) * k for graph in simple)
     if needed > MAX_ENTRIES:
@@ -75,6 +77,7 @@ def k_wl(*graphs: AnyGraph, k: int) -> TupleRefinement:
 
 def separating_round(graph: AnyGraph, other: AnyGraph, k: int) -> int | None:
     """The round in which k-WL separates two graphs (1-WL is colour refinement); None if it does not."""
+    k = whole_number("k", k, 1, _MAX_K)
     return (color_refinement(graph, other) if k == 1 else k_wl(graph, other, k=k)).separated_in
 
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from crawl.checks import MAX_COUNT, MAX_SEED, check_type, whole_number
 from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
@@ -147,7 +148,11 @@ def predict(
     The walks of a graph depend on the seed and on the graph, so its prediction does not depend on `batch_size` or on
     what else is predicted, up to rounding.
     """
-    _check_positive(num_repeats, batch_size)
+    check_type("model", model, nn.Module)
+    check_type("task", task, Task)
+    check_type("store", store, GraphStore, "build one with GraphStore.from_graphs(graphs)")
+    num_repeats, batch_size, seed = _checked_numbers(num_repeats, batch_size, seed)
+    ids = store.checked_ids(ids)
     keys = graph_keys(store)
     was_training = model.training
     model.eval()
@@ -181,7 +186,7 @@ def predict_by_engine(
     on_batch: Callable[[], None] | None = None,
 ) -> Predictions:
     """`predict` for the model and the graphs of an engine."""
-    _check_positive(num_repeats, batch_size)
+    num_repeats, batch_size, seed = _checked_numbers(num_repeats, batch_size, seed)
     model = engine.model
     was_training = model.training
     model.eval()
@@ -201,9 +206,12 @@ def own_threads(model: nn.Module) -> AbstractContextManager[None]:
     return torch_on_one_thread() if has_walks else nullcontext()
 
 
-def _check_positive(num_repeats: int, batch_size: int) -> None:
-    if num_repeats < 1 or batch_size < 1:
-        raise ValueError(f"num_repeats={num_repeats} and batch_size={batch_size} must be at least 1.")
+def _checked_numbers(num_repeats: int, batch_size: int, seed: int) -> tuple[int, int, int]:
+    return (
+        whole_number("num_repeats", num_repeats, 1, MAX_COUNT),
+        whole_number("batch_size", batch_size, 1, MAX_COUNT),
+        whole_number("seed", seed, -MAX_SEED, MAX_SEED),
+    )
 
 
 def targets_of(store: GraphStore, ids: Tensor) -> Array:

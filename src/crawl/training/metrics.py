@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
+from crawl.checks import shown
+
 Array = NDArray[np.float64]
 
 LOWER_IS_BETTER = {"mae": True, "rmse": True, "r2": False, "accuracy": False, "macro_f1": False, "ap": False}
@@ -26,8 +28,13 @@ def score(metric: str, predictions: Array, targets: Array) -> float:
         The score; for several targets or labels the mean over those that have one. NaN if none has, as when a label has
         only one class in the part scored.
     """
+    if not isinstance(targets, np.ndarray) or targets.dtype.kind not in "biuf" or targets.ndim not in (1, 2):
+        raise ValueError(f"targets must be a numpy array of numbers, [n] or [n, k], not {shown(targets)}.")
     if targets.size == 0:
         return float("nan")
+    fits = len(targets) == len(predictions) and (targets.ndim == 1 or targets.shape == predictions.shape)
+    if not fits:
+        raise ValueError(f"targets of shape {list(targets.shape)} do not fit predictions of {list(predictions.shape)}.")
     if targets.ndim == 1 and metric in ("accuracy", "macro_f1"):
         classes = (predictions[:, 0] > 0.5) if predictions.shape[1] == 1 else predictions.argmax(axis=1)
         if metric == "accuracy":

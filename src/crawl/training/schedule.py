@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from crawl.training.settings import Training, check_whole
+from crawl.checks import whole_number
+from crawl.training.settings import Training
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Schedule:
             raise ValueError("The schedule has other values than those of a training.")
         for name, value in state.items():
             if name in ("epoch", "num_flat", "num_without_best"):
-                check_whole(f"schedule.{name}", value, 0)
+                whole_number(f"schedule.{name}", value, 0)
             elif not (name == "best" and value is None) and not _is_number(value):
                 raise ValueError(f"schedule.{name} is {value!r}, not a number.")
         if not 0 <= state["lr"] <= self.settings.lr:  # type: ignore[operator]

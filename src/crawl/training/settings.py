@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, Literal
+from typing import Literal
 
-MOST = 2**31 - 1
-
-
-def check_whole(name: str, value: Any, low: int = 1, high: int = MOST) -> None:
-    """Refuse what is not a whole number in a range.
-
-    Raises:
-        ValueError: With the name and the value.
-    """
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise ValueError(f"{name} must be a whole number, not {value!r}.")
-    if int(value) < low:
-        raise ValueError(f"{name} must be at least {low}, not {value}.")
-    if int(value) > high:
-        raise ValueError(f"{name} must be at most {high:,}, not {value}.")
+from crawl.checks import check_fields
 
 
 @dataclass(frozen=True)
@@ -63,15 +47,7 @@ class Training:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "max_epochs", "patience", "step_epoch", "interval", "early_stop"):
-            if name != "early_stop" or self.early_stop is not None:
-                check_whole(f"training.{name}", getattr(self, name))
-        for name in ("lr", "clip_norm"):
-            value = getattr(self, name)
-            if not (name == "clip_norm" and value is None) and not 0 < value < math.inf:
-                raise ValueError(f"training.{name} must be positive and finite, not {value}.")
-        if not 0 <= self.min_lr < math.inf:
-            raise ValueError(f"training.min_lr must be 0 or more and finite, not {self.min_lr}.")
+        check_fields(self, "training", at_least_0=("step_epoch", "min_lr"))
         if not 0 < self.factor < 1:
             raise ValueError(f"training.factor must lie between 0 and 1, not {self.factor}.")
         if self.schedule == "plateau" and self.lr < self.min_lr:
@@ -102,6 +78,4 @@ class Evaluation:
     track_test: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("num_val_repeats", "val_every", "num_test_repeats", "batch_size"):
-            check_whole(f"evaluation.{name}", getattr(self, name))
-        check_whole("evaluation.num_norm_graphs", self.num_norm_graphs, 0)
+        check_fields(self, "evaluation", at_least_0=("num_norm_graphs",))

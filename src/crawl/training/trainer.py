@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Batch
 
+from crawl.checks import MAX_SEED, check_type, shown, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
 from crawl.data.targets import float32_blurs
@@ -19,6 +20,7 @@ from crawl.data.task import Task
 from crawl.models import CRaWl
 from crawl.nn.dropout import Dropout
 from crawl.nn.gpu.streams import late_gradients
+from crawl.tensor_checks import as_device
 from crawl.training.checkpoint import check_history, check_moments, check_weights
 from crawl.training.engine import Engine, can_use_engine
 from crawl.training.evaluation import Predictions, Scaling, own_threads, predict, predict_by_engine, targets_of
@@ -26,7 +28,7 @@ from crawl.training.norms import Norms
 from crawl.training.padded import PaddedBatch
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
-from crawl.training.settings import Evaluation, Training, check_whole
+from crawl.training.settings import Evaluation, Training
 
 _NO_CLASS = -100
 
@@ -48,6 +50,13 @@ class Trainer:
     def __init__(
         self, model: nn.Module, dataset: Dataset, training: Training, evaluation: Evaluation, *, seed: int = 0
     ) -> None:
+        check_type("model", model, nn.Module)
+        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
+        check_type("training", training, Training)
+        check_type("evaluation", evaluation, Evaluation)
+        seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
+        if next(model.parameters(), None) is None:
+            raise ValueError("model has no parameters to train.")
         if len(dataset.split.train) == 0:
             raise ValueError(f"{dataset.name} has no graphs in its training part.")
         if dataset.store.y is None:
@@ -177,7 +186,7 @@ class Trainer:
         check_moments(moments, list(self.model.parameters()))
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
         self.schedule.restore(values["schedule"])
-        check_whole("best_epoch", values["best_epoch"], 0, self.schedule.epoch)
+        whole_number("best_epoch", values["best_epoch"], 0, self.schedule.epoch)
         check_history(values["history"], self.schedule.epoch, f"val_{self.task.metric}")
         self.best_epoch, self.history = values["best_epoch"], list(values["history"])
         if "scaling" in values:  # weights belong to the scaling they were trained with
@@ -360,12 +369,16 @@ def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: S
 
 def choose_device(name: str) -> torch.device:
     """The device of that name; `auto` is a GPU if there is one."""
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {name!r}.") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {shown(name)}.") from error
+    if device.type != "cuda":
+        as_device(device)  # refuses one that is not there
+    if device.type == "meta":
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', not {str(device)!r}.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' needs an NVIDIA GPU, and torch sees none; use 'cpu' or 'auto'.")
     if device.type == "cuda" and device.index is None:

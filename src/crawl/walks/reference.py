@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from crawl.checks import check_choice, shown
 from crawl.graph import Graph
 from crawl.walks.philox import FIRST_ATTEMPT, STEP, philox
 
@@ -36,17 +37,18 @@ class StepLaw:
     @classmethod
     def named(cls, strategy: str, p: float = 1.0, q: float = 1.0) -> StepLaw:
         """The law of a strategy: `uniform`, `non_backtracking` or `node2vec` with its parameters p and q."""
+        check_choice("strategy", strategy, ("uniform", "non_backtracking", "node2vec"))
         if strategy == "uniform":
             return cls()
         if strategy == "non_backtracking":
             return cls(skips_previous=True)
-        if strategy != "node2vec":
-            raise ValueError(f"strategy must be 'uniform', 'non_backtracking' or 'node2vec', not {strategy!r}.")
         # A q far from 1 has nearly every draw rejected; p may be infinite (never go back).
-        if not (p >= 1e-3 and 1e-3 <= q <= 1e3):
-            raise ValueError(f"node2vec needs p from 0.001 to infinity and q from 0.001 to 1000, not p={p} and q={q}.")
+        if not (isinstance(p, int | float) and isinstance(q, int | float) and p >= 1e-3 and 1e-3 <= q <= 1e3):
+            raise ValueError(
+                f"node2vec needs p from 0.001 to infinity and q from 0.001 to 1000, not p={shown(p)} and q={shown(q)}."
+            )
         ahead = max(1.0, 1 / q)
-        odds = (1 / p, ahead)
+        odds = (1 / min(p, 1e300), ahead)  # as good as never; an integer may be too long for a float
         chances = (1 / ahead, 1 / q / ahead)
         back, ahead_odds = (math.floor(odd / max(odds) * 2**32) for odd in odds)
         common, other = (math.floor(chance * 2**32) for chance in chances)

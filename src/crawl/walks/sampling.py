@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from crawl.checks import MAX_SEED, check_choice, shown, whole_number
 from crawl.choices import Strategy
-from crawl.graph import Graph, holds_integers, whole_number
+from crawl.graph import Graph
+from crawl.tensor_checks import holds_integers, in_memory
 from crawl.walks import reference
 from crawl.walks.philox import START, philox
 from crawl.walks.reference import StepLaw
@@ -61,20 +63,20 @@ def sample_walks(
         raise ValueError(f"graph must be a Graph, not {type(graph).__name__}: call Graph.from_data(data), for example.")
     num_steps = whole_number("num_steps", num_steps, 0, 2**31 - 2)
     window_size = check_window_size(window_size)
-    seed = whole_number("seed", seed, 0, 2**64 - 1)
+    seed = whole_number("seed", seed, 0, MAX_SEED)
     law = StepLaw.named(strategy, p, q)
-    sampler = _SAMPLERS.get(_chosen_backend(graph, backend))
-    if sampler is None:
-        raise ValueError(f"backend must be 'auto', 'reference', 'numba' or 'triton', not {backend!r}.")
+    check_choice("backend", backend, get_args(Backend))
+    sampler = _SAMPLERS[_chosen_backend(graph, backend)]
     nodes, keys = start_nodes(graph, start, keys, seed)
-    return Walks(*sampler(graph, nodes, keys, num_steps, law, window_size, seed), window_size=window_size)
+    with in_memory(f"{nodes.numel()} walks of {num_steps} steps"):
+        return Walks(*sampler(graph, nodes, keys, num_steps, law, window_size, seed), window_size=window_size)
 
 
 def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
     """The start node and the key of every walk; see `sample_walks`."""
     walkable = graph.degree > 0
     if isinstance(start, Tensor):
-        if start.dim() != 1 or not holds_integers(start):
+        if not holds_integers(start) or start.dim() != 1:
             raise ValueError("start must be a one-dimensional tensor of node ids (or a share, or None).")
         start = start.to(graph.device).long()
         if start.numel():
@@ -91,7 +93,7 @@ def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None,
     keys = all_nodes if keys is None else _checked_keys(keys, all_nodes)
     if start is not None:
         if isinstance(start, bool) or not isinstance(start, int | float) or not 0 < start <= 1:
-            raise ValueError(f"start must be None, a share in (0, 1], or a tensor of node ids, not {start!r}.")
+            raise ValueError(f"start must be None, a share in (0, 1], or a tensor of node ids, not {shown(start)}.")
         walkable = walkable & _drawn_share(graph, walkable, keys, float(start), seed)
     nodes = walkable.nonzero().squeeze(1)
     return nodes.int(), keys[nodes]

@@ -8,7 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from crawl.graph import Graph, holds_integers, whole_number
+from crawl.checks import check_type, shown, whole_number
+from crawl.graph import Graph
+from crawl.tensor_checks import as_device, holds_integers
 from crawl.walks import reference
 from crawl.walks.groups import Groups
 
@@ -41,6 +43,9 @@ class Walks:
 
     def __post_init__(self) -> None:
         check_window_size(self.window_size)
+        for value in (self.nodes, self.edges, self.code):
+            if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided or value.dim() != 2:
+                raise ValueError(f"Walks hold tensors of two dimensions, not {shown(value)}: use Walks.from_nodes.")
         num_walks, num_positions = self.nodes.shape
         fits = self.edges.shape == (num_walks, max(num_positions - 1, 0)) and self.code.shape == self.nodes.shape
         dtypes = (self.nodes.dtype, self.edges.dtype, self.code.dtype)
@@ -61,6 +66,7 @@ class Walks:
         Raises:
             ValueError: If two nodes that follow each other are not joined by an edge.
         """
+        check_type("graph", graph, Graph, "call Graph.from_data(data), for example")
         window_size = check_window_size(window_size)
         if not holds_integers(nodes) or nodes.dim() != 2 or nodes.shape[1] == 0:
             raise ValueError("nodes must be a tensor of integers of shape [num_walks, num_steps + 1].")
@@ -122,7 +128,10 @@ class Walks:
 
     def to(self, device: torch.device | str) -> Walks:
         """The same walks on another device."""
-        if torch.device(device) == self.device:
+        if isinstance(device, torch.device) and device == self.device:  # as in every step of a training
+            return self
+        device = as_device(device)
+        if device == self.device:
             return self
         num_real = None if self.num_real is None else self.num_real.to(device)
         moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))

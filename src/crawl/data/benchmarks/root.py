@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import torch
 
+from crawl.checks import whole_number
 from crawl.data.benchmarks.check import check
 from crawl.data.benchmarks.download import download
 from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
@@ -20,7 +21,6 @@ from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
-from crawl.graph import whole_number
 
 
 def data_root(root: str | Path | None = None) -> Path:

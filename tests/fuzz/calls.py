@@ -1,0 +1,371 @@
+"""Good calls of everything public: from each, `api.py` makes hostile ones by replacing arguments."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from fractions import Fraction
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+import crawl
+import crawl.data as cd
+import crawl.experiments as ce
+import crawl.theory as ct
+import crawl.training as tr
+from crawl.experiments.build import Features
+from tests.fuzz import world
+from tests.fuzz.world import World
+
+Arguments = dict[str, Any]
+POSITIONAL = "*"  # the name of a list of positional arguments, each of which is an argument of its own
+
+_TINY = world.tiny_experiment()
+_FRACTIONS = (0.8, 0.1, 0.1)
+_SMALL = {
+    **{"hidden_channels": 4, "num_layers": 1, "num_steps": 6, "num_eval_steps": 6, "window_size": 4},
+    **{"num_repeats": 1, "max_epochs": 1, "device": "cpu"},
+}
+_TASK = cd.Task(kind="regression", num_outputs=1)
+
+
+def call(function: Callable[..., Any], *positional: Any, **arguments: Any) -> tuple[Callable[..., Any], Arguments]:
+    """A function and what to call it with."""
+    return function, arguments | ({POSITIONAL: list(positional)} if positional else {})
+
+
+def _cycle(num_nodes: int = 5, **attributes: float) -> nx.Graph:
+    graph = nx.cycle_graph(num_nodes)
+    for name, value in attributes.items():
+        nx.set_edge_attributes(graph, value, name)
+    return graph
+
+
+def _bare(number: int) -> list[Data]:
+    return [Data(x=each.x, edge_index=each.edge_index) for each in world.graphs(number)]
+
+
+def _members() -> crawl.Membership:
+    return crawl.Membership.of(torch.tensor([0, 0, 1]), 2)
+
+
+def _classes() -> list[Data]:
+    sizes = [3 + i % 3 for i in range(12)]
+    return [Data(edge_index=world.edges(n), num_nodes=n, y=torch.tensor([i % 3])) for i, n in enumerate(sizes)]
+
+
+def _walks(**changed: Any) -> tuple[Callable[..., Any], Arguments]:
+    arguments = {"num_steps": 6, "strategy": "node2vec", "start": 0.5, "window_size": 4, "seed": 3, "p": 0.5, "q": 2.0}
+    return call(crawl.sample_walks, **{"graph": world.graph(), "backend": "auto", **arguments, **changed})
+
+
+def _all_molecules(path: Any, smiles_column: Any) -> list[Any]:
+    return list(cd.read_molecules(path, smiles_column))
+
+
+def _one_epoch(model: Any, dataset: Any, training: Any, evaluation: Any, seed: Any) -> float:
+    return float(next(tr.Trainer(model, dataset, training, evaluation, seed=seed).epochs())["loss"])
+
+
+def _experiment_of(**values: Any) -> Any:
+    """The experiment of a dictionary, if it can be written as JSON."""
+    try:
+        text = json.dumps(values, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return ce.Experiment.from_json(text)
+
+
+def _run(experiment: Any, dataset: Any, quiet: Any = True) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        return ce.run_experiment(experiment, folder, dataset=dataset, quiet=quiet).score()
+
+
+def _run_with(dataset: Any, seed: Any, **settings: Any) -> Any:
+    """A run with some settings: whatever is not refused must train."""
+    parts = []
+    for kind in (ce.Walk, ce.Model, tr.Training, tr.Evaluation):
+        parts.append(kind(**{field.name: settings[field.name] for field in fields(kind) if field.name in settings}))
+    return _run(ce.Experiment("tiny", _TINY.data, *parts, seed), dataset)
+
+
+def _answers(trained: ce.TrainedModel, graphs: Any) -> Any:
+    """Predictions for hostile graphs: what the store does not refuse, the model must refuse or answer."""
+    return trained.predict(cd.GraphStore.from_dataset(graphs), num_repeats=1)
+
+
+def _fitted(kind: type, X: Any, y: Any, **settings: Any) -> Any:
+    """The predictions of an estimator for what it was fitted on."""
+    estimator = kind(**settings).fit(X, y)
+    return estimator.predict_proba(X) if kind is crawl.CRaWlClassifier else estimator.predict(X)
+
+
+@functools.cache
+def _regressor() -> Any:
+    return crawl.CRaWlRegressor(**_SMALL).fit(world.graphs(6), np.arange(6.0))
+
+
+TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
+    # graphs and walks
+    "Graph.from_edge_index": lambda _: call(
+        crawl.Graph.from_edge_index,
+        edge_index=world.edges(),
+        num_nodes=5,
+        edge_weight=torch.rand(10) + 0.1,
+        batch=torch.zeros(5, dtype=torch.int64),
+        num_graphs=1,
+        undirected=False,
+    ),
+    "Graph.from_data": lambda _: call(crawl.Graph.from_data, data=world.data(), undirected=False),
+    "Graph.from_networkx": lambda _: call(
+        crawl.Graph.from_networkx, graph=_cycle(weight=2.5), weight="weight", undirected=False
+    ),
+    "Graph.node_keys": lambda _: call(world.graph().node_keys, graph_ids=torch.tensor([7])),
+    "Graph.to": lambda _: call(world.graph().to, device="cpu"),
+    "sample_walks": lambda _: _walks(keys=torch.arange(5)),
+    "sample_walks.from_nodes": lambda _: _walks(start=torch.tensor([0, 1, 1]), keys=torch.arange(3)),
+    "Walks": lambda _: call(
+        crawl.Walks,
+        nodes=torch.tensor([[0, 1, 2]], dtype=torch.int32),
+        edges=torch.tensor([[0, 1]], dtype=torch.int32),
+        code=torch.zeros(1, 3, dtype=torch.int16),
+        window_size=8,
+    ),
+    "Walks.from_nodes": lambda _: call(
+        crawl.Walks.from_nodes,
+        graph=world.graph(),
+        nodes=torch.tensor([[0, 1, 2], [1, 2, 3]]),
+        window_size=4,
+        edges=torch.tensor([[0, 1], [1, 2]]),
+    ),
+    "Walks.to": lambda _: call(crawl.sample_walks(world.graph(), 4).to, device="cpu"),
+    # the model and its layers
+    "CRaWl": lambda _: call(
+        crawl.CRaWl,
+        in_channels=2, out_channels=1, hidden_channels=4, num_layers=2, edge_dim=1, window_size=4, kernel_size=5,
+        identity=True, adjacency=True, virtual_node=True, pool="mean", head="mlp", dropout=0.1, strategy="node2vec",
+        p=1.0, q=1.0, num_steps=6, num_eval_steps=6, start_share=0.5, eval_start_share=0.5, implementation="fast",
+        precision="tf32",
+    ),
+    "CRaWl.forward": lambda _: call(world.model().eval(), data=world.data(), num_steps=6, seed=1),
+    "CRaWl.training.forward": lambda _: call(
+        world.model(edge_dim=0).train(), data=world.graphs(1)[0], walks=None, num_steps=6, seed=1
+    ),
+    "CRaWl.sample_walks": lambda _: call(
+        world.model().sample_walks, graph=world.graph(), num_steps=6, seed=1, graph_keys=torch.tensor([1])
+    ),
+    "CRaWlConv": lambda _: call(
+        crawl.CRaWlConv,
+        in_channels=2, out_channels=4, edge_dim=1, window_size=4, kernel_size=3, identity=True, adjacency=False,
+        implementation="fast", precision="tf32",
+    ),
+    "CRaWlConv.forward": lambda _: call(
+        crawl.CRaWlConv(2, 4, edge_dim=1, window_size=4),
+        x=torch.rand(5, 2),
+        walks=crawl.sample_walks(world.graph(), 6, window_size=4),
+        edge_attr=torch.rand(10, 1),
+    ),
+    "Dense": lambda _: call(crawl.Dense, channels=2),
+    "Dense.forward": lambda _: call(crawl.Dense(2), features=torch.rand(3, 2), num_rows=3, like=torch.zeros(1)),
+    "OneHot": lambda _: call(crawl.OneHot, num_categories=(2, 3)),
+    "OneHot.forward": lambda _: call(
+        crawl.OneHot((2, 3)), features=torch.tensor([[0, 2], [1, 1]]), num_rows=2, like=torch.zeros(1)
+    ),
+    "Embedding": lambda _: call(crawl.Embedding, num_categories=(2, 3), channels=4),
+    "Embedding.forward": lambda _: call(
+        crawl.Embedding((2, 3), 4), features=torch.tensor([[0, 2], [1, 1]]), num_rows=2, like=torch.zeros(1)
+    ),
+    "Membership.of": lambda _: call(crawl.Membership.of, batch=torch.tensor([0, 0, 1]), num_graphs=2),
+    "Readout": lambda _: call(crawl.Readout, in_channels=2, out_channels=1, pool="sum", head="linear", dropout=0.1),
+    "Readout.forward": lambda _: call(crawl.Readout(2, 1).eval(), x=torch.rand(3, 2), members=_members()),
+    "VirtualNode": lambda _: call(crawl.VirtualNode, channels=2, dropout=0.1, precision="tf32"),
+    "VirtualNode.forward": lambda _: call(
+        crawl.VirtualNode(2).eval(), x=torch.rand(3, 2), state=torch.zeros(2, 2), members=_members()
+    ),
+    # data
+    "GraphStore": lambda _: call(
+        cd.GraphStore,
+        node_ptr=torch.tensor([0, 3, 6]),
+        edge_ptr=torch.tensor([0, 6, 12]),
+        edge_index=torch.cat([world.edges(3)] * 2, dim=1),
+        x=torch.rand(6, 2),
+        edge_attr=torch.rand(12, 1),
+        y=torch.rand(2, 1),
+        y_per_node=False,
+    ),
+    "GraphStore.from_dataset": lambda _: call(cd.GraphStore.from_dataset, dataset=world.graphs(4)),
+    "GraphStore.from_graphs": lambda _: call(cd.GraphStore.from_graphs, graphs=[world.data(3 + i) for i in range(3)]),
+    "GraphStore.concatenate": lambda w: call(cd.GraphStore.concatenate, stores=[w.store, w.store]),
+    "GraphStore.batch": lambda w: call(w.store.batch, ids=[0, 2]),
+    "GraphStore.batch.of_tensor": lambda w: call(w.store.batch, ids=torch.tensor([0, 2])),
+    "GraphStore.subset": lambda w: call(w.store.subset, ids=torch.tensor([1, 0])),
+    "GraphStore.graph": lambda w: call(w.store.graph, i=1),
+    "GraphStore.to": lambda w: call(w.store.to, device="cpu"),
+    "Split": lambda _: call(cd.Split, train=torch.arange(4), val=torch.tensor([4]), test=[5, 6]),
+    "Split.from_json": lambda _: call(cd.Split.from_json, text='{"train": [0, 1], "val": [2], "test": [3]}'),
+    "Task": lambda _: call(
+        cd.Task,
+        kind="multiclass", level="graph", num_outputs=2, metric="accuracy", target_names=("t",), class_names=("a", "b"),
+    ),
+    "Dataset": lambda w: call(
+        cd.Dataset,
+        name="own", store=w.dataset.store, task=w.dataset.task, split=w.dataset.split, node_categories=(),
+        edge_categories=(), skipped=(), graph_names=tuple(map(str, range(10))),
+    ),
+    "from_pyg": lambda _: call(
+        cd.from_pyg,
+        dataset=world.graphs(10), split="random", fractions=_FRACTIONS, seed=0, task="regression", metric="mae",
+        name="own",
+    ),
+    "from_pyg.parts": lambda _: call(
+        cd.from_pyg, dataset=world.graphs(4), val=world.graphs(3), test=world.graphs(3)
+    ),
+    "from_pyg.classes": lambda _: call(
+        cd.from_pyg, dataset=_classes(), split="stratified", fractions=(0.5, 0.25, 0.25), task="multiclass"
+    ),
+    "from_csv": lambda w: call(
+        cd.from_csv,
+        path=w.csv, smiles_column="SMILES", target_columns="logS", split="random", fractions=_FRACTIONS, seed=0,
+        bad_rows="skip", task="auto", metric="mae",
+    ),
+    "read_molecules": lambda w: call(_all_molecules, path=w.csv, smiles_column="SMILES"),
+    "from_folder": lambda w: call(
+        cd.from_folder,
+        folder=w.graphs_folder, labels="labels.csv", target_columns="y", file_column="file", undirected=False,
+        split="random", fractions=_FRACTIONS, seed=0, bad_rows="skip", task="auto", metric=None,
+    ),
+    "from_tu": lambda w: call(
+        cd.from_tu, folder=w.tu, name="TINY", split="random", fractions=_FRACTIONS, seed=0, metric="accuracy"
+    ),
+    "csl": lambda _: call(cd.csl, fold=1, laplacian=2),
+    "counting": lambda _: call(cd.counting, target="triangle", num_graphs=20, seed=0),
+    "random_split": lambda _: call(cd.random_split, num_graphs=20, fractions=_FRACTIONS, seed=0),
+    "stratified_split": lambda _: call(
+        cd.stratified_split, labels=[i % 2 for i in range(40)], fractions=(0.5, 0.25, 0.25), seed=0
+    ),
+    "stratified_folds": lambda _: call(cd.stratified_folds, labels=torch.arange(12) % 2, num_folds=3, seed=0),
+    "group_split": lambda _: call(cd.group_split, groups=list("aabbccddee"), fractions=(0.6, 0.2, 0.2), seed=0),
+    "scaffold_split": lambda _: call(
+        cd.scaffold_split,
+        smiles=["c1ccccc1", "C1CCCCC1", "C1CCCC1", "CC", "CCC", "c1ccncc1"],
+        fractions=(0.5, 0.25, 0.25),
+        seed=0,
+    ),
+    "split_from_column": lambda _: call(cd.split_from_column, values=["train", "val", "test"], places=["1", "2", "3"]),
+    "read_split": lambda w: call(cd.read_split, path=w.split),
+    "choose_split": lambda w: call(
+        cd.choose_split, split=w.split, num_graphs=12, labels=torch.arange(12) % 2, fractions=_FRACTIONS, seed=0
+    ),
+    # training and experiments
+    "Training": lambda _: call(tr.Training, **asdict(tr.Training(early_stop=3, clip_norm=1.0, device="cpu"))),
+    "Evaluation": lambda _: call(tr.Evaluation, **asdict(tr.Evaluation(num_norm_graphs=2))),
+    "Trainer": lambda w: call(
+        _one_epoch,
+        model=world.model(edge_dim=0),
+        dataset=w.dataset,
+        training=_TINY.training,
+        evaluation=_TINY.evaluation,
+        seed=0,
+    ),
+    "training.predict": lambda w: call(
+        tr.predict,
+        model=world.model(edge_dim=0), task=_TASK, store=w.store, ids=torch.arange(3), num_repeats=2, seed=0,
+        num_steps=6, batch_size=2,
+    ),
+    "Predictions.scores": lambda _: call(
+        tr.Predictions(np.arange(6.0).reshape(2, 3, 1), _TASK).scores, targets=np.ones((3, 1))
+    ),
+    "experiments.Data": lambda _: call(ce.Data, **asdict(ce.Data(path="x", targets=("a",), metric="mae"))),
+    "experiments.Walk": lambda _: call(ce.Walk, **asdict(ce.Walk())),
+    "experiments.Model": lambda _: call(ce.Model, **asdict(ce.Model())),
+    "Experiment.from_json": lambda _: call(ce.Experiment.from_json, text=ce.Experiment().to_json()),
+    "Experiment.from_json.of_values": lambda _: call(_experiment_of, **asdict(_TINY)),
+    "run_experiment": lambda w: call(_run, experiment=_TINY, dataset=w.dataset, quiet=True),
+    "run_experiment.with_settings": lambda w: call(
+        _run_with,
+        dataset=w.dataset, seed=0, num_steps=5, num_eval_steps=5, window_size=4, start_share=0.9, strategy="uniform",
+        hidden_channels=4, num_layers=1, pool="sum", dropout=0.1, kernel_size=3, max_epochs=1, lr=1e-3, batch_size=4,
+        device="cpu", num_val_repeats=1, num_test_repeats=1,
+    ),
+    "resume_run": lambda w: call(ce.resume_run, folder=w.run, device="cpu", dataset=w.dataset, quiet=True),
+    "TrainedModel.load": lambda w: call(ce.TrainedModel.load, path=w.run, device="cpu"),
+    "TrainedModel.predict": lambda w: call(
+        w.trained.predict, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2
+    ),
+    "TrainedModel.predict.graphs": lambda w: call(functools.partial(_answers, w.trained), graphs=_bare(4)),
+    "Features.from_dict": lambda w: call(Features.from_dict, values=w.trained.features.to_dict()),
+    # estimators
+    "CRaWlRegressor.fit": lambda _: call(
+        functools.partial(_fitted, crawl.CRaWlRegressor), X=world.graphs(6), y=np.arange(6.0), **_SMALL
+    ),
+    "CRaWlRegressor.fit.networkx": lambda _: call(
+        functools.partial(_fitted, crawl.CRaWlRegressor, **_SMALL),
+        X=[_cycle(3 + i) for i in range(6)],
+        y=list(np.arange(6.0)),
+    ),
+    "CRaWlClassifier.fit": lambda _: call(
+        functools.partial(_fitted, crawl.CRaWlClassifier), X=world.graphs(6), y=["a", "b"] * 3, **_SMALL
+    ),
+    "CRaWlClassifier.fit.molecules": lambda _: call(
+        functools.partial(_fitted, crawl.CRaWlClassifier, **_SMALL),
+        X=["C", "CC", "CCC", "CCO", "CCN", "c1ccccc1"],
+        y=[0, 1] * 3,
+    ),
+    "CRaWlRegressor.predict": lambda _: call(_regressor().predict, X=world.graphs(4)),
+    # theory
+    "count_walks": lambda _: call(ct.count_walks, graph=_cycle(), num_steps=3, strategy="uniform"),
+    "total_variation": lambda _: call(
+        ct.total_variation,
+        graph=_cycle(), other=_cycle(6), num_steps=3, window_size=2, strategy="uniform", max_states=1000,
+        max_terms=1000,
+    ),
+    "first_difference": lambda _: call(
+        ct.first_difference, graph=_cycle(), other=_cycle(6), window_size=2, strategy="uniform", max_states=1000
+    ),
+    "estimate_law": lambda _: call(
+        ct.estimate_law,
+        graph=_cycle(), num_steps=3, window_size=2, strategy="uniform", num_walks=50, confidence=0.9, seed=0,
+    ),
+    "estimate_total_variation": lambda _: call(
+        ct.estimate_total_variation,
+        graph=_cycle(), other=_cycle(6), num_steps=3, window_size=2, strategy="uniform", num_walks=50, confidence=0.9,
+        seed=0, max_states=1000,
+    ),
+    "is_indistinguishable": lambda _: call(ct.is_indistinguishable, distance=Fraction(1, 10), num_walks=5, epsilon=0.1),
+    "walks_needed": lambda _: call(ct.walks_needed, distance=Fraction(1, 10), confidence=0.95),
+    "cfi": lambda _: call(ct.cfi, base=nx.complete_graph(4), twisted=True, compact=False),
+    "cycles": lambda _: call(ct.cycles, 3, 4),
+    "three_paths": lambda _: call(ct.three_paths, n=3, uneven=True),
+    "cyclic_skip_links": lambda _: call(ct.cyclic_skip_links, n=11, skip=2),
+    "named_graph": lambda _: call(ct.named_graph, name="csl:11,2"),
+    "isomorphism": lambda _: call(ct.isomorphism, graph=_cycle(), other=_cycle(5)),
+    "feature_law": lambda _: call(
+        ct.feature_law, graph=_cycle(), num_steps=3, window_size=2, strategy="uniform", max_entries=10000
+    ),
+    "sample_features": lambda _: call(
+        ct.sample_features, graph=_cycle(), num_walks=5, num_steps=3, window_size=2, strategy="uniform", seed=0
+    ),
+    "reconstruct": lambda _: call(
+        ct.reconstruct,
+        bits=crawl.sample_walks(world.graph(), 4, window_size=4, start=torch.tensor([0])).bits()[0].numpy(),
+        first=0,
+        last=4,
+    ),
+    "first_visits": lambda _: call(ct.first_visits, graph=_cycle(), nodes=[0, 1, 2, 1]),
+    "cover_time_bound": lambda _: call(ct.cover_time_bound, graph=_cycle()),
+    "visit_probability": lambda _: call(
+        ct.visit_probability, graph=_cycle(), num_steps=3, nodes=[0, [1, 2]], strategy="uniform"
+    ),
+    "color_refinement": lambda _: call(
+        ct.color_refinement, _cycle(), _cycle(6), colors=[np.zeros(size, dtype=np.int64) for size in (5, 6)]
+    ),
+    "k_wl": lambda _: call(ct.k_wl, _cycle(), _cycle(), k=2),
+    "separating_round": lambda _: call(ct.separating_round, graph=_cycle(), other=_cycle(6), k=2),
+}  # fmt: skip
