@@ -113,10 +113,13 @@ def test_train(crawl):
         ("empty.json rook", "empty.json: there is no edge in it"),
         ("rook rook --picture pair.txt", "a picture is a .png, .svg, .pdf file"),
         ("rook rook --picture nowhere/pair.png", "nowhere/pair.png: there is no folder nowhere"),
-        ("cycle:99999999999 rook", "cycle:99999999999: graphs by name have at most 100000 nodes: give smaller numbers"),
+        (
+            "cycle:99999999999 rook",
+            "'cycle:99999999999': graphs by name have at most 100000 nodes: give smaller numbers",
+        ),
         ("deep.json rook", "'deep.json' is no graph: it is nested more than 100 deep"),
-        ("rook rook --windows 0", "must be at least 1"),
-        ("rook rook --num-steps 0", "must be at least 1"),
+        ("rook rook --windows 0", "must be a whole number from 1"),
+        ("rook rook --num-steps 0", "must be a whole number from 1"),
         ("rook rook --confidence 1", "between 0.5 and 1"),
     ],
 )

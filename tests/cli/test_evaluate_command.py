@@ -104,7 +104,7 @@ def test_longer_walks(crawl, csl_run):
 
 @pytest.mark.parametrize("flag", ["--num-repeats", "--num-steps", "--batch-size"])
 def test_numbers_are_positive(crawl, csl_run, flag):
-    assert f"{flag} must be at least 1, not 0" in crawl.error("evaluate", csl_run, flag, "0")
+    assert f"{flag} must be a whole number from 1 to 2147483647, not 0" in crawl.error("evaluate", csl_run, flag, "0")
 
 
 def test_what_is_no_model_is_refused(crawl, csl_run, tmp_path):

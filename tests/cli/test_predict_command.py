@@ -136,7 +136,7 @@ def test_bad_input(crawl, molecule_runs, csl_run, molecules, tmp_path):
     assert "There is no file or folder missing.csv" in crawl.error("predict", run, "missing.csv")
     assert "not the folder of a run" in crawl.error("predict", tmp_path, molecules)
     assert "would replace the input" in crawl.error("predict", run, molecules, "-o", molecules)
-    assert "--num-repeats must be at least 1" in crawl.error("predict", run, molecules, "--num-repeats", "0")
+    assert "--num-repeats must be a whole number from 1" in crawl.error("predict", run, molecules, "--num-repeats", "0")
     assert "not trained on molecules" in crawl.error("predict", csl_run, molecules)
     assert "no column 'smile'. Did you mean 'SMILES'?" in crawl.error("predict", run, molecules, "--smiles", "smile")
     (tmp_path / "empty.csv").write_text("")

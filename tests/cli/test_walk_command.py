@@ -120,7 +120,7 @@ def test_bad_edge_lists(crawl, tmp_path, text, message):
     [
         ("-o walks.txt", "walks are written as .npz or .csv"),
         ("-o missing/walks.csv", "No such file or directory"),
-        ("--num-walks 0", "--num-walks must be at least 1"),
+        ("--num-walks 0", "--num-walks must be a whole number from 1"),
         ("--start e", "there is no node 'e'"),
         ("--start a --share 0.5", "exclude each other"),
         ("--share 2", "a share in (0, 1]"),

@@ -173,7 +173,7 @@ def test_a_description_that_is_not_one(tmp_path, monkeypatch, text):
     monkeypatch.setattr("crawl.training.checkpoint.json.dumps", lambda _: text)
     save_checkpoint(path, {"weight": torch.ones(2)}, {})
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"^The description in the checkpoint .*best\.safetensors is not"):
+    with pytest.raises(ValueError, match=r"^The description in the checkpoint .*best\.safetensors cannot be read"):
         load_checkpoint(path)
 
 

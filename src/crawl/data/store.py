@@ -103,8 +103,8 @@ class GraphStore:
         if it has a `transform`, which is then applied now, or if it is a part of a larger one.
 
         Args:
-            dataset: The graphs; a single `Data` is one graph, a `Batch` its graphs. `y` may have a row for each graph, a
-                row for each node, or a vector for each graph, which becomes a row.
+            dataset: The graphs; a single `Data` is one graph, a `Batch` its graphs. `y` may have a row for each graph,
+                a row for each node, or a vector for each graph, which becomes a row.
             level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.
             ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`.
 

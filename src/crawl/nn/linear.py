@@ -35,14 +35,16 @@ class Linear(nn.Linear):
         if can_use_triton(x.device) and is_plain:
             product: Tensor = _Product.apply(x, self.weight, add, self.precision)  # type: ignore[no-untyped-call]
             return product
-        is_shared = x.device.type == "cpu" and x.dim() == 2 and not torch.is_autocast_enabled("cpu")
-        out = shared_product(x, self.weight.t()) if is_shared else super().forward(x)
+        out = shared_product(x, self.weight.t()) if x.dim() == 2 else super().forward(x)
         return out if add is None else add + out
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def shared_product(a: Tensor, b: Tensor) -> Tensor:
-    """`a @ b` for matrices on the CPU, by the library's own threads; it can be differentiated any number of times."""
+    """`a @ b` for matrices; large ones on a CPU are shared out. It can be differentiated any number of times."""
+    is_large = a.shape[0] * a.shape[1] * b.shape[1] >= _SMALL
+    if not is_large or a.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return a @ b
     out: Tensor = _SharedProduct.apply(a, b)  # type: ignore[no-untyped-call]
     return out
 
@@ -51,8 +53,6 @@ class _SharedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
         ctx.save_for_backward(a, b)
-        if a.shape[0] * a.shape[1] * b.shape[1] < _SMALL:
-            return a @ b
         out = a.new_empty(a.shape[0], b.shape[1])
         num_parts = min(max(a.shape[0] // _FEWEST_ROWS, 1), _MOST_PARTS)
         parts = list(zip(a.tensor_split(num_parts), out.tensor_split(num_parts), strict=True))
