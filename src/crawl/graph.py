@@ -282,7 +282,7 @@ def weights_differ(edge_weight: Any) -> bool:
     """Whether there are weights of edges that make some steps likelier than others."""
     if edge_weight is None:
         return False
-    weights = torch.as_tensor(edge_weight).flatten()
+    weights = plain_tensor("edge_weight", edge_weight).flatten()
     return bool((weights != weights[:1]).any())
 
 

@@ -16,7 +16,7 @@ from crawl.nn.encoders import Dense, Encoder
 from crawl.nn.membership import Membership
 from crawl.nn.readout import Readout
 from crawl.nn.virtual_node import VirtualNode
-from crawl.tensor_checks import in_memory
+from crawl.tensor_checks import in_memory, plain_tensor
 from crawl.walks import Walks, sample_walks
 from crawl.walks.reference import StepLaw
 
@@ -131,10 +131,10 @@ class CRaWl(nn.Module):
         """
         if walks is not None:
             check_type("walks", walks, Walks, "call model.sample_walks(graph)")
-        self.refuse_unused(data.edge_attr)
-        weighted = walks is None and data.edge_weight is not None
+        weighted = walks is None and getattr(data, "edge_weight", None) is not None
         # Walks that are given may run where edges do not lead.
         graph = Graph.from_data(data, weighted=weighted, undirected=walks is not None)
+        self.refuse_unused(data.edge_attr)
         if walks is None:
             walks = self.sample_walks(graph, num_steps, seed, data.graph_keys if "graph_keys" in data else None)
         like = self.readout.norm.weight  # any parameter tells the dtype and the device
@@ -161,7 +161,9 @@ class CRaWl(nn.Module):
         Raises:
             ValueError: If there are any.
         """
-        if self.edge_encoder.out_channels or self.ignores_edges or edge_attr is None or edge_attr.numel() == 0:
+        if self.edge_encoder.out_channels or self.ignores_edges or edge_attr is None:
+            return
+        if plain_tensor("edge_attr", edge_attr).numel() == 0:
             return
         width = edge_attr.shape[1] if edge_attr.dim() > 1 else 1
         raise ValueError(

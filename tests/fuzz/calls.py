@@ -214,6 +214,10 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         cd.Task,
         kind="multiclass", level="graph", num_outputs=2, metric="accuracy", target_names=("t",), class_names=("a", "b"),
     ),
+    "Fingerprint.of": lambda w: call(cd.Fingerprint.of, dataset=w.dataset),
+    "Fingerprint.from_dict": lambda w: call(
+        cd.Fingerprint.from_dict, content=cd.Fingerprint.of(w.dataset).to_dict()
+    ),
     "Dataset": lambda w: call(
         cd.Dataset,
         name="own", store=w.dataset.store, task=w.dataset.task, split=w.dataset.split, node_categories=(),

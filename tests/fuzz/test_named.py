@@ -80,9 +80,9 @@ class Payload:
 def _raw_files(benchmark: str) -> tuple[str, ...]:
     from crawl.data.benchmarks import BENCHMARKS
 
-    loader = BENCHMARKS[benchmark].loader
-    assert loader is not None
-    return loader.files
+    published = BENCHMARKS[benchmark].download
+    assert published is not None
+    return published.files
 
 
 @pytest.mark.parametrize("benchmark", ["zinc", "mnist", "cifar10", "pascalvoc_sp", "peptides_func", "peptides_struct"])

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crawl.checks import whole_number
+from crawl.checks import check_type, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, listed
 from crawl.data.task import Task
@@ -49,6 +49,7 @@ class Fingerprint:
     @classmethod
     def of(cls, dataset: Dataset) -> Fingerprint:
         """The fingerprint of a data set."""
+        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
         store, split = dataset.store, dataset.split
         hashes = {
             "graphs": _hash(store.node_ptr, store.edge_ptr, store.edge_index.t()),
@@ -70,12 +71,13 @@ class Fingerprint:
         Raises:
             ValueError: If the content is something else.
         """
+        check_type("content", content, dict)
         try:
             columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
             hashes = {part: content["hashes"][part] for part in _PARTS}
             num_graphs = whole_number("num_graphs", content["num_graphs"], 0, 2**62)
             return cls(num_graphs, Task(**content["task"]), columns, hashes)
-        except (KeyError, TypeError) as error:
+        except (AttributeError, LookupError, TypeError) as error:
             raise ValueError(f"This is not the fingerprint of data ({error}).") from None
 
     def changes_to(self, now: Fingerprint) -> list[str]:

@@ -239,6 +239,8 @@ def as_numbers(y: Tensor) -> Tensor:
     Raises:
         ValueError: If float64 blurs them, too.
     """
+    if len(y) == 0:
+        return y.float()
     largest, spread = _largest_and_range(y)
     if bool(((largest * 2.0**-53 > 1e-3 * spread) & (spread > 0)).any()):
         raise ValueError(

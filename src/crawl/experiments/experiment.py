@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import sys
 import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from crawl.checks import real_number, whole_number
+from crawl.checks import real_number, share, whole_number
 from crawl.choices import Head, Pool, Precision, Strategy
 from crawl.files import parse_json
 from crawl.training.settings import Evaluation, Training
@@ -109,10 +110,11 @@ class Walk:
         whole_number("walk.num_steps", self.num_steps)
         whole_number("walk.num_eval_steps", self.num_eval_steps)
         whole_number("walk.window_size", self.window_size, 0, 32)
-        if not 0 < self.start_share <= 1:
-            raise ValueError(f"walk.start_share must be above 0 and at most 1, not {self.start_share}.")
-        if (self.p is not None and not self.p >= 1e-3) or (self.q is not None and not 1e-3 <= self.q <= 1e3):
-            raise ValueError(f"walk.p must be 0.001 or more, walk.q from 0.001 to 1000, not {self.p} and {self.q}.")
+        share("walk.start_share", self.start_share)
+        if self.p is not None:
+            real_number("walk.p", self.p, 1e-3, sys.float_info.max, wanted="a number of at least 0.001")
+        if self.q is not None:
+            real_number("walk.q", self.q, 1e-3, 1e3)
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Model:
         whole_number("model.num_layers", self.num_layers, 1, _DEEPEST)
         if self.kernel_size is not None:
             whole_number("model.kernel_size", self.kernel_size, 1, _WIDEST)
-        if not 0 <= self.dropout < 1:
+        if not 0 <= real_number("model.dropout", self.dropout) < 1:
             raise ValueError(f"model.dropout must be 0 or more and below 1, not {self.dropout}.")
 
 

@@ -87,7 +87,7 @@ class Features:
             parts["columns"] = None if columns is None else Columns.from_dict(columns)
             parts["task"] = Task(**values["task"])
             return cls(**parts)
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, LookupError, TypeError) as error:
             raise ValueError(f"These are not the features of a model: {error}.") from error
 
     def to_dict(self) -> dict[str, Any]:

@@ -99,6 +99,8 @@ def run_experiment(
     Experiment.from_json(experiment.to_json())  # refuses values of other types than its fields have
     if quiet is not None:
         truth("quiet", quiet)
+    if dataset is not None:
+        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
     if dataset is None:
         dataset = load_dataset(experiment.data, experiment.seed)
     experiment = replace(experiment, data=_recorded_data(experiment.data, dataset))

@@ -33,7 +33,7 @@ def pooled_windows(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor |
     weight = conv.project.weight.squeeze(2)
     first_bit = conv.in_channels + conv.edge_dim
     node_weight, edge_weight = weight[:, : conv.in_channels], weight[:, conv.in_channels : first_bit]
-    node_rows = shared_product(x, node_weight.t())
+    node_rows: Tensor = shared_product(x, node_weight.t())
     edge_rows = None if edge_attr is None else edge_attr @ edge_weight.t()
     code_rows = (code_bits(conv, walks, weight.dtype) @ weight[:, first_bit:].t()).view(-1, 256, conv.out_channels)
     half = conv.kernel_size // 2
