@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -155,7 +156,7 @@ class Predict:
         widths = features.num_node_features + features.num_edge_features
         if not (features.node_categories or features.edge_categories or widths):
             return Columns()
-        if data.name in ("tu", "folder") and data.path and Path(data.path).resolve() == self.input.resolve():
+        if data.name in ("tu", "folder") and data.path and os.path.realpath(data.path) == os.path.realpath(self.input):
             found = Features.of(load_dataset(data, trained.experiment.seed))  # of a run of an older version
             if found.columns is not None and replace(found, task=features.task, columns=None) == features:
                 return found.columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -150,17 +151,17 @@ def _collected_in(path: Path) -> tuple[set[str], Runs]:
 
 def _runs_below(path: Path) -> tuple[set[str], Runs]:
     """The tables that have folders in a folder, their runs, and all other runs below; a table's own folder will do."""
-    name = path.resolve().name
+    name = Path(os.path.realpath(path)).name  # a link that leads to itself is no error here
     is_table = name in TABLES and not _is_run(path)
-    root = path.resolve().parent if is_table else path
+    root = Path(os.path.realpath(path)).parent if is_table else path
     if not is_table and not _has_tables(path) and _has_tables(path / _REPRODUCED):
         root = path / _REPRODUCED
     tables = [make() for table, make in TABLES.items() if (table == name if is_table else (root / table).is_dir())]
     by_table = {table.name: read_runs(root, table) for table in tables}
     runs = {place: run for of_table in by_table.values() for place, run in of_table.items()}
     folders = _run_folders(path)
-    known = {(root / place).resolve() for place in runs}
-    others = (read_run_or_problem(folder, str(folder)) for folder in folders if folder.resolve() not in known)
+    known = {os.path.realpath(root / place) for place in runs}
+    others = (read_run_or_problem(folder, str(folder)) for folder in folders if os.path.realpath(folder) not in known)
     runs |= {run.place: run for run in others if run is not None}
     return {name for name, of_table in by_table.items() if of_table}, runs
 

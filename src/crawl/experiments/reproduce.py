@@ -334,7 +334,7 @@ def _data_root(root: str | Path | None) -> Iterator[None]:
     """Set the variable for this process and those it starts; configurations do not name the folder."""
     before = os.environ.get("CRAWL_DATA")
     if root is not None:
-        os.environ["CRAWL_DATA"] = str(Path(root).resolve())
+        os.environ["CRAWL_DATA"] = os.path.realpath(root)
     try:
         yield
     finally:
