@@ -116,7 +116,6 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
             split=self._split(targets, task, seed),
             node_categories=_categories("x", store.x, _takes_smiles(graphs)),
             edge_categories=_categories("edge_attr", store.edge_attr, _takes_smiles(graphs)),
-            has_fixed_categories=_takes_smiles(graphs),
         )
         features = Features.of(dataset)
         trainer = Trainer(

@@ -90,9 +90,9 @@ def test_the_file_is_read_piece_by_piece(crawl, molecule_runs, tmp_path, monkeyp
     monkeypatch.setattr(predict_module, "_ROWS_AT_A_TIME", 10)
     answers = predict_module.Predict._answers
 
-    def watched(self, trained, rows):
+    def watched(self, trained, rows, unknown):
         sizes.append(len(rows))
-        return answers(self, trained, rows)
+        return answers(self, trained, rows, unknown)
 
     monkeypatch.setattr(predict_module.Predict, "_answers", watched)
     assert crawl("predict", molecule_runs["logS"], "long.csv", "-o", "out.csv").code == 0
@@ -281,3 +281,15 @@ def test_a_new_folder_of_json_files(crawl, tiny, tmp_path):
     assert "encoded as zeros: 'Xe' in element (1 node)." in done.err
     (nothing := tmp_path / "nothing").mkdir()
     assert "holds no graphs" in crawl.error("predict", "run", nothing)
+
+
+def test_atoms_that_were_not_there_in_training(crawl, molecule_runs, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("smiles\nCCO\nC[Se]C\n")
+    done = crawl("predict", molecule_runs["logS"], new, "-o", tmp_path / "out.csv")
+    assert done.code == 0
+    assert "not there in training are encoded as zeros: 34 in atomic number (1 node)" in done.err
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
+    error = crawl.error("predict", molecule_runs["logS"], new, "-o", tmp_path / "other.csv", "--unknown", "error")
+    assert "were not there in training: 34 in atomic number (1 node)" in error
+    assert not (tmp_path / "other.csv").exists()

@@ -104,12 +104,14 @@ def test_categories_that_do_not_occur_are_unknown():
     assert prepared.x.flatten().tolist() == [0, UNKNOWN, UNKNOWN, 4, 4, 0]
 
 
-def test_molecules_have_fixed_categories(tmp_path):
+def test_atoms_and_bonds_that_do_not_occur(tmp_path):
     pytest.importorskip("rdkit")
     from crawl.data import from_csv
 
     (tmp_path / "few.csv").write_text("smiles,y\n" + "".join(f"{'C' * i},{i}.5\n" for i in range(1, 12)))
-    assert Features.of(from_csv(tmp_path / "few.csv")).node_gaps == ()
+    features = Features.of(from_csv(tmp_path / "few.csv"))
+    assert features.node_gaps[0] == tuple(number for number in range(119) if number != 5)  # all is carbon
+    assert features.edge_gaps[0] == (1, 2, 3, 4)
 
 
 def test_survives_json():

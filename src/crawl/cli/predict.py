@@ -100,9 +100,10 @@ class Predict:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*columns, *added])
             while piece := list(islice(rows, _ROWS_AT_A_TIME)):
+                answers = self._answers(trained, piece, unknown)
                 if unknown and self.unknown == "error":
                     raise ValueError(f"Categories in {self.input} were not there in training: {unknown}.")
-                for row, answer in zip(piece, self._answers(trained, piece), strict=True):
+                for row, answer in zip(piece, answers, strict=True):
                     writer.writerow([*(row.cells[name] for name in columns), *answer])
                 count(len(piece))
                 num_rows += len(piece)
@@ -115,8 +116,7 @@ class Predict:
     def _table(self, trained: TrainedModel, unknown: Unknown) -> tuple[Sequence[str], Iterator[Row]]:
         """The columns of the input and its rows, which are read as they are asked for.
 
-        Categories that did not occur in training are counted in `unknown`. Molecules have none: the lists of their
-        categories are fixed.
+        Values in a folder that did not occur in training are counted in `unknown`.
         """
         if self.input.is_dir():
             return ("graph",), (_row({"graph": name}, graph) for name, graph in self._graphs(trained, unknown))
@@ -165,15 +165,16 @@ class Predict:
             "something else: predict in Python with crawl.experiments.TrainedModel, or train again."
         )
 
-    def _answers(self, trained: TrainedModel, rows: Sequence[Row]) -> Iterator[list[str]]:
-        """The added cells of each row."""
+    def _answers(self, trained: TrainedModel, rows: Sequence[Row], unknown: Unknown) -> list[list[str]]:
+        """The added cells of each row. Categories that did not occur in training are counted in `unknown`."""
         from crawl.data import GraphStore
 
         graphs = [row.graph for row in rows if row.graph is not None]
         answers: Iterator[list[str]] = iter(())
         if graphs:
+            store = trained.features.encoded(GraphStore.from_graphs(graphs), unknown)
             predictions = trained.predict(
-                GraphStore.from_graphs(graphs),
+                store,
                 num_repeats=self.num_repeats,
                 num_steps=self.num_steps,
                 seed=self.seed,
@@ -181,8 +182,8 @@ class Predict:
             )
             answers = added_cells(predictions, trained.scaling)
         width = len(added_columns(trained.features.task))
-        for row in rows:
-            yield next(answers) if row.graph is not None else [""] * (width - 1) + [row.reason]
+        empty = [""] * (width - 1)
+        return [next(answers) if row.graph is not None else [*empty, row.reason] for row in rows]
 
 
 @contextmanager

@@ -31,7 +31,6 @@ class Dataset:
         skipped: A line for each row of the input that was left out, with the reason.
         graph_names: A name for each graph, where they have any: what predictions are listed under.
         columns: What the features of nodes and edges are, where categories are numbered by the values that occur.
-        has_fixed_categories: Whether categories are lists that do not depend on the data, as those of molecules.
         source: The settings of an experiment that it was read by; None for a data set of one's own, and for a changed
             copy.
     """
@@ -45,7 +44,6 @@ class Dataset:
     skipped: tuple[str, ...] = ()
     graph_names: tuple[str, ...] | None = None
     columns: Columns | None = None
-    has_fixed_categories: bool = False
     source: Mapping[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:

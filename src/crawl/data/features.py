@@ -14,6 +14,19 @@ from crawl.nn.encoders import UNKNOWN, OneHot
 
 ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)  # how many values each column of a molecule's `x` can take
 BOND_CATEGORIES = (5, 6, 2)  # the same for its `edge_attr`
+# What these columns are called in messages, and what their first category stands for.
+ATOM_COLUMNS = (
+    ("atomic number", 1),
+    ("chirality", 0),
+    ("degree", 0),
+    ("formal charge", -5),
+    ("number of hydrogens", 0),
+    ("number of radical electrons", 0),
+    ("hybridisation", 0),
+    ("is aromatic", 0),
+    ("is in a ring", 0),
+)
+BOND_COLUMNS = (("bond type", 0), ("stereo configuration", 0), ("is conjugated", 0))
 
 _MOST_WORDS = 1000  # in one attribute; more are taken for names
 _MOST_INTEGERS = 100  # in one attribute; more are taken for quantities

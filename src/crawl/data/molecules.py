@@ -64,7 +64,6 @@ def from_csv(
         edge_categories=BOND_CATEGORIES,
         skipped=labelled.skipped,
         graph_names=smiles,
-        has_fixed_categories=True,
     )
 
 

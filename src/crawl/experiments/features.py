@@ -12,13 +12,14 @@ from torch import Tensor
 from crawl.checks import check_choice, check_type
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
-from crawl.data.features import Columns, Unknown
+from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, BOND_COLUMNS, Columns, Unknown
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
 
 HandleUnknown = Literal["warn", "error"]
 Gaps = tuple[tuple[int, ...], ...]
+_COLUMNS = {ATOM_CATEGORIES: ATOM_COLUMNS, BOND_CATEGORIES: BOND_COLUMNS}
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,6 @@ class Features:
     def of(cls, dataset: Dataset) -> Features:
         """The features of a data set."""
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
-        store, is_fixed = dataset.store, dataset.has_fixed_categories
         return cls(
             dataset.task,
             dataset.node_categories,
@@ -59,8 +59,8 @@ class Features:
             dataset.num_node_features,
             dataset.num_edge_features,
             _mean_log_degree(dataset),
-            () if is_fixed else _gaps(store.x, dataset.node_categories),
-            () if is_fixed else _gaps(store.edge_attr, dataset.edge_categories),
+            _gaps(dataset.store.x, dataset.node_categories),
+            _gaps(dataset.store.edge_attr, dataset.edge_categories),
             dataset.columns,
         )
 
@@ -106,7 +106,21 @@ class Features:
                 with categories, or for unknown categories if they are an error.
         """
         check_choice("handle_unknown", handle_unknown, get_args(HandleUnknown))
-        store, unknown = store.checked(), Unknown()
+        unknown = Unknown()
+        store = self.encoded(store, unknown)
+        if unknown and handle_unknown == "error":
+            raise ValueError(f"Categories were not there in training: {unknown}.")
+        if unknown:
+            warnings.warn(unknown_message(unknown), UserWarning, stacklevel=3)
+        return store
+
+    def encoded(self, store: GraphStore, unknown: Unknown) -> GraphStore:
+        """The same, with categories that the model was not trained with counted in `unknown`.
+
+        Raises:
+            ValueError: As `prepared`, but not for unknown categories.
+        """
+        store = store.checked()
         parts: dict[str, Any] = {}
         for owner, name, ptr, categories, width, gaps in (
             ("node", "x", store.node_ptr, self.node_categories, self.num_node_features, self.node_gaps),
@@ -116,16 +130,12 @@ class Features:
             if categories and features is not None:
                 features = _as_categories(name, features, ptr)
                 known = _is_known(features, categories, gaps) | (features == UNKNOWN)
-                for k, column in enumerate(features.unbind(1)):
-                    unknown.add(owner, f"{name}[:, {k}]", column[~known[:, k]].tolist())
+                names = _COLUMNS.get(categories) or [(f"{name}[:, {k}]", 0) for k in range(len(categories))]
+                for k, (column, first) in enumerate(names):
+                    unknown.add(owner, column, (features[~known[:, k], k] + first).tolist())
                 features = torch.where(known, features, UNKNOWN)
             parts[name] = features
-        prepared = replace(store, **parts)
-        if unknown and handle_unknown == "error":
-            raise ValueError(f"Categories were not there in training: {unknown}.")
-        if unknown:
-            warnings.warn(unknown_message(unknown), UserWarning, stacklevel=3)
-        return prepared
+        return replace(store, **parts)
 
 
 def unknown_message(unknown: Unknown) -> str:
