@@ -1,5 +1,6 @@
 """Work is shared out among threads that sleep while they wait, and results do not depend on how many there are."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -156,7 +157,7 @@ assert not parallel._is_initialized, "numba has started threads of its own"
 @pytest.mark.parametrize(("first", "second"), [("torch", "crawl"), ("crawl", "torch")])
 def test_one_pool_whichever_is_imported_first(first: str, second: str) -> None:
     program = IMPORTED_FIRST.format(first=first, second=second)
-    environment = {"OMP_NUM_THREADS": "2", "PATH": ""}
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, env=environment, timeout=300
     )

@@ -249,7 +249,7 @@ def test_unknown_categories_are_encoded_as_in_plain_torch(encoder, make_dataset,
     engine = Engine(model, store, graph_keys(store), DEVICE, largest_batch=4)
     settings = {"num_repeats": 1, "seed": 3, "batch_size": 4}
     found = predict_by_engine(engine, dataset.task, torch.arange(6), **settings)
-    expected = predict(model.cpu(), dataset.task, store, torch.arange(6), **settings)
+    expected = predict(model, dataset.task, store.to(DEVICE), torch.arange(6), **settings)
     assert found.mean == pytest.approx(expected.mean, abs=1e-4)
 
 
