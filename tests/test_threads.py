@@ -32,11 +32,11 @@ def test_every_piece_is_done_once(count: int, num_pieces: int) -> None:
 def test_several_threads_work_and_torch_starts_none_on_them() -> None:
     torch.set_num_threads(3)
     together = threading.Barrier(3, timeout=60)
-    seen: list[tuple[str, int]] = []
+    seen: list[tuple[int, int]] = []
 
     def work(_: int) -> None:
         together.wait()  # passes only if three threads work at the same time
-        seen.append((threading.current_thread().name, torch.get_num_threads()))
+        seen.append((threading.get_ident(), torch.get_num_threads()))
 
     share_out(work, 3)
     assert len({name for name, _ in seen}) == 3
@@ -74,6 +74,85 @@ def test_helper_that_has_not_begun_is_not_waited_for() -> None:
     hold.set()
     caller.join(60)
     assert not caller.is_alive()
+
+
+INTERRUPTED = """
+import signal, torch
+from crawl import threads
+torch.set_num_threads(4)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, {seconds})
+try:
+    threads.share_out(lambda _: None, 8)
+    signal.pause()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.0002, 0.0003, 0.0005])
+def test_an_interrupt_while_threads_start_does_not_hang_the_process(seconds: float) -> None:
+    program = INTERRUPTED.format(seconds=seconds)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr[-2000:]
+
+
+def test_fewer_threads_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, count = threading.Thread.start, 0
+
+    def start(thread: threading.Thread) -> None:
+        nonlocal count
+        count += thread.name == "crawl"
+        if thread.name == "crawl" and count > 2:
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    torch.set_num_threads(7)
+    done: list[int] = []
+    share_out(done.append, 50)
+    assert count == 3
+    assert sorted(done) == list(range(50))
+
+
+AFTER_MAIN = """
+import threading, time, torch
+from crawl.threads import share_out
+torch.set_num_threads(2)
+
+def work():
+    time.sleep(0.5)  # the main thread has ended by now
+    done = []
+    share_out(done.append, 50)
+    print(sorted(done) == list(range(50)))
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_work_after_the_main_thread_has_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", AFTER_MAIN], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_no_piece_is_begun_after_an_error(is_own: bool) -> None:
+    torch.set_num_threads(2)
+    caller, begun, together = threading.get_ident(), [], threading.Barrier(2, timeout=60)
+
+    def work(piece: int) -> None:
+        begun.append(piece)
+        if piece < 2:
+            together.wait()
+            if (threading.get_ident() == caller) == is_own:
+                raise ValueError("this one")
+            time.sleep(0.2)
+
+    with pytest.raises(ValueError, match="this one"):
+        share_out(work, 50)
+    number = len(begun)
+    time.sleep(0.1)
+    assert len(begun) == number < 50
 
 
 def test_error_in_a_piece_reaches_the_caller() -> None:
