@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import networkx as nx
 import numpy as np
@@ -473,3 +474,55 @@ class ClassifierOfRows(_OfRows, CRaWlClassifier):
 @parametrize_with_checks([RegressorOfRows(**TINY), ClassifierOfRows(**TINY)])
 def test_checks_of_scikit_learn_with_data(estimator, check):
     check(estimator)
+
+
+# Numbers that the network cannot hold
+
+
+def _with_x(num_nodes: int, value: float) -> nx.Graph:
+    graph = nx.cycle_graph(num_nodes)
+    nx.set_node_attributes(graph, value, "x")
+    return graph
+
+
+def test_features_beyond_float32_are_refused() -> None:
+    model = clone(regressor).fit([_with_x(n, float(n)) for n in range(4, 14)], range(10))
+    with pytest.raises(ValueError, match=r"Graph 0 has 1e\+39 in x"):
+        model.predict([_with_x(5, 1e39)])
+
+
+def test_answers_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"The model answers with NaN or infinity|The loss became"):
+        clone(regressor).set_params(lr=1e12, max_epochs=1).fit([nx.cycle_graph(n) for n in range(4, 14)], range(10))
+
+
+def test_targets_of_more_digits_than_float64_has_are_refused() -> None:
+    graphs = [nx.cycle_graph(n) for n in range(4, 14)]
+    with pytest.raises(ValueError, match="such as 1152921504606846976, are so close together"):
+        clone(regressor).fit(graphs, [2**60 + i for i in range(10)])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"validation_fraction": "a"}, "validation_fraction must be a number, not 'a'"),
+        ({"random_state": 10**18}, "random_state must be None, a RandomState, or a whole number from 0"),
+        ({"lr": "fast"}, "lr must be a positive number, not 'fast'"),
+    ],
+)
+def test_settings_of_wrong_types(settings, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        clone(regressor).set_params(**settings).fit([nx.cycle_graph(n) for n in range(4, 14)], range(10))
+
+
+def test_threads_that_fit_at_the_same_time_find_what_each_finds_alone() -> None:
+    graphs = [nx.cycle_graph(n) for n in range(4, 14)]
+
+    def fitted(seed: int) -> np.ndarray:
+        return clone(regressor).set_params(random_state=seed, max_epochs=3).fit(graphs, range(10)).predict(graphs)
+
+    alone = [fitted(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            for found, expected in zip(pool.map(fitted, range(4)), alone, strict=True):
+                assert np.array_equal(found, expected)

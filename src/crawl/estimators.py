@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
 
-from crawl.checks import as_list, check_choice, shown, whole_number
+from crawl.checks import as_list, check_choice, positive_number, real_number, shown, truth, whole_number
 from crawl.choices import Pool
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
@@ -107,7 +107,13 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         if len(graphs) < 3:
             raise ValueError(f"{len(graphs)} graphs are too few to learn from: give at least 3.")
         store = _as_store(graphs)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        try:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"random_state must be None, a RandomState, or a whole number from 0 to {2**32 - 1}, "
+                f"not {shown(self.random_state)}."
+            ) from None
         experiment = self._experiment(seed)
         dataset = Dataset(
             name=type(self).__name__,
@@ -140,10 +146,10 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
                 dropout=self.dropout,
             ),
             training=Training(
-                lr=self.lr,
-                batch_size=self.batch_size,
-                max_epochs=self.max_epochs,
-                patience=self.patience,
+                lr=positive_number("lr", self.lr),
+                batch_size=whole_number("batch_size", self.batch_size),
+                max_epochs=whole_number("max_epochs", self.max_epochs),
+                patience=whole_number("patience", self.patience),
                 normalise_targets=True,
                 device=self.device,
             ),
@@ -153,7 +159,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _split(self, targets: Tensor, task: Task, seed: int) -> Split:
         """Training and validation part. There is no test part: the caller keeps test graphs to themselves."""
-        if not 0 < self.validation_fraction < 1:
+        if not 0 < real_number("validation_fraction", self.validation_fraction) < 1:
             raise ValueError(f"validation_fraction must lie between 0 and 1, not {self.validation_fraction}.")
         everything, num_graphs = np.arange(len(targets)), len(targets)
         num_val = min(max(round(self.validation_fraction * num_graphs), 1), num_graphs - 2)
@@ -242,6 +248,7 @@ class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
             return_walk_spread: Also return, in the same shape, the standard deviation over evaluations with different
                 walks. It is not an uncertainty of the prediction, which is why it is not called `return_std`.
         """
+        truth("return_walk_spread", return_walk_spread)
         predictions = self._predict(X)
         mean, spread = (part[:, 0] if self._is_flat else part for part in (predictions.mean, predictions.walk_spread))
         return (mean, spread) if return_walk_spread else mean
@@ -290,7 +297,8 @@ def _as_numbers(y: Any) -> Tensor:
     if y is None:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
     try:
-        targets = torch.from_numpy(np.array(y, dtype=np.float64))
+        given = np.array(y)
+        targets = torch.from_numpy(given if given.dtype == np.int64 else np.array(y, dtype=np.float64))
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise ValueError("y must hold real numbers, one or a row of them for each graph.") from None
     if targets.dim() not in (1, 2) or targets.shape[1:] == (0,):

@@ -208,6 +208,8 @@ class Graph:
                 f"data must be a PyG Data or Batch, not {type(data).__name__}; "
                 "call data.to_homogeneous() first if it is a HeteroData."
             )
+        if weighted is not None:
+            weighted = truth("weighted", weighted)
         given = {"x": data.x, "batch": data.batch, "pos": data.pos}
         per_node = [plain_tensor(name, value) for name, value in given.items() if isinstance(value, Tensor)]
         if any(value.dim() == 0 for value in per_node):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,6 +97,11 @@ def judge(index: int, seed: int, given: World) -> tuple[str, str, str]:
 
 def implausible(result: Any) -> str | None:
     """What is wrong with a result, if something is."""
+    if isinstance(result, dict | list | tuple):
+        parts = result.values() if isinstance(result, dict) else result
+        return next((wrong for part in parts if (wrong := implausible(part)) is not None), None)
+    if isinstance(result, float) and not math.isfinite(result):  # numpy's float64 is one
+        return f"the answer is {result}"
     if isinstance(result, Tensor) and result.is_floating_point() and not bool(result.isfinite().all()):
         return "the answer has NaN or infinity in it"
     if isinstance(result, tr.Predictions) and not np.isfinite(result.repeats).all():

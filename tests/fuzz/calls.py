@@ -112,6 +112,12 @@ def _regressor() -> Any:
     return crawl.CRaWlRegressor(**_SMALL).fit(world.graphs(6), np.arange(6.0))
 
 
+_MORE = {  # settings of estimators, at their defaults or near
+    "validation_fraction": 0.3, "lr": 1e-3, "dropout": 0.1, "patience": 5, "pool": "sum", "virtual_node": False,
+    "batch_size": 3, "random_state": 1, "handle_unknown": "warn",
+}  # fmt: skip
+
+
 TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     # graphs and walks
     "Graph.from_edge_index": lambda _: call(
@@ -123,7 +129,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         num_graphs=1,
         undirected=False,
     ),
-    "Graph.from_data": lambda _: call(crawl.Graph.from_data, data=world.data(), undirected=False),
+    "Graph.from_data": lambda _: call(crawl.Graph.from_data, data=world.data(), weighted=False, undirected=False),
     "Graph.from_networkx": lambda _: call(
         crawl.Graph.from_networkx, graph=_cycle(weight=2.5), weight="weight", undirected=False
     ),
@@ -200,8 +206,12 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         y=torch.rand(2, 1),
         y_per_node=False,
     ),
-    "GraphStore.from_dataset": lambda _: call(cd.GraphStore.from_dataset, dataset=world.graphs(4)),
-    "GraphStore.from_graphs": lambda _: call(cd.GraphStore.from_graphs, graphs=[world.data(3 + i) for i in range(3)]),
+    "GraphStore.from_dataset": lambda _: call(
+        cd.GraphStore.from_dataset, dataset=world.graphs(4), level="graph", ignore=["edge_weight"]
+    ),
+    "GraphStore.from_graphs": lambda _: call(
+        cd.GraphStore.from_graphs, graphs=[world.data(3 + i) for i in range(3)], level="graph", ignore=["edge_weight"]
+    ),
     "GraphStore.concatenate": lambda w: call(cd.GraphStore.concatenate, stores=[w.store, w.store]),
     "GraphStore.batch": lambda w: call(w.store.batch, ids=[0, 2]),
     "GraphStore.batch.of_tensor": lambda w: call(w.store.batch, ids=torch.tensor([0, 2])),
@@ -226,7 +236,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "from_pyg": lambda _: call(
         cd.from_pyg,
         dataset=world.graphs(10), split="random", fractions=_FRACTIONS, seed=0, task="regression", metric="mae",
-        name="own",
+        name="own", level="graph", ignore=["edge_weight"],
     ),
     "from_pyg.parts": lambda _: call(
         cd.from_pyg, dataset=world.graphs(4), val=world.graphs(3), test=world.graphs(3)
@@ -301,13 +311,13 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "resume_run": lambda w: call(ce.resume_run, folder=w.run, device="cpu", dataset=w.dataset, quiet=True),
     "TrainedModel.load": lambda w: call(ce.TrainedModel.load, path=w.run, device="cpu"),
     "TrainedModel.predict": lambda w: call(
-        w.trained.predict, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2
+        w.trained.predict, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, handle_unknown="warn"
     ),
     "TrainedModel.predict.graphs": lambda w: call(functools.partial(_answers, w.trained), graphs=_bare(4)),
     "Features.from_dict": lambda w: call(Features.from_dict, values=w.trained.features.to_dict()),
     # estimators
     "CRaWlRegressor.fit": lambda _: call(
-        functools.partial(_fitted, crawl.CRaWlRegressor), X=world.graphs(6), y=np.arange(6.0), **_SMALL
+        functools.partial(_fitted, crawl.CRaWlRegressor), X=world.graphs(6), y=np.arange(6.0), **_SMALL, **_MORE
     ),
     "CRaWlRegressor.fit.networkx": lambda _: call(
         functools.partial(_fitted, crawl.CRaWlRegressor, **_SMALL),
@@ -315,14 +325,14 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         y=list(np.arange(6.0)),
     ),
     "CRaWlClassifier.fit": lambda _: call(
-        functools.partial(_fitted, crawl.CRaWlClassifier), X=world.graphs(6), y=["a", "b"] * 3, **_SMALL
+        functools.partial(_fitted, crawl.CRaWlClassifier), X=world.graphs(6), y=["a", "b"] * 3, **_SMALL, **_MORE
     ),
     "CRaWlClassifier.fit.molecules": lambda _: call(
         functools.partial(_fitted, crawl.CRaWlClassifier, **_SMALL),
         X=["C", "CC", "CCC", "CCO", "CCN", "c1ccccc1"],
         y=[0, 1] * 3,
     ),
-    "CRaWlRegressor.predict": lambda _: call(_regressor().predict, X=world.graphs(4)),
+    "CRaWlRegressor.predict": lambda _: call(_regressor().predict, X=world.graphs(4), return_walk_spread=True),
     # theory
     "count_walks": lambda _: call(ct.count_walks, graph=_cycle(), num_steps=3, strategy="uniform"),
     "total_variation": lambda _: call(

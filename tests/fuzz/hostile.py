@@ -204,7 +204,7 @@ def _changed_tensor(rng: random.Random, value: Tensor) -> Any:
         return other
 
     number = (
-        rng.choice((-1, 1, 10**6, 2**15, float("nan"), float("inf")))
+        rng.choice((-1, 1, 10**6, 2**15, float("nan"), float("inf"), 1e300, -1e39))
         if value.is_floating_point()
         else rng.choice((-1, 10**5, 10**6))
     )

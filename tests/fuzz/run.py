@@ -68,7 +68,7 @@ def _ended(process: subprocess.Popen[str]) -> str:
 
 def _worker(kind: str, first: int, last: int, seed: int, said: IO[str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.fuzz.run", "--worker", kind, str(first), str(last), "--seed", str(seed)]
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "2")  # two, so that work is shared out
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=said, text=True, cwd=ROOT, env={**os.environ, **threads}
     )

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from crawl import CRaWlConv, Graph, Walks, sample_walks
-from crawl.nn import cpu, fast, reference
+from crawl.nn import bits, cpu, fast, reference
 from crawl.nn.norm import BatchNorm
 
 # The largest difference, relative to the largest value expected, or to 1 where all are smaller. The gradients count as
@@ -555,3 +556,30 @@ def test_edge_features_that_would_not_be_used_are_refused(implementation: str) -
     conv = make_conv(4, 6, implementation=implementation)
     with pytest.raises(ValueError, match="edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out"):
         conv(torch.ones(3, 4), no_walks(), torch.ones(2, 3))
+
+
+# ---- beside other things that torch does
+
+
+def test_a_call_under_autocast_leaves_no_trace() -> None:
+    bits._bytes.cache_clear()
+    walks = sample_walks(ring(7), 12, seed=1)
+    conv, x = make_conv(2, 4).eval(), random(7, 2)
+    with torch.autocast("cpu"):
+        conv(x, walks)
+    assert torch.allclose(conv(x, walks), make_conv(2, 4, implementation="reference").eval()(x, walks), atol=1e-5)
+
+
+def test_gradient_checkpointing() -> None:
+    walks = sample_walks(ring(7), 12, seed=1)
+    conv, x = make_conv(2, 4), random(7, 2).requires_grad_()
+    (expected,) = torch.autograd.grad(conv(x, walks).square().sum(), x)
+    again = checkpoint(conv, x, walks, use_reentrant=False)
+    (found,) = torch.autograd.grad(again.square().sum(), x)
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_padding_is_refused_where_it_would_be_ignored() -> None:
+    walks = sample_walks(ring(7), 12, seed=1)
+    with pytest.raises(ValueError, match="num_nodes is for padded batches on a GPU"):
+        make_conv(2, 4)(random(7, 2), walks, num_nodes=torch.tensor([3], dtype=torch.int32))

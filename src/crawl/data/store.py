@@ -239,7 +239,7 @@ class GraphStore:
     def _check_finite(self, name: str, values: Tensor | None, ptr: Tensor) -> None:
         if values is None or not values.is_floating_point():
             return
-        wrong = values.isinf() if name == "y" else ~values.isfinite()
+        wrong = values.isinf() if name == "y" else ~values.float().isfinite()  # as the network takes them
         if bool(wrong.any()):
             row = int(wrong.nonzero()[0, 0])
             graph = int(torch.searchsorted(ptr, row, right=True)) - 1
@@ -419,7 +419,7 @@ def _check_choices(level: Level | None, ignore: Collection[str]) -> None:
         check_choice("level", level, get_args(Level))
     if isinstance(ignore, str):
         raise ValueError(f"ignore must be a list of names, such as [{ignore!r}], not {ignore!r}.")
-    for name in ignore:
+    for name in as_list("ignore", ignore, "names") if not isinstance(ignore, set | frozenset) else ignore:
         check_choice("ignore", name, ("x", "edge_attr", "edge_weight"))
 
 

@@ -242,10 +242,11 @@ def as_numbers(y: Tensor) -> Tensor:
     if len(y) == 0:
         return y.float()
     largest, spread = _largest_and_range(y)
-    if bool(((largest * 2.0**-53 > 1e-3 * spread) & (spread > 0)).any()):
+    is_rounded = not y.is_floating_point() and bool((y.double().long() != y).any())
+    if is_rounded or bool(((largest * 2.0**-53 > 1e-3 * spread) & (spread > 0)).any()):
         raise ValueError(
-            f"The targets, such as {y.flatten()[0].item()}, are so close together for their size that float64 does not "
-            "tell them apart: subtract the same number from all of them."
+            f"The targets, such as {y.flatten()[0].item()}, are so close together for their size that float64 rounds "
+            "them by more than a thousandth of their range: subtract the same number from all of them."
         )
     return y.double() if float32_blurs(y) else y.float()
 

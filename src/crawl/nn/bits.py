@@ -51,4 +51,5 @@ def _bytes(columns: Tensor, num_code_bits: int, dtype: torch.dtype) -> Tensor:
     values = torch.arange(256, device=columns.device)
     bits = ((values.unsqueeze(1) >> torch.arange(8, device=columns.device)) & 1).to(dtype)
     by_byte = _chosen(columns, num_code_bits, dtype).view(num_code_bits // 8, 8, -1)
-    return (bits @ by_byte).flatten(0, 1)
+    with torch.autocast(columns.device.type, enabled=False):  # it is kept for calls without autocast, too
+        return (bits @ by_byte).flatten(0, 1)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_type, truth, whole_number
 from crawl.choices import Precision
 from crawl.nn import fast, reference
+from crawl.nn.gpu import can_use_triton
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.tensor_checks import in_memory, plain_tensor
@@ -107,6 +108,8 @@ class CRaWlConv(nn.Module):
             ValueError: If the features or the walks do not fit the layer.
         """
         self._check(x, walks, edge_attr)
+        if num_nodes is not None and not can_use_triton(x.device):
+            raise ValueError("num_nodes is for padded batches on a GPU: leave it out.")
         pooled_windows = fast.pooled_windows if self.implementation == "fast" else reference.pooled_windows
         pooled = pooled_windows(self, x, walks, edge_attr)
         first, norm, _, last = self.update

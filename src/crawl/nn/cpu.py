@@ -121,8 +121,7 @@ class _PoolWalks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_pooled: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        inputs, rest = ctx.saved_tensors[:4], ctx.saved_tensors[4:]
-        mix, centres, count, windows, is_active, mean, var, affine = rest
+        *inputs, mix, centres, count, windows, is_active, mean, var, affine = ctx.saved_tensors
         num_channels, width, (num_rows, stride) = len(mean), len(mix), windows.shape
         parts = _even_parts(num_rows)
         grad_rows = _padded(grad_pooled / count)

@@ -19,7 +19,7 @@ from crawl.theory.simple import AnyGraph, neighbours
 
 WalkStrategy = Literal["uniform", "non_backtracking"]
 MAX_STATES = 400_000
-MAX_STEPS = 2**31 - 2  # as for `sample_walks`
+MAX_STEPS = 100_000  # numbers of walks have as many digits, and are added as often
 
 # A state, whatever it is made of, and its moves: what is observed, with how many shares, and the next state.
 _State = Hashable

@@ -223,6 +223,11 @@ def targets_of(store: GraphStore, ids: Tensor) -> Array:
 
 
 def _as_prediction(task: Task, output: Tensor, scaling: Scaling) -> Tensor:
+    if not bool(output.isfinite().all()):
+        raise ValueError(
+            "The model answers with NaN or infinity: its weights grew too large in training, where a lower training.lr "
+            "or training.clip_norm helps, or the features are far larger than in training."
+        )
     if task.kind == "regression":
         return scaling.undo(output)
     return output.softmax(dim=1) if task.kind == "multiclass" else output.sigmoid()

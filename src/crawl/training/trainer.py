@@ -222,7 +222,7 @@ class Trainer:
     def _seeded(self, seed: int) -> Iterator[None]:
         """Seed the generator, and for a model that may use torch's own, that one too."""
         self.generator.manual_seed(seed)
-        if self.engine is not None:  # others may train in this process
+        if isinstance(self.model, CRaWl):  # its dropout has this generator, and others may train in this process
             yield
             return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
