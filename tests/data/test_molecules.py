@@ -160,7 +160,10 @@ def test_read_molecules_streams_in_order(tmp_path):
     [
         ("", {}, "is empty"),
         ("smiles,y\n", {}, "has a header but no rows"),
-        ("smiles,y,y\nC,1,2\n", {}, "columns 2 and 3 are both called 'y'"),
+        ("smiles,y,y\nC,1,2\n", {}, "say which columns to predict, of: y, y\\.1"),
+        ("smiles,y,y\nC,1,2\n", {"target_columns": "y"}, "columns 2 and 3 are both called 'y'"),
+        ("smiles,smiles,y\nC,O,2\n", {}, "columns 1 and 2 are both called 'smiles'"),
+        ("smiles,y,s,s\nC,1,val,test\nO,2,val,test\n", {"split": "s", "target_columns": "y"}, "columns 3 and 4"),
         ("smiles,Smiles,y\nC,C,2\n", {}, "more than one column called SMILES"),
         ("molecule,y\nC,1\n", {}, "no column called SMILES"),
         ("molecule,y\nC,1\n", {"smiles_column": "molecul"}, "Did you mean 'molecule'"),
@@ -195,6 +198,18 @@ def test_prediction_does_not_depend_on_the_other_rows(table, freesolv):
     ours, theirs = from_csv(table, target_columns="y"), from_csv(freesolv, target_columns="expt")
     assert torch.equal(ours.store.graph(SMILES.index("c1ccccc1")).x, theirs.store.graph(smiles.index("c1ccccc1")).x)
     assert isinstance(ours.split, Split)
+
+
+def test_an_index_of_pandas_that_was_saved_twice_is_not_a_target(tmp_path):
+    rows = "".join(f"{i},{i},{'C' * (i + 1)},{i}.5\n" for i in range(20))
+    dataset = from_csv(write(tmp_path, f",Unnamed: 0,smiles,logS\n{rows}"))
+    assert dataset.task.target_names == ("logS",)
+    assert dataset.store.y.flatten().tolist() == [i + 0.5 for i in range(20)]
+
+
+def test_columns_of_one_name_that_are_not_needed_do_no_harm(tmp_path):
+    ((line, cells, molecule),) = read_molecules(write(tmp_path, "note,smiles,note\na,CC,b\n"))
+    assert (line, cells, molecule.num_nodes) == (2, {"note": "a", "smiles": "CC", "note.1": "b"}, 2)
 
 
 @pytest.mark.parametrize("index", ["", "Unnamed: 0"])
