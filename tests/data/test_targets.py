@@ -41,6 +41,20 @@ def test_one_column(column, kind, y, classes):
         ("[0]|1|0", "binary", [0, 1, 0], ("0", "1")),
         ("['yes']|['no']|['no']", "binary", [1, 0, 0], ("no", "yes")),
         ("[yes]|[no]|[no]", "binary", [1, 0, 0], ("[no]", "[yes]")),
+        ("(0.5)|(1.5,)|( 3 )", "regression", [[0.5], [1.5], [3.0]], ()),
+        ("(0,)|(1,)|(1,)", "binary", [0, 1, 1], ("0", "1")),
+        ("('yes',)|('no',)|('no',)", "binary", [1, 0, 0], ("no", "yes")),
+        ("tensor(0.5)|tensor([1.5])|torch.tensor([[3.]])", "regression", [[0.5], [1.5], [3.0]], ()),
+        ("tensor(0)|tensor(1)|[tensor(1)]", "binary", [0, 1, 1], ("0", "1")),
+        (
+            "tensor(0.5, dtype=torch.float64)|tensor([1.5], device='cuda:0')|tensor(3., grad_fn=<MeanBackward0>)",
+            "regression",
+            [[0.5], [1.5], [3.0]],
+            (),
+        ),
+        ("array([0])|array([1])|array(1, dtype=int32)", "binary", [0, 1, 1], ("0", "1")),
+        ("np.float64(0.5)|np.array([1.5], dtype=float32)|np.int64(3)", "regression", [[0.5], [1.5], [3.0]], ()),
+        ("(one) of (two)|tensor(a)|tensor(a)", "binary", [0, 1, 1], ("(one) of (two)", "tensor(a)")),
     ],
 )
 def test_single_values_in_brackets(column, kind, y, classes):
@@ -49,13 +63,27 @@ def test_single_values_in_brackets(column, kind, y, classes):
     assert torch.equal(targets, torch.tensor(y))
 
 
+@pytest.mark.parametrize("minus", ["−", "–"])
+def test_a_minus_may_be_that_of_a_word_processor(minus):
+    _, y, problems = targets_from_text({"y": [f"{minus}0.5", "0.25", f"1e{minus}2", f"[{minus}3]"]})
+    assert (y.flatten().tolist(), problems) == (torch.tensor([-0.5, 0.25, 0.01, -3]).tolist(), {})
+    assert targets_from_text({"y": [f"a{minus}b", "a", "a"]})[0].class_names == ("a", f"a{minus}b")
+
+
 def test_brackets_with_nothing_in_them_are_missing():
     assert targets_from_text({"y": ["[1.5]", "[nan]", "[]", "[2.5]"]})[2] == {1: "y is missing", 2: "y is missing"}
 
 
 @pytest.mark.parametrize(
     "column",
-    ["[0.1, 0.2]|[0.3, 0.4]|[1, 2]", "[0 1]|[1 0]|[0 1]", "(1, 2)|(3, 4)|5", "['a', 'b']|['b', 'a']|['a', 'b']"],
+    [
+        "[0.1, 0.2]|[0.3, 0.4]|[1, 2]",
+        "[0 1]|[1 0]|[0 1]",
+        "(1, 2)|(3, 4)|5",
+        "['a', 'b']|['b', 'a']|['a', 'b']",
+        "tensor([1., 2.])|tensor([3., 4.])|5",
+        "array([1, 2], dtype=int32)|array([3, 4])|5",
+    ],
 )
 @pytest.mark.parametrize("kind", ["auto", "multiclass", "regression"])
 def test_lists_of_values_are_refused(column, kind):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeGuard, get_args
 
@@ -16,7 +17,10 @@ from crawl.tensor_checks import plain_tensor
 AnyKind = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
 Value = float | str | None  # a number, a word, or nothing
 
-_MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?", "[]"}
+_MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?"}
+_CALL = re.compile(r"(?:torch\.|numpy\.|np\.)?(?:tensor|array|float\d*|int\d*)(?=\()")
+_SETTING = re.compile(r",\s*(?:dtype|device|grad_fn|requires_grad)=[^\])]*")
+_MINUS = str.maketrans("−–", "--")  # as word processors write it
 _MOST_CLASSES = 20  # of whole numbers; more are taken for quantities
 _LARGEST_CLASS_ID = 1000  # whatever the number of rows
 _LARGEST = torch.finfo(torch.float32).max
@@ -32,8 +36,8 @@ def targets_from_text(
     and `regression` if it has other numbers. Several columns are `multilabel` if they hold 0, 1 and gaps only, and else
     `regression`. A row is unusable if a target is missing, but for `multilabel`, where the target becomes NaN; or if it
     is a word where most are numbers. Classes are in the order of numbers, or else of the alphabet. A single value in
-    brackets, as in `[-2.06]`, is that value; lists of several values are refused. Numbers are float32, or float64 where
-    float32 would not tell them apart; see `as_numbers`.
+    brackets, as in `[-2.06]`, `(0,)` or `tensor(0.5)`, is that value; lists of several values are refused. Numbers are
+    float32, or float64 where float32 would not tell them apart; see `as_numbers`.
 
     Args:
         columns: The text of all cells in each target column.
@@ -273,27 +277,39 @@ def _name_of_class(value: Value) -> str:
 
 
 def _parsed(cell: str) -> Value:
+    value = _plain(cell)
+    if not isinstance(value, str) or (inside := _in_brackets(cell)) is None:
+        return value
+    value = _plain(inside)
+    if not isinstance(value, str):
+        return value
+    is_quoted = value[0] == value[-1] and value[0] in "'\"" and "," not in value
+    return (value[1:-1] or None) if is_quoted else cell
+
+
+def _plain(cell: str) -> Value:
+    """What a cell without brackets holds."""
     if cell.lower() in _MISSING:
         return None
-    if cell.startswith("[") and cell.endswith("]"):  # as arrays of one value are written
-        value = _parsed(cell.strip("[], "))
-        if not isinstance(value, str):
-            return value
-        is_quoted = value[0] == value[-1] and value[0] in "'\"" and "," not in value
-        return (value[1:-1] or None) if is_quoted else cell
     try:
-        number = float(cell)
+        number = float(cell.translate(_MINUS))
     except ValueError:
         return cell
     return number if abs(number) <= _LARGEST else cell
 
 
+def _in_brackets(cell: str) -> str | None:
+    """What is in the brackets of `[0.5]`, `(0.5,)`, `array([0.5])` or `tensor(0.5, dtype=…)`; None without brackets."""
+    text = _SETTING.sub("", _CALL.sub("", cell))
+    return text.strip("[](), ") if (text[:1], text[-1:]) in (("[", "]"), ("(", ")")) else None
+
+
 def _is_list(value: Value) -> TypeGuard[str]:
-    """Whether this is how Python, numpy or JSON write several values."""
-    if not isinstance(value, str) or (value[0], value[-1]) not in (("[", "]"), ("(", ")")):
+    """Whether this is how Python, numpy, torch or JSON write several values."""
+    if not isinstance(value, str) or (inside := _in_brackets(value)) is None:
         return False
-    parts = value.strip("[]() ").replace(",", " ").split()
-    return len(parts) > 1 and ("," in value or all(isinstance(_parsed(part), float) for part in parts))
+    parts = inside.replace(",", " ").split()
+    return len(parts) > 1 and ("," in inside or all(isinstance(_plain(part), float) for part in parts))
 
 
 def _shortened(value: Value) -> str:
