@@ -104,6 +104,12 @@ def test_bad_rows_are_skipped_and_told(tmp_path):
     )
 
 
+def test_a_skipped_row_names_the_text_that_is_read_as_missing(tmp_path):
+    rows = "".join(f"{'C' * (i + 1)},{('NA', 'EU', 'US')[i % 3]}\n" for i in range(9))
+    dataset = from_csv(write(tmp_path, f"smiles,region\n{rows}"))
+    assert dataset.skipped == tuple(f"line {line}: region is missing ('NA')" for line in (2, 5, 8))
+
+
 def test_bad_rows_are_refused(tmp_path, table):
     path = write(tmp_path, BAD, "bad.csv")
     with pytest.raises(ValueError, match=r"bad\.csv, line 3: 'C1CC' is no molecule.* \(and 4 more\)"):

@@ -71,7 +71,10 @@ def test_a_minus_may_be_that_of_a_word_processor(minus):
 
 
 def test_brackets_with_nothing_in_them_are_missing():
-    assert targets_from_text({"y": ["[1.5]", "[nan]", "[]", "[2.5]"]})[2] == {1: "y is missing", 2: "y is missing"}
+    assert targets_from_text({"y": ["[1.5]", "[nan]", "[]", "[2.5]"]})[2] == {
+        1: "y is missing ('[nan]')",
+        2: "y is missing ('[]')",
+    }
 
 
 @pytest.mark.parametrize(
@@ -160,10 +163,38 @@ def test_several_columns():
     assert problems == {1: "b is missing", 3: "b is 'x', not a number"}
 
 
-@pytest.mark.parametrize("missing", ["", "nan", "NaN", "NA", "n/a", "null", "None"])
+@pytest.mark.parametrize("missing", ["nan", "NaN", "NA", "n/a", "null", "None", "-"])
 def test_missing_targets_make_a_row_unusable(missing):
-    assert targets_from_text({"y": ["1.5", missing, "2.5"]})[2] == {1: "y is missing"}
-    assert targets_from_text({"y": ["yes", "no", missing]})[2] == {2: "y is missing"}
+    reason = f"y is missing ({missing!r})"
+    assert targets_from_text({"y": ["1.5", missing, "2.5"]})[2] == {1: reason}
+    assert targets_from_text({"y": ["yes", "no", missing]})[2] == {2: reason}
+    assert targets_from_text({"y": ["1.5", "", "2.5"]})[2] == {1: "y is missing"}
+    assert targets_from_text({"y": ["yes", "no", ""]})[2] == {2: "y is missing"}
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "message"),
+    [
+        (
+            "+|-|+|-",
+            "auto",
+            r"^Column 'y' is \+ in every row that can be used: there is only one class, nothing to learn\. '-' "
+            r"\(2 of 4 rows\) is read as missing; if it is a class, give it another name\.$",
+        ),
+        (
+            "some|none|none|",
+            "binary",
+            r"is some in every row that can be used.* 'none' \(2 of 4 rows\) is read as missing",
+        ),
+        ("1|-|1|?|-", "auto", r"is 1 in every row that can be used.* '-' \(2 of 5 rows\) is read as missing"),
+        ("1.5|n/a|1.5", "auto", r"is 1\.5 in every row that can be used: .* 'n/a' \(1 of 3 rows\) is read as missing"),
+        ("none|NA|none", "auto", r"has no values\. 'none' \(2 of 3 rows\) is read as missing"),
+        ("1||1", "auto", r"every row that can be used: there is only one class, nothing to learn\.$"),
+    ],
+)
+def test_messages_name_what_is_read_as_missing(column, kind, message):
+    with pytest.raises(ValueError, match=message):
+        targets_from_text({"y": cells(column)}, kind)
 
 
 def test_words_among_numbers():

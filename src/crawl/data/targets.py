@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeGuard, get_args
 
@@ -52,7 +53,7 @@ def targets_from_text(
     values = {name: [_parsed(cell) for cell in cells] for name, cells in columns.items()}
     for name, column in values.items():
         if all(value is None for value in column):
-            raise ValueError(f"Column {name!r} has no values.")
+            raise ValueError(f"Column {name!r} has no values.{_note_on_gaps(columns[name], column)}")
         lists = [value for value in column if _is_list(value)]
         if 2 * len(lists) > sum(value is not None for value in column):
             raise ValueError(
@@ -64,9 +65,10 @@ def targets_from_text(
     single = {name: [value for value in column if not _is_list(value)] for name, column in values.items()}
     resolved = _kind_of_columns(single) if kind == "auto" else kind
     if resolved == "regression" or resolved == "multilabel":
-        return _read_numbers(values, resolved, metric)
+        return _read_numbers(columns, values, resolved, metric)
     ((name, column),) = values.items()
-    return _read_classes(name, column, resolved, metric, only_numbers=kind == "auto" and _is_numeric(column))
+    only_numbers = kind == "auto" and _is_numeric(column)
+    return _read_classes(name, columns[name], column, resolved, metric, only_numbers=only_numbers)
 
 
 def targets_from_tensor(
@@ -170,12 +172,15 @@ def _kind_of_columns(columns: Mapping[str, Sequence[Value]]) -> Kind:
 
 
 def _read_numbers(
-    columns: Mapping[str, Sequence[Value]], kind: Literal["regression", "multilabel"], metric: str | None
+    cells: Mapping[str, Sequence[str]],
+    columns: Mapping[str, Sequence[Value]],
+    kind: Literal["regression", "multilabel"],
+    metric: str | None,
 ) -> tuple[Task, Tensor, dict[int, str]]:
     problems: dict[int, str] = {}
     rows: list[list[float]] = []
     for i, values in enumerate(zip(*columns.values(), strict=True)):
-        problem = _problem_with(dict(zip(columns, values, strict=True)), kind)
+        problem = _problem_with(i, cells, dict(zip(columns, values, strict=True)), kind)
         if problem:
             problems[i] = problem
         else:
@@ -185,30 +190,37 @@ def _read_numbers(
     if kind == "regression":
         for name, column in zip(columns, y.unbind(1), strict=True):
             if bool((column == column[0]).all()):
-                raise ValueError(f"Column {name!r} is {float(column[0])} in every row: there is nothing to learn.")
+                where, note = _every_row(problems), _note_on_gaps(cells[name], columns[name])
+                raise ValueError(f"Column {name!r} is {float(column[0])} in {where}: there is nothing to learn.{note}")
     task = Task(kind=kind, num_outputs=len(columns), metric=metric or "", target_names=tuple(columns))
     return task, as_numbers(y), problems
 
 
-def _problem_with(values: Mapping[str, Value], kind: Kind) -> str | None:
+def _problem_with(row: int, cells: Mapping[str, Sequence[str]], values: Mapping[str, Value], kind: Kind) -> str | None:
     """Why a row of numbers cannot be used."""
     for name, value in values.items():
         if isinstance(value, str):
             return f"{name} is {_shortened(value)}, {'a list of values' if _is_list(value) else 'not a number'}"
         if value is None and kind == "regression":
-            return f"{name} is missing"
+            return _missing(name, cells[name][row])
         if kind == "multilabel" and value not in (0.0, 1.0, None):
             return f"{name} is {value:g}, not 0 or 1"
     return "all labels are missing" if all(value is None for value in values.values()) else None
 
 
 def _read_classes(
-    name: str, column: Sequence[Value], kind: Literal["binary", "multiclass"], metric: str | None, *, only_numbers: bool
+    name: str,
+    cells: Sequence[str],
+    column: Sequence[Value],
+    kind: Literal["binary", "multiclass"],
+    metric: str | None,
+    *,
+    only_numbers: bool,
 ) -> tuple[Task, Tensor, dict[int, str]]:
     problems: dict[int, str] = {}
     for i, value in enumerate(column):
         if value is None:
-            problems[i] = f"{name} is missing"
+            problems[i] = _missing(name, cells[i])
         elif _is_list(value):
             problems[i] = f"{name} is {_shortened(value)}, a list of values"
         elif only_numbers and isinstance(value, str):
@@ -220,7 +232,8 @@ def _read_classes(
     classes: list[Value] = [*numbers, *words]
     names = tuple(map(_name_of_class, classes))
     if len(classes) == 1:
-        raise ValueError(f"Column {name!r} is {names[0]} in every row: there is only one class, nothing to learn.")
+        where, note = _every_row(problems), _note_on_gaps(cells, column)
+        raise ValueError(f"Column {name!r} is {names[0]} in {where}: there is only one class, nothing to learn.{note}")
     if kind == "binary" and len(classes) > 2:
         raise ValueError(
             f"Column {name!r} has {len(classes)} values ({', '.join(names[:5])}, …); a binary task has two."
@@ -310,6 +323,25 @@ def _is_list(value: Value) -> TypeGuard[str]:
         return False
     parts = inside.replace(",", " ").split()
     return len(parts) > 1 and ("," in inside or all(isinstance(_plain(part), float) for part in parts))
+
+
+def _missing(name: str, cell: str) -> str:
+    """That there is no target, with the text that says so."""
+    return f"{name} is missing ({_shortened(cell)})" if cell else f"{name} is missing"
+
+
+def _every_row(problems: Mapping[int, str]) -> str:
+    return "every row that can be used" if problems else "every row"
+
+
+def _note_on_gaps(cells: Sequence[str], column: Sequence[Value]) -> str:
+    """A sentence to follow an error message: the text that is read as missing, for it may be meant as a class."""
+    texts = Counter(cell for cell, value in zip(cells, column, strict=True) if value is None and cell)
+    if not texts:
+        return ""
+    ((text, count),) = texts.most_common(1)
+    rows = f"{count} of {len(cells)} rows"
+    return f" {_shortened(text)} ({rows}) is read as missing; if it is a class, give it another name."
 
 
 def _shortened(value: Value) -> str:
