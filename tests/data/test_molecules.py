@@ -177,6 +177,7 @@ def test_read_molecules_streams_in_order(tmp_path):
         (",smiles,y,z\n0,C,1,2\n", {}, "say which columns to predict, of: Unnamed: 0, y, z"),
         (",smiles\n0,C\n", {}, "say which columns to predict, of: Unnamed: 0"),
         ('smiles,y\nC,"[1, 2]"\nCC,"[3, 4]"\n', {}, "holds lists of values, such as '\\[1, 2\\]'"),
+        ("smiles;y\nC;3,5\nCC;4,5\n", {}, r"molecules\.csv: Column 'y' holds numbers .* such as '3,5' .*: write 3\.5"),
         ("smiles\nC\n", {}, "there are none"),
         ("smiles,solubility\nC,1\n", {"target_columns": "solubilty"}, "Did you mean 'solubility'"),
         ("smiles,y\nC,1\n", {"target_columns": "smiles"}, "cannot be a target"),

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 
@@ -195,6 +197,66 @@ def test_missing_targets_make_a_row_unusable(missing):
 def test_messages_name_what_is_read_as_missing(column, kind, message):
     with pytest.raises(ValueError, match=message):
         targets_from_text({"y": cells(column)}, kind)
+
+
+@pytest.mark.parametrize(
+    ("cell", "remedy"),
+    [
+        ("3,5", "3.5"),
+        ("-0,25", "-0.25"),
+        ("−0,25", "-0.25"),
+        (",5", ".5"),
+        ("1,5e-3", "1.5e-3"),
+        ("0,125", "0.125"),
+        ("1,000", "1000 or 1.000"),
+        ("1,000.5", "1000.5"),
+        ("1,000,000", "1000000"),
+        ("1.000,5", "1000.5"),
+        ("1.000.000", "1000000"),
+        ("1 000", "1000"),
+        ("1\u202f000,5", "1000.5"),
+        ("1'000.5", "1000.5"),
+        ("10 %", "10"),
+        ("12.5%", "12.5"),
+        ("3,5 %", "3.5"),
+    ],
+)
+class TestNumbersInOtherForms:
+    @pytest.mark.parametrize("others", [["7", "8", "9,5", "7"], ["yes", "7", "7", "7"], ["", "nan", "", ""]])
+    def test_are_refused_with_a_remedy(self, cell, remedy, others):
+        column = [cell, *others, cell, cell]
+        shown = re.escape(f"such as {cell!r} (")
+        with pytest.raises(
+            ValueError, match=rf"'y' holds numbers in .*{shown}.*: write {re.escape(remedy)} instead, or"
+        ):
+            targets_from_text({"y": column})
+        for kind in ("regression", "multilabel"):
+            with pytest.raises(ValueError, match=rf"{shown}.*: write {re.escape(remedy)} instead\.$"):
+                targets_from_text({"y": column}, kind)
+
+    def test_may_be_classes(self, cell, remedy):
+        task, y, problems = targets_from_text({"y": [cell, "no", cell]}, "binary")
+        assert (set(task.class_names), y[0] == y[2], problems) == ({cell, "no"}, True, {})
+
+
+def test_one_number_in_another_form_is_not_skipped():
+    with pytest.raises(ValueError, match=r"such as '1,000' \(1 of 5 values\): write 1000 or 1\.000 instead"):
+        targets_from_text({"y": ["250.5", "500", "750.5", "1,000", "125"]})
+
+
+@pytest.mark.parametrize(
+    "word", ["2,4-D", "3D", "1st", "1.2.3", "2020-01-01", "10 µM", "<10", "1,2,3", "%", ",", "a,5"]
+)
+def test_words_with_digits_stay_words(word):
+    assert targets_from_text({"y": [word, "b", word, "b"]})[0].class_names == tuple(sorted([word, "b"]))
+
+
+def test_words_with_a_number_in_another_form_stay_words():
+    assert targets_from_text({"y": ["low", "high", "low", "high", "5 %", "5 %"]})[0].class_names == (
+        "5 %",
+        "high",
+        "low",
+    )
 
 
 def test_words_among_numbers():

@@ -21,6 +21,9 @@ Value = float | str | None  # a number, a word, or nothing
 _MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?"}
 _CALL = re.compile(r"(?:torch\.|numpy\.|np\.)?(?:tensor|array|float\d*|int\d*)(?=\()")
 _SETTING = re.compile(r",\s*(?:dtype|device|grad_fn|requires_grad)=[^\])]*")
+_GAP_IN_NUMBER = re.compile(r"(?<=\d)[\s'’](?=\d{3}\b)")  # 1 000
+_COMMAS_IN_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")  # 1,000.5
+_POINTS_IN_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:\.\d{3})+,\d*|(?:\.\d{3}){2,})")  # 1.000,5
 _MINUS = str.maketrans("−–", "--")  # as word processors write it
 _MOST_CLASSES = 20  # of whole numbers; more are taken for quantities
 _LARGEST_CLASS_ID = 1000  # whatever the number of rows
@@ -37,8 +40,9 @@ def targets_from_text(
     and `regression` if it has other numbers. Several columns are `multilabel` if they hold 0, 1 and gaps only, and else
     `regression`. A row is unusable if a target is missing, but for `multilabel`, where the target becomes NaN; or if it
     is a word where most are numbers. Classes are in the order of numbers, or else of the alphabet. A single value in
-    brackets, as in `[-2.06]`, `(0,)` or `tensor(0.5)`, is that value; lists of several values are refused. Numbers are
-    float32, or float64 where float32 would not tell them apart; see `as_numbers`.
+    brackets, as in `[-2.06]`, `(0,)` or `tensor(0.5)`, is that value; lists of several values are refused, and so are
+    numbers such as `3,5`, `1,000` and `10 %`, unless the kind says that they are classes. Numbers are float32, or
+    float64 where float32 would not tell them apart; see `as_numbers`.
 
     Args:
         columns: The text of all cells in each target column.
@@ -60,6 +64,8 @@ def targets_from_text(
                 f"Column {name!r} holds lists of values, such as {_shortened(lists[0])}: write each value into a "
                 "column of its own, and name these columns as targets."
             )
+        if kind not in ("binary", "multiclass"):
+            _refuse_numbers_as_words(name, column, may_be_classes=kind == "auto")
     if kind in ("binary", "multiclass") and len(values) > 1:
         raise ValueError(f"A {kind} task has one target, not {len(values)}: {', '.join(values)}.")
     single = {name: [value for value in column if not _is_list(value)] for name, column in values.items()}
@@ -143,6 +149,33 @@ def _kind_of_rows(rows: Tensor, is_yes_or_no: bool) -> Kind:
     if is_yes_or_no:
         return "binary"
     return "regression" if rows.is_floating_point() else "multiclass"
+
+
+def _refuse_numbers_as_words(name: str, column: Sequence[Value], *, may_be_classes: bool) -> None:
+    """Refuse numbers in a form that is not read, such as `3,5`: they would be classes, or rows that cannot be used."""
+    words = [value for value in column if isinstance(value, str)]
+    forms = {word: form for word in set(words) if (form := _number_in_word(word))}
+    found = [word for word in words if word in forms]
+    num_given = sum(value is not None for value in column)
+    if found and 2 * (num_given - len(words) + len(found)) > num_given:
+        first, share = found[0], f"{len(found)} of {num_given} values"
+        classes = ", or say that the task is binary or multiclass if these are classes" if may_be_classes else ""
+        raise ValueError(
+            f"Column {name!r} holds numbers in a form that is not read, such as {_shortened(first)} ({share}): write "
+            f"{forms[first][:40]} instead{classes}."
+        )
+
+
+def _number_in_word(word: str) -> str | None:
+    """How to write the number that a word such as `3,5`, `1,000`, `1 000` or `10 %` stands for; None if it is none."""
+    text = _GAP_IN_NUMBER.sub("", word.translate(_MINUS).removesuffix("%").rstrip())
+    decimal = text.replace(",", ".")
+    if _COMMAS_IN_NUMBER.fullmatch(text):
+        whole = text.replace(",", "")
+        return f"{whole} or {decimal}" if isinstance(_plain(decimal), float) else whole
+    if _POINTS_IN_NUMBER.fullmatch(text):
+        return text.replace(".", "").replace(",", ".")
+    return decimal if isinstance(_plain(decimal), float) else None
 
 
 def _kind_of_columns(columns: Mapping[str, Sequence[Value]]) -> Kind:
