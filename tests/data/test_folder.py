@@ -167,6 +167,72 @@ def test_nested_json_is_a_bad_row(folder, depth):
     assert dataset.skipped == ("line 2: 'g0.json' is no graph: it is nested more than 100 deep",)
 
 
+NODES = [{"id": 0, "element": "C"}, {"id": 1, "element": "N"}]
+EDGE = {"source": 0, "target": 1, "length": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ([], "it is not an object with the lists 'nodes' and 'edges'"),
+        ({}, "it has no list 'edges'; give an empty one to a graph without edges"),
+        ({"nodes": NODES}, "it has no list 'edges'; give an empty one to a graph without edges"),
+        ({"links": [EDGE]}, "it has no list 'nodes' of objects"),
+        ({"nodes": 1, "links": []}, "it has no list 'nodes' of objects"),
+        ({"nodes": [0, 1], "links": []}, "it has no list 'nodes' of objects"),
+        ({"nodes": NODES, "links": [[0, 1]]}, "it has no list 'links' of objects"),
+        (
+            {"nodes": NODES, "links": [EDGE], "edges": [EDGE]},
+            "it has both 'edges' and 'links', of which one would not be read; keep one list",
+        ),
+        ({"nodes": NODES, "edges": [{"source": 0}]}, "the edge {'source': 0} does not have both 'source' and 'target'"),
+        ({"nodes": NODES, "edges": [EDGE | {"target": 9}]}, "it has an edge from 0 to 9, but no node 9"),
+        ({"nodes": NODES, "edges": [EDGE | {"source": "0"}]}, "it has an edge from '0' to 1, but no node '0'"),
+        ({"nodes": [*NODES, NODES[0]], "edges": [EDGE]}, "two nodes are called 0"),
+        ({"nodes": [{"id": [0, 1]}, {"id": [0, 1]}], "edges": []}, "two nodes are called (0, 1)"),
+        ({"nodes": [{"id": 1}, {}], "edges": []}, "two nodes are called 1"),  # the second is number 1, from 0
+        ({"nodes": [{"id": {}}], "edges": []}, "a node is called {}; use numbers or words"),
+        ({"nodes": NODES, "edges": [EDGE], "directed": "false"}, "its 'directed' is 'false', not true or false"),
+    ],
+)
+def test_broken_json_is_a_bad_row_with_its_reason(folder, document, reason):
+    (folder / "g2.json").write_text(json.dumps(document))
+    dataset = from_folder(folder, target_columns="y")
+    assert dataset.skipped == (f"line 4: 'g2.json' is no graph: {reason}",)
+    found = dict(read_folder(folder, dataset.columns, Unknown()))
+    assert found["g2.json"] == f"'g2.json' is no graph: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('target="1"', 'target="9"', "it has an edge from '0' to '9', but no node '9'"),
+        ('target="1"', "", "it has an edge from '0' to None, but no node None"),
+        ('<node id="1"', '<node id="0"', "two nodes are called '0'"),
+    ],
+)
+def test_broken_graphml_is_a_bad_row_with_its_reason(folder, old, new, reason):
+    text = (folder / "g3.graphml").read_text()
+    assert old in text
+    (folder / "g3.graphml").write_text(text.replace(old, new, 1))
+    assert from_folder(folder, target_columns="y").skipped == (f"line 5: 'g3.graphml' is no graph: {reason}",)
+
+
+def test_a_graph_without_nodes_is_a_bad_row(folder):
+    (folder / "g2.json").write_text('{"nodes": [], "links": []}')
+    nx.write_graphml(nx.Graph(), folder / "g3.graphml")
+    dataset = from_folder(folder, target_columns="y")
+    assert dataset.skipped == ("line 4: 'g2.json' has no nodes", "line 5: 'g3.graphml' has no nodes")
+
+
+def test_nodes_may_be_called_by_lists_or_not_at_all(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(nx.node_link_data(nx.grid_graph((2, 3)), edges="links")))
+    assert read_graph(path).number_of_edges() == 7
+    path.write_text('{"nodes": [{}, {}], "links": [{"source": 0, "target": 1}]}')
+    assert list(read_graph(path).edges()) == [(0, 1)]
+
+
 def test_weights_of_edges_are_features(folder):
     for i in range(6):
         made = graph(6 - i)

@@ -104,6 +104,12 @@ def test_bad_rows_are_skipped_and_told(tmp_path):
     )
 
 
+def test_a_skipped_row_names_the_text_that_is_read_as_missing(tmp_path):
+    rows = "".join(f"{'C' * (i + 1)},{('NA', 'EU', 'US')[i % 3]}\n" for i in range(9))
+    dataset = from_csv(write(tmp_path, f"smiles,region\n{rows}"))
+    assert dataset.skipped == tuple(f"line {line}: region is missing ('NA')" for line in (2, 5, 8))
+
+
 def test_bad_rows_are_refused(tmp_path, table):
     path = write(tmp_path, BAD, "bad.csv")
     with pytest.raises(ValueError, match=r"bad\.csv, line 3: 'C1CC' is no molecule.* \(and 4 more\)"):
@@ -160,7 +166,10 @@ def test_read_molecules_streams_in_order(tmp_path):
     [
         ("", {}, "is empty"),
         ("smiles,y\n", {}, "has a header but no rows"),
-        ("smiles,y,y\nC,1,2\n", {}, "columns 2 and 3 are both called 'y'"),
+        ("smiles,y,y\nC,1,2\n", {}, "say which columns to predict, of: y, y\\.1"),
+        ("smiles,y,y\nC,1,2\n", {"target_columns": "y"}, "columns 2 and 3 are both called 'y'"),
+        ("smiles,smiles,y\nC,O,2\n", {}, "columns 1 and 2 are both called 'smiles'"),
+        ("smiles,y,s,s\nC,1,val,test\nO,2,val,test\n", {"split": "s", "target_columns": "y"}, "columns 3 and 4"),
         ("smiles,Smiles,y\nC,C,2\n", {}, "more than one column called SMILES"),
         ("molecule,y\nC,1\n", {}, "no column called SMILES"),
         ("molecule,y\nC,1\n", {"smiles_column": "molecul"}, "Did you mean 'molecule'"),
@@ -168,6 +177,7 @@ def test_read_molecules_streams_in_order(tmp_path):
         (",smiles,y,z\n0,C,1,2\n", {}, "say which columns to predict, of: Unnamed: 0, y, z"),
         (",smiles\n0,C\n", {}, "say which columns to predict, of: Unnamed: 0"),
         ('smiles,y\nC,"[1, 2]"\nCC,"[3, 4]"\n', {}, "holds lists of values, such as '\\[1, 2\\]'"),
+        ("smiles;y\nC;3,5\nCC;4,5\n", {}, r"molecules\.csv: Column 'y' holds numbers .* such as '3,5' .*: write 3\.5"),
         ("smiles\nC\n", {}, "there are none"),
         ("smiles,solubility\nC,1\n", {"target_columns": "solubilty"}, "Did you mean 'solubility'"),
         ("smiles,y\nC,1\n", {"target_columns": "smiles"}, "cannot be a target"),
@@ -195,6 +205,18 @@ def test_prediction_does_not_depend_on_the_other_rows(table, freesolv):
     ours, theirs = from_csv(table, target_columns="y"), from_csv(freesolv, target_columns="expt")
     assert torch.equal(ours.store.graph(SMILES.index("c1ccccc1")).x, theirs.store.graph(smiles.index("c1ccccc1")).x)
     assert isinstance(ours.split, Split)
+
+
+def test_an_index_of_pandas_that_was_saved_twice_is_not_a_target(tmp_path):
+    rows = "".join(f"{i},{i},{'C' * (i + 1)},{i}.5\n" for i in range(20))
+    dataset = from_csv(write(tmp_path, f",Unnamed: 0,smiles,logS\n{rows}"))
+    assert dataset.task.target_names == ("logS",)
+    assert dataset.store.y.flatten().tolist() == [i + 0.5 for i in range(20)]
+
+
+def test_columns_of_one_name_that_are_not_needed_do_no_harm(tmp_path):
+    ((line, cells, molecule),) = read_molecules(write(tmp_path, "note,smiles,note\na,CC,b\n"))
+    assert (line, cells, molecule.num_nodes) == (2, {"note": "a", "smiles": "CC", "note.1": "b"}, 2)
 
 
 @pytest.mark.parametrize("index", ["", "Unnamed: 0"])

@@ -43,6 +43,30 @@ def test_a_column_without_a_name_gets_one(tmp_path):
         table.check_column("z")
 
 
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        (",Unnamed: 0,smiles", ("Unnamed: 0.1", "Unnamed: 0", "smiles")),  # a pandas index that was saved twice
+        (",Unnamed: 0.1,Unnamed: 0,y", ("Unnamed: 0.2", "Unnamed: 0.1", "Unnamed: 0", "y")),
+        ("a,b,a,a", ("a", "b", "a.1", "a.2")),
+        ("a,a.1,a", ("a", "a.1", "a.2")),
+    ],
+)
+def test_every_column_has_a_name_of_its_own(tmp_path, header, columns):
+    cells = [str(i) for i in range(len(columns))]
+    table = Table(write(tmp_path, f"{header}\n{','.join(cells)}\n"))
+    assert table.columns == columns
+    assert [row.cells for row in table] == [dict(zip(columns, cells, strict=True))]
+
+
+def test_a_name_of_two_columns_is_refused_when_it_is_needed(tmp_path):
+    table = Table(write(tmp_path, "a,b,a\n1,2,3\n"))
+    table.check_column("b")
+    table.check_column("a.1")
+    with pytest.raises(ValueError, match=r"table\.csv: columns 1 and 3 are both called 'a'; rename one"):
+        table.check_column("a")
+
+
 def test_quoted_separators_and_line_breaks(tmp_path):
     table = Table(write(tmp_path, 'name,y\n"a, ""b""",1\n"two\nlines",2\nlast,3\n'))
     assert [(row.line, row.cells["name"]) for row in table] == [(2, 'a, "b"'), (3, "two\nlines"), (5, "last")]
@@ -76,7 +100,6 @@ def test_check_column(tmp_path):
     [
         (b"", "is empty"),
         (b"\n\n", "is empty"),
-        (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'"),
         ("größe\n1\n".encode("latin-1"), "not text in UTF-8"),
         (gzip.compress(b"a,b\n" * 100)[:-9], "cannot be read"),
         (b"\x1f\x8bnot gzip", "cannot be read"),

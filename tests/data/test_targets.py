@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 
@@ -41,6 +43,20 @@ def test_one_column(column, kind, y, classes):
         ("[0]|1|0", "binary", [0, 1, 0], ("0", "1")),
         ("['yes']|['no']|['no']", "binary", [1, 0, 0], ("no", "yes")),
         ("[yes]|[no]|[no]", "binary", [1, 0, 0], ("[no]", "[yes]")),
+        ("(0.5)|(1.5,)|( 3 )", "regression", [[0.5], [1.5], [3.0]], ()),
+        ("(0,)|(1,)|(1,)", "binary", [0, 1, 1], ("0", "1")),
+        ("('yes',)|('no',)|('no',)", "binary", [1, 0, 0], ("no", "yes")),
+        ("tensor(0.5)|tensor([1.5])|torch.tensor([[3.]])", "regression", [[0.5], [1.5], [3.0]], ()),
+        ("tensor(0)|tensor(1)|[tensor(1)]", "binary", [0, 1, 1], ("0", "1")),
+        (
+            "tensor(0.5, dtype=torch.float64)|tensor([1.5], device='cuda:0')|tensor(3., grad_fn=<MeanBackward0>)",
+            "regression",
+            [[0.5], [1.5], [3.0]],
+            (),
+        ),
+        ("array([0])|array([1])|array(1, dtype=int32)", "binary", [0, 1, 1], ("0", "1")),
+        ("np.float64(0.5)|np.array([1.5], dtype=float32)|np.int64(3)", "regression", [[0.5], [1.5], [3.0]], ()),
+        ("(one) of (two)|tensor(a)|tensor(a)", "binary", [0, 1, 1], ("(one) of (two)", "tensor(a)")),
     ],
 )
 def test_single_values_in_brackets(column, kind, y, classes):
@@ -49,13 +65,30 @@ def test_single_values_in_brackets(column, kind, y, classes):
     assert torch.equal(targets, torch.tensor(y))
 
 
+@pytest.mark.parametrize("minus", ["−", "–"])
+def test_a_minus_may_be_that_of_a_word_processor(minus):
+    _, y, problems = targets_from_text({"y": [f"{minus}0.5", "0.25", f"1e{minus}2", f"[{minus}3]"]})
+    assert (y.flatten().tolist(), problems) == (torch.tensor([-0.5, 0.25, 0.01, -3]).tolist(), {})
+    assert targets_from_text({"y": [f"a{minus}b", "a", "a"]})[0].class_names == ("a", f"a{minus}b")
+
+
 def test_brackets_with_nothing_in_them_are_missing():
-    assert targets_from_text({"y": ["[1.5]", "[nan]", "[]", "[2.5]"]})[2] == {1: "y is missing", 2: "y is missing"}
+    assert targets_from_text({"y": ["[1.5]", "[nan]", "[]", "[2.5]"]})[2] == {
+        1: "y is missing ('[nan]')",
+        2: "y is missing ('[]')",
+    }
 
 
 @pytest.mark.parametrize(
     "column",
-    ["[0.1, 0.2]|[0.3, 0.4]|[1, 2]", "[0 1]|[1 0]|[0 1]", "(1, 2)|(3, 4)|5", "['a', 'b']|['b', 'a']|['a', 'b']"],
+    [
+        "[0.1, 0.2]|[0.3, 0.4]|[1, 2]",
+        "[0 1]|[1 0]|[0 1]",
+        "(1, 2)|(3, 4)|5",
+        "['a', 'b']|['b', 'a']|['a', 'b']",
+        "tensor([1., 2.])|tensor([3., 4.])|5",
+        "array([1, 2], dtype=int32)|array([3, 4])|5",
+    ],
 )
 @pytest.mark.parametrize("kind", ["auto", "multiclass", "regression"])
 def test_lists_of_values_are_refused(column, kind):
@@ -132,10 +165,98 @@ def test_several_columns():
     assert problems == {1: "b is missing", 3: "b is 'x', not a number"}
 
 
-@pytest.mark.parametrize("missing", ["", "nan", "NaN", "NA", "n/a", "null", "None"])
+@pytest.mark.parametrize("missing", ["nan", "NaN", "NA", "n/a", "null", "None", "-"])
 def test_missing_targets_make_a_row_unusable(missing):
-    assert targets_from_text({"y": ["1.5", missing, "2.5"]})[2] == {1: "y is missing"}
-    assert targets_from_text({"y": ["yes", "no", missing]})[2] == {2: "y is missing"}
+    reason = f"y is missing ({missing!r})"
+    assert targets_from_text({"y": ["1.5", missing, "2.5"]})[2] == {1: reason}
+    assert targets_from_text({"y": ["yes", "no", missing]})[2] == {2: reason}
+    assert targets_from_text({"y": ["1.5", "", "2.5"]})[2] == {1: "y is missing"}
+    assert targets_from_text({"y": ["yes", "no", ""]})[2] == {2: "y is missing"}
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "message"),
+    [
+        (
+            "+|-|+|-",
+            "auto",
+            r"^Column 'y' is \+ in every row that can be used: there is only one class, nothing to learn\. '-' "
+            r"\(2 of 4 rows\) is read as missing; if it is a class, give it another name\.$",
+        ),
+        (
+            "some|none|none|",
+            "binary",
+            r"is some in every row that can be used.* 'none' \(2 of 4 rows\) is read as missing",
+        ),
+        ("1|-|1|?|-", "auto", r"is 1 in every row that can be used.* '-' \(2 of 5 rows\) is read as missing"),
+        ("1.5|n/a|1.5", "auto", r"is 1\.5 in every row that can be used: .* 'n/a' \(1 of 3 rows\) is read as missing"),
+        ("none|NA|none", "auto", r"has no values\. 'none' \(2 of 3 rows\) is read as missing"),
+        ("1||1", "auto", r"every row that can be used: there is only one class, nothing to learn\.$"),
+    ],
+)
+def test_messages_name_what_is_read_as_missing(column, kind, message):
+    with pytest.raises(ValueError, match=message):
+        targets_from_text({"y": cells(column)}, kind)
+
+
+@pytest.mark.parametrize(
+    ("cell", "remedy"),
+    [
+        ("3,5", "3.5"),
+        ("-0,25", "-0.25"),
+        ("−0,25", "-0.25"),
+        (",5", ".5"),
+        ("1,5e-3", "1.5e-3"),
+        ("0,125", "0.125"),
+        ("1,000", "1000 or 1.000"),
+        ("1,000.5", "1000.5"),
+        ("1,000,000", "1000000"),
+        ("1.000,5", "1000.5"),
+        ("1.000.000", "1000000"),
+        ("1 000", "1000"),
+        ("1\u202f000,5", "1000.5"),
+        ("1'000.5", "1000.5"),
+        ("10 %", "10"),
+        ("12.5%", "12.5"),
+        ("3,5 %", "3.5"),
+    ],
+)
+class TestNumbersInOtherForms:
+    @pytest.mark.parametrize("others", [["7", "8", "9,5", "7"], ["yes", "7", "7", "7"], ["", "nan", "", ""]])
+    def test_are_refused_with_a_remedy(self, cell, remedy, others):
+        column = [cell, *others, cell, cell]
+        shown = re.escape(f"such as {cell!r} (")
+        with pytest.raises(
+            ValueError, match=rf"'y' holds numbers in .*{shown}.*: write {re.escape(remedy)} instead, or"
+        ):
+            targets_from_text({"y": column})
+        for kind in ("regression", "multilabel"):
+            with pytest.raises(ValueError, match=rf"{shown}.*: write {re.escape(remedy)} instead\.$"):
+                targets_from_text({"y": column}, kind)
+
+    def test_may_be_classes(self, cell, remedy):
+        task, y, problems = targets_from_text({"y": [cell, "no", cell]}, "binary")
+        assert (set(task.class_names), y[0] == y[2], problems) == ({cell, "no"}, True, {})
+
+
+def test_one_number_in_another_form_is_not_skipped():
+    with pytest.raises(ValueError, match=r"such as '1,000' \(1 of 5 values\): write 1000 or 1\.000 instead"):
+        targets_from_text({"y": ["250.5", "500", "750.5", "1,000", "125"]})
+
+
+@pytest.mark.parametrize(
+    "word", ["2,4-D", "3D", "1st", "1.2.3", "2020-01-01", "10 µM", "<10", "1,2,3", "%", ",", "a,5"]
+)
+def test_words_with_digits_stay_words(word):
+    assert targets_from_text({"y": [word, "b", word, "b"]})[0].class_names == tuple(sorted([word, "b"]))
+
+
+def test_words_with_a_number_in_another_form_stay_words():
+    assert targets_from_text({"y": ["low", "high", "low", "high", "5 %", "5 %"]})[0].class_names == (
+        "5 %",
+        "high",
+        "low",
+    )
 
 
 def test_words_among_numbers():

@@ -89,7 +89,7 @@ def test_regression_and_no_edges(tmp_path):
         ({"graph_indicator": None}, r"SET_graph_indicator\.txt cannot be read"),
         ({"graph_labels": None}, "there is nothing to predict"),
         ({"graph_labels": "1\n1\n1\n"}, r"SET_graph_labels\.txt: .*only one class"),
-        ({"graph_labels": "1\nnan\n2\n"}, "line 2: the label is missing"),
+        ({"graph_labels": "1\nnan\n2\n"}, r"line 2: the label is missing \('nan'\)\."),
         ({"graph_labels": "1\n2\n"}, "names other graphs than 1 to 2"),
         ({"A": "1, 99\n"}, "names other nodes than 1 to 8"),
         ({"A": "1, 2\n"}, r"SET_A\.txt, line 1: the edge connects two graphs"),

@@ -43,7 +43,8 @@ def from_folder(
 
     All attributes of nodes and edges become features, as `find_columns` says, weights of edges, too; each must be
     there at every node or every edge. A graph with other attributes than most have is a bad row. Edges of undirected
-    graphs are listed both ways, those of directed graphs as they are.
+    graphs are listed both ways, those of directed graphs as they are. A file is a bad row, too, if its graph has no
+    nodes, two nodes of the same name, or an edge to a node that is not listed.
 
     Args:
         folder: The folder.
@@ -138,37 +139,88 @@ def read_graph(path: str | Path) -> nx.Graph:
         raise ValueError(f"{path.name!r} is neither a .graphml nor a .json file")
     try:
         if path.suffix == ".graphml":
-            _refuse_entities(path)
+            _check_graphml(path)
             return nx.read_graphml(path)
         document = parse_json(path.read_text(encoding="utf-8"))
-        return nx.node_link_graph(document, edges="edges" if "edges" in document else "links")
+        return nx.node_link_graph(document, edges=_check_node_link(document))
     except OSError as error:
         raise ValueError(f"{path.name!r} cannot be read: {error.strerror}") from None
     except Exception as error:  # networkx and the parser of XML have many for what is not a graph
         raise ValueError(f"{path.name!r} is no graph: {error}") from None
 
 
-class _ContentBegins(Exception):
-    """The first element of an XML file is read; entities are declared before it."""
+def _check_graphml(path: Path) -> None:
+    """Refuse nodes as `_check_nodes` does, and abbreviations of the file's own: a few lines can stand for gigabytes.
 
-
-def _refuse_entities(path: Path) -> None:
-    """Refuse an XML file with abbreviations of its own: a few lines of them can stand for gigabytes.
-
-    Newer versions of expat have a limit; this holds for all.
+    Newer versions of expat have a limit for these; this holds for all.
     """
+    nodes: list[str | None] = []
+    edges: list[tuple[str | None, str | None]] = []
 
     def on_entity(name: str, *_: object) -> None:
         raise ValueError(f"it declares the entity {name!r}, which GraphML does not need; write it out")
 
-    def on_element(*_: object) -> None:
-        raise _ContentBegins
+    def on_element(name: str, attributes: dict[str, str]) -> None:
+        match name.split()[-1]:  # without its name space
+            case "node":
+                nodes.append(attributes.get("id"))
+            case "edge":
+                edges.append((attributes.get("source"), attributes.get("target")))
 
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate(namespace_separator=" ")
     parser.EntityDeclHandler = on_entity
     parser.StartElementHandler = on_element
-    with path.open("rb") as file, suppress(_ContentBegins, expat.ExpatError):  # networkx says what is wrong with it
+    with path.open("rb") as file, suppress(expat.ExpatError):  # networkx says what is wrong with it
         parser.ParseFile(file)
+        _check_nodes(nodes, edges)
+
+
+def _check_node_link(document: Any) -> str:
+    """Under which name the edges are listed.
+
+    Raises:
+        ValueError: If this is not a graph, or networkx would make another one of it silently.
+    """
+    if not isinstance(document, dict):
+        raise ValueError("it is not an object with the lists 'nodes' and 'edges'")
+    names = [name for name in ("edges", "links") if name in document]
+    if len(names) > 1:
+        raise ValueError("it has both 'edges' and 'links', of which one would not be read; keep one list")
+    if not names:
+        raise ValueError("it has no list 'edges'; give an empty one to a graph without edges")
+    for name in ("nodes", *names):
+        entries = document.get(name)
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError(f"it has no list {name!r} of objects")
+    for name in ("directed", "multigraph"):
+        if not isinstance(document.get(name, False), bool):
+            raise ValueError(f"its {name!r} is {str(document[name])[:40]!r}, not true or false")
+    for edge in document[names[0]]:
+        if not {"source", "target"} <= edge.keys():
+            raise ValueError(f"the edge {str(edge)[:40]} does not have both 'source' and 'target'")
+    nodes = (_name(node.get("id", i)) for i, node in enumerate(document["nodes"]))
+    _check_nodes(nodes, ((_name(edge["source"]), _name(edge["target"])) for edge in document[names[0]]))
+    return names[0]
+
+
+def _name(node: Any) -> Any:
+    """The node as networkx calls it."""
+    if node is None or isinstance(node, dict):
+        raise ValueError(f"a node is called {str(node)[:40]}; use numbers or words")
+    return tuple(map(_name, node)) if isinstance(node, list) else node
+
+
+def _check_nodes(nodes: Iterable[Any], edges: Iterable[tuple[Any, Any]]) -> None:
+    """Refuse nodes of the same name, which networkx merges, and nodes that only edges name, which it adds."""
+    known = set()
+    for node in nodes:
+        if node in known:
+            raise ValueError(f"two nodes are called {node!r}")
+        known.add(node)
+    for source, target in edges:
+        for node in (source, target):
+            if node not in known:
+                raise ValueError(f"it has an edge from {source!r} to {target!r}, but no node {node!r}")
 
 
 def _graph(path: Path, undirected: bool) -> nx.Graph | str:
@@ -177,6 +229,8 @@ def _graph(path: Path, undirected: bool) -> nx.Graph | str:
         graph = read_graph(path)
     except ValueError as error:
         return str(error)
+    if not len(graph):
+        return f"{path.name!r} has no nodes"
     if not graph.is_directed():
         return graph
     if undirected:

@@ -153,6 +153,7 @@ def split_labelled(
         labels = labelled.y if labelled.task.kind in ("binary", "multiclass") else None
         return choose_split(split, len(labelled.rows), labels, fractions, seed)
     if split in table.columns:
+        table.check_column(str(split))
         values = [row.cells[str(split)] for row in labelled.rows]
         return split_from_column(values, [f"line {row.line} of {table.path}" for row in labelled.rows])
     if Path(split).is_file():

@@ -100,11 +100,13 @@ def _graph(smiles: str) -> Data | str:
 
 
 def _smiles_column(table: Table, name: str | None) -> str:
-    if name is not None:
-        table.check_column(name)
-        return name
-    found = [column for column in table.columns if column.lower() == "smiles"]
-    if len(found) != 1:
-        number = "no column" if not found else "more than one column"
-        raise ValueError(f"{table.path} has {number} called SMILES; say which it is of: {', '.join(table.columns)}.")
-    return found[0]
+    if name is None:
+        found = [column for column in table.columns if column.lower() == "smiles"]
+        if len(found) != 1:
+            number = "no column" if not found else "more than one column"
+            raise ValueError(
+                f"{table.path} has {number} called SMILES; say which it is of: {', '.join(table.columns)}."
+            )
+        name = found[0]
+    table.check_column(name)
+    return name

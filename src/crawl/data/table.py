@@ -7,6 +7,7 @@ import difflib
 import gzip
 import itertools
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,8 @@ class Row:
 class Table:
     """A CSV file, plain or compressed with gzip, whose first line names the columns.
 
-    A column without a name, as pandas writes its index, is called `Unnamed: 0`, counted from 0: as pandas reads it.
+    Columns are called as pandas calls them: one without a name, as pandas writes its index, is `Unnamed: 0`, counted
+    from 0, and the second of two columns called `a` is `a.1`; `check_column` then refuses `a`, which is not clear.
 
     Iterating reads one row after the other, from the first on each time. Empty lines are passed over. Where the header
     has no comma, tabs or semicolons separate the columns. Windows line ends, a byte order mark, quoted fields and line
@@ -44,19 +46,16 @@ class Table:
         path: The file.
 
     Raises:
-        ValueError: If the file cannot be read, is empty, or has two columns of the same name.
+        ValueError: If the file cannot be read or is empty.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = as_path("path", path)
         _, header = next(self._records(), (1, []))
-        if not any(name.strip() for name in header):
+        self._header = [name.strip() for name in header]
+        if not any(self._header):
             raise ValueError(f"{self.path} is empty; its first line must name the columns.")
-        self.columns = tuple(name.strip() or f"{UNNAMED}{i}" for i, name in enumerate(header))
-        for i, name in enumerate(self.columns):
-            if name in self.columns[:i]:
-                first = self.columns.index(name)
-                raise ValueError(f"{self.path}: columns {first + 1} and {i + 1} are both called {name!r}; rename one.")
+        self.columns = _different(self._header)
 
     @property
     def name(self) -> str:
@@ -71,14 +70,17 @@ class Table:
             yield Row(line, cells, problem if len(record) != len(self.columns) else None)
 
     def check_column(self, name: str) -> None:
-        """Refuses a name that no column has.
+        """Refuses a name that no column has, or more than one.
 
         Raises:
-            ValueError: The message suggests one.
+            ValueError: The message suggests a name, or says which columns have the same.
         """
         if not isinstance(name, str) or name not in self.columns:
             hint = suggestion(name if isinstance(name, str) else "", self.columns)
             raise ValueError(f"{self.path} has no column {shown(name)}.{hint}")
+        same = [number for number, other in enumerate(self._header, 1) if other == name]
+        if len(same) > 1:
+            raise ValueError(f"{self.path}: columns {same[0]} and {same[1]} are both called {name!r}; rename one.")
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """The line and the fields of each record, the header first."""
@@ -101,6 +103,23 @@ class Table:
             raise ValueError(f"{self.path}, line {end + 1}: {error}.") from None
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{self.path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _different(header: Sequence[str]) -> tuple[str, ...]:
+    """A name for each column that no other has; the first that is called so keeps it."""
+    taken, kept = set(header), set[str]()
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
+    names = []
+    for i, given in enumerate(header):
+        name = given or f"{UNNAMED}{i}"
+        if not given or given in kept:
+            wanted = name
+            while name in taken:
+                name = f"{wanted}.{next(numbers[wanted])}"
+        names.append(name)
+        kept.add(name)
+        taken.add(name)
+    return tuple(names)
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeGuard, get_args
 
@@ -16,7 +18,13 @@ from crawl.tensor_checks import plain_tensor
 AnyKind = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
 Value = float | str | None  # a number, a word, or nothing
 
-_MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?", "[]"}
+_MISSING = {"", "nan", "na", "n/a", "none", "null", "-", "?"}
+_CALL = re.compile(r"(?:torch\.|numpy\.|np\.)?(?:tensor|array|float\d*|int\d*)(?=\()")
+_SETTING = re.compile(r",\s*(?:dtype|device|grad_fn|requires_grad)=[^\])]*")
+_GAP_IN_NUMBER = re.compile(r"(?<=\d)[\s'’](?=\d{3}\b)")  # 1 000
+_COMMAS_IN_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")  # 1,000.5
+_POINTS_IN_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:\.\d{3})+,\d*|(?:\.\d{3}){2,})")  # 1.000,5
+_MINUS = str.maketrans("−–", "--")  # as word processors write it
 _MOST_CLASSES = 20  # of whole numbers; more are taken for quantities
 _LARGEST_CLASS_ID = 1000  # whatever the number of rows
 _LARGEST = torch.finfo(torch.float32).max
@@ -32,8 +40,9 @@ def targets_from_text(
     and `regression` if it has other numbers. Several columns are `multilabel` if they hold 0, 1 and gaps only, and else
     `regression`. A row is unusable if a target is missing, but for `multilabel`, where the target becomes NaN; or if it
     is a word where most are numbers. Classes are in the order of numbers, or else of the alphabet. A single value in
-    brackets, as in `[-2.06]`, is that value; lists of several values are refused. Numbers are float32, or float64 where
-    float32 would not tell them apart; see `as_numbers`.
+    brackets, as in `[-2.06]`, `(0,)` or `tensor(0.5)`, is that value; lists of several values are refused, and so are
+    numbers such as `3,5`, `1,000` and `10 %`, unless the kind says that they are classes. Numbers are float32, or
+    float64 where float32 would not tell them apart; see `as_numbers`.
 
     Args:
         columns: The text of all cells in each target column.
@@ -48,21 +57,24 @@ def targets_from_text(
     values = {name: [_parsed(cell) for cell in cells] for name, cells in columns.items()}
     for name, column in values.items():
         if all(value is None for value in column):
-            raise ValueError(f"Column {name!r} has no values.")
+            raise ValueError(f"Column {name!r} has no values.{_note_on_gaps(columns[name], column)}")
         lists = [value for value in column if _is_list(value)]
         if 2 * len(lists) > sum(value is not None for value in column):
             raise ValueError(
                 f"Column {name!r} holds lists of values, such as {_shortened(lists[0])}: write each value into a "
                 "column of its own, and name these columns as targets."
             )
+        if kind not in ("binary", "multiclass"):
+            _refuse_numbers_as_words(name, column, may_be_classes=kind == "auto")
     if kind in ("binary", "multiclass") and len(values) > 1:
         raise ValueError(f"A {kind} task has one target, not {len(values)}: {', '.join(values)}.")
     single = {name: [value for value in column if not _is_list(value)] for name, column in values.items()}
     resolved = _kind_of_columns(single) if kind == "auto" else kind
     if resolved == "regression" or resolved == "multilabel":
-        return _read_numbers(values, resolved, metric)
+        return _read_numbers(columns, values, resolved, metric)
     ((name, column),) = values.items()
-    return _read_classes(name, column, resolved, metric, only_numbers=kind == "auto" and _is_numeric(column))
+    only_numbers = kind == "auto" and _is_numeric(column)
+    return _read_classes(name, columns[name], column, resolved, metric, only_numbers=only_numbers)
 
 
 def targets_from_tensor(
@@ -139,6 +151,33 @@ def _kind_of_rows(rows: Tensor, is_yes_or_no: bool) -> Kind:
     return "regression" if rows.is_floating_point() else "multiclass"
 
 
+def _refuse_numbers_as_words(name: str, column: Sequence[Value], *, may_be_classes: bool) -> None:
+    """Refuse numbers in a form that is not read, such as `3,5`: they would be classes, or rows that cannot be used."""
+    words = [value for value in column if isinstance(value, str)]
+    forms = {word: form for word in set(words) if (form := _number_in_word(word))}
+    found = [word for word in words if word in forms]
+    num_given = sum(value is not None for value in column)
+    if found and 2 * (num_given - len(words) + len(found)) > num_given:
+        first, share = found[0], f"{len(found)} of {num_given} values"
+        classes = ", or say that the task is binary or multiclass if these are classes" if may_be_classes else ""
+        raise ValueError(
+            f"Column {name!r} holds numbers in a form that is not read, such as {_shortened(first)} ({share}): write "
+            f"{forms[first][:40]} instead{classes}."
+        )
+
+
+def _number_in_word(word: str) -> str | None:
+    """How to write the number that a word such as `3,5`, `1,000`, `1 000` or `10 %` stands for; None if it is none."""
+    text = _GAP_IN_NUMBER.sub("", word.translate(_MINUS).removesuffix("%").rstrip())
+    decimal = text.replace(",", ".")
+    if _COMMAS_IN_NUMBER.fullmatch(text):
+        whole = text.replace(",", "")
+        return f"{whole} or {decimal}" if isinstance(_plain(decimal), float) else whole
+    if _POINTS_IN_NUMBER.fullmatch(text):
+        return text.replace(".", "").replace(",", ".")
+    return decimal if isinstance(_plain(decimal), float) else None
+
+
 def _kind_of_columns(columns: Mapping[str, Sequence[Value]]) -> Kind:
     if len(columns) > 1:
         words = [name for name, column in columns.items() if not _is_numeric(column)]
@@ -166,12 +205,15 @@ def _kind_of_columns(columns: Mapping[str, Sequence[Value]]) -> Kind:
 
 
 def _read_numbers(
-    columns: Mapping[str, Sequence[Value]], kind: Literal["regression", "multilabel"], metric: str | None
+    cells: Mapping[str, Sequence[str]],
+    columns: Mapping[str, Sequence[Value]],
+    kind: Literal["regression", "multilabel"],
+    metric: str | None,
 ) -> tuple[Task, Tensor, dict[int, str]]:
     problems: dict[int, str] = {}
     rows: list[list[float]] = []
     for i, values in enumerate(zip(*columns.values(), strict=True)):
-        problem = _problem_with(dict(zip(columns, values, strict=True)), kind)
+        problem = _problem_with(i, cells, dict(zip(columns, values, strict=True)), kind)
         if problem:
             problems[i] = problem
         else:
@@ -181,30 +223,37 @@ def _read_numbers(
     if kind == "regression":
         for name, column in zip(columns, y.unbind(1), strict=True):
             if bool((column == column[0]).all()):
-                raise ValueError(f"Column {name!r} is {float(column[0])} in every row: there is nothing to learn.")
+                where, note = _every_row(problems), _note_on_gaps(cells[name], columns[name])
+                raise ValueError(f"Column {name!r} is {float(column[0])} in {where}: there is nothing to learn.{note}")
     task = Task(kind=kind, num_outputs=len(columns), metric=metric or "", target_names=tuple(columns))
     return task, as_numbers(y), problems
 
 
-def _problem_with(values: Mapping[str, Value], kind: Kind) -> str | None:
+def _problem_with(row: int, cells: Mapping[str, Sequence[str]], values: Mapping[str, Value], kind: Kind) -> str | None:
     """Why a row of numbers cannot be used."""
     for name, value in values.items():
         if isinstance(value, str):
             return f"{name} is {_shortened(value)}, {'a list of values' if _is_list(value) else 'not a number'}"
         if value is None and kind == "regression":
-            return f"{name} is missing"
+            return _missing(name, cells[name][row])
         if kind == "multilabel" and value not in (0.0, 1.0, None):
             return f"{name} is {value:g}, not 0 or 1"
     return "all labels are missing" if all(value is None for value in values.values()) else None
 
 
 def _read_classes(
-    name: str, column: Sequence[Value], kind: Literal["binary", "multiclass"], metric: str | None, *, only_numbers: bool
+    name: str,
+    cells: Sequence[str],
+    column: Sequence[Value],
+    kind: Literal["binary", "multiclass"],
+    metric: str | None,
+    *,
+    only_numbers: bool,
 ) -> tuple[Task, Tensor, dict[int, str]]:
     problems: dict[int, str] = {}
     for i, value in enumerate(column):
         if value is None:
-            problems[i] = f"{name} is missing"
+            problems[i] = _missing(name, cells[i])
         elif _is_list(value):
             problems[i] = f"{name} is {_shortened(value)}, a list of values"
         elif only_numbers and isinstance(value, str):
@@ -216,7 +265,8 @@ def _read_classes(
     classes: list[Value] = [*numbers, *words]
     names = tuple(map(_name_of_class, classes))
     if len(classes) == 1:
-        raise ValueError(f"Column {name!r} is {names[0]} in every row: there is only one class, nothing to learn.")
+        where, note = _every_row(problems), _note_on_gaps(cells, column)
+        raise ValueError(f"Column {name!r} is {names[0]} in {where}: there is only one class, nothing to learn.{note}")
     if kind == "binary" and len(classes) > 2:
         raise ValueError(
             f"Column {name!r} has {len(classes)} values ({', '.join(names[:5])}, …); a binary task has two."
@@ -274,27 +324,58 @@ def _name_of_class(value: Value) -> str:
 
 
 def _parsed(cell: str) -> Value:
+    value = _plain(cell)
+    if not isinstance(value, str) or (inside := _in_brackets(cell)) is None:
+        return value
+    value = _plain(inside)
+    if not isinstance(value, str):
+        return value
+    is_quoted = value[0] == value[-1] and value[0] in "'\"" and "," not in value
+    return (value[1:-1] or None) if is_quoted else cell
+
+
+def _plain(cell: str) -> Value:
+    """What a cell without brackets holds."""
     if cell.lower() in _MISSING:
         return None
-    if cell.startswith("[") and cell.endswith("]"):  # as arrays of one value are written
-        value = _parsed(cell.strip("[], "))
-        if not isinstance(value, str):
-            return value
-        is_quoted = value[0] == value[-1] and value[0] in "'\"" and "," not in value
-        return (value[1:-1] or None) if is_quoted else cell
     try:
-        number = float(cell)
+        number = float(cell.translate(_MINUS))
     except ValueError:
         return cell
     return number if abs(number) <= _LARGEST else cell
 
 
+def _in_brackets(cell: str) -> str | None:
+    """What is in the brackets of `[0.5]`, `(0.5,)`, `array([0.5])` or `tensor(0.5, dtype=…)`; None without brackets."""
+    text = _SETTING.sub("", _CALL.sub("", cell))
+    return text.strip("[](), ") if (text[:1], text[-1:]) in (("[", "]"), ("(", ")")) else None
+
+
 def _is_list(value: Value) -> TypeGuard[str]:
-    """Whether this is how Python, numpy or JSON write several values."""
-    if not isinstance(value, str) or (value[0], value[-1]) not in (("[", "]"), ("(", ")")):
+    """Whether this is how Python, numpy, torch or JSON write several values."""
+    if not isinstance(value, str) or (inside := _in_brackets(value)) is None:
         return False
-    parts = value.strip("[]() ").replace(",", " ").split()
-    return len(parts) > 1 and ("," in value or all(isinstance(_parsed(part), float) for part in parts))
+    parts = inside.replace(",", " ").split()
+    return len(parts) > 1 and ("," in inside or all(isinstance(_plain(part), float) for part in parts))
+
+
+def _missing(name: str, cell: str) -> str:
+    """That there is no target, with the text that says so."""
+    return f"{name} is missing ({_shortened(cell)})" if cell else f"{name} is missing"
+
+
+def _every_row(problems: Mapping[int, str]) -> str:
+    return "every row that can be used" if problems else "every row"
+
+
+def _note_on_gaps(cells: Sequence[str], column: Sequence[Value]) -> str:
+    """A sentence to follow an error message: the text that is read as missing, for it may be meant as a class."""
+    texts = Counter(cell for cell, value in zip(cells, column, strict=True) if value is None and cell)
+    if not texts:
+        return ""
+    ((text, count),) = texts.most_common(1)
+    rows = f"{count} of {len(cells)} rows"
+    return f" {_shortened(text)} ({rows}) is read as missing; if it is a class, give it another name."
 
 
 def _shortened(value: Value) -> str:

@@ -163,7 +163,8 @@ def _targets(folder: Path, name: str, metric: str | None) -> tuple[Task, Tensor]
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
     if problems:
-        raise ValueError(f"{path}, line {next(iter(problems)) + 1}: the label is missing.")
+        row, problem = next(iter(problems.items()))
+        raise ValueError(f"{path}, line {row + 1}: the {problem}.")
     return task, y
 
 
