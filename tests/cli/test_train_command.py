@@ -65,6 +65,22 @@ def test_the_baseline_stands_beside_it_and_is_resumed_with_it(crawl, tiny):
     assert Path("run/gin/result.json").is_file()
 
 
+@pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
+def test_a_baseline_that_was_not_begun_is_resumed_with_the_run(crawl, tiny, monkeypatch, flags):
+    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_epoch", _interrupted)
+        done = crawl("train", "csl", "--baseline", "gin", "--out", "run", *flags, *tiny)
+    assert done.code == 130
+    assert done.err.endswith("resume with: crawl train --resume run\n")
+    assert not Path("run/gin").exists()
+    assert "GIN (message passing)" in crawl("train", "--resume", "run").out
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_folds(crawl, tiny, monkeypatch):
     monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 2)
     done = crawl("train", "csl", "--protocol", "folds", *tiny)
@@ -103,11 +119,12 @@ def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
 
 
 def test_ctrl_c_before_anything_is_written_leaves_nothing(crawl, tiny, monkeypatch):
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(train_module, "train", interrupted)
-    assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", "crawl: interrupted\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "train", _interrupted)
+        assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", "crawl: interrupted\n")
+    assert not Path("run").exists()
+    monkeypatch.setattr("crawl.experiments.run_experiment", _interrupted)
+    assert crawl("train", "csl", "--baseline", "gin", "--out", "run", *tiny).code == 130
     assert not Path("run").exists()
 
 

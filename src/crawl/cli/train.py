@@ -12,6 +12,7 @@ import tyro
 
 from crawl.cli.flags import compute_with
 from crawl.cli.output import check_folder, print_table, say
+from crawl.files import write_atomically
 
 if TYPE_CHECKING:
     from crawl.data import Dataset
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 RecipeT = TypeVar("RecipeT")
 Baseline = Literal["none", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
+_BASELINES = ".baselines"  # a hidden file, since a new run wants a folder without content
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Train(Generic[RecipeT]):
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
         with _removed_if_empty(folder), _resumable(folder):
+            (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
             results = train(experiment, folder, dataset, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
             report(results, folder)
 
@@ -146,7 +149,7 @@ def train(
 ) -> list[Result]:
     """The runs of an experiment in a folder, and those of its baseline in one within: begun, resumed or only read.
 
-    `dataset` spares reading the data again where there are no folds.
+    Baselines that were asked for in this folder before count, too. `dataset` spares reading the data again where there are no folds.
     """
     from crawl.experiments import resume_run, run_experiment
     from crawl.experiments.protocol import as_baseline, run_folds
@@ -158,11 +161,22 @@ def train(
             return [resume_run(place, dataset=dataset, quiet=quiet or None)]
         return [run_experiment(variant, place, dataset=dataset, quiet=quiet or None)]
 
+    names = _noted_baselines(folder, baseline)
     results = runs(experiment, folder)
     for name in get_args(Baseline)[1:]:
-        if baseline == name or (folder / name).is_dir():
+        if name in names or (folder / name).is_dir():
             results += runs(as_baseline(experiment, name), folder / name)
     return results
+
+
+def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:
+    """The baselines that were asked for in a folder, with this one, which is noted there for a run that is resumed."""
+    note = folder / _BASELINES
+    noted = set(note.read_text().split()) if note.is_file() else set()
+    names = {*noted, baseline} - {"none"}
+    if names != noted:
+        write_atomically(note, "\n".join(sorted(names)) + "\n")
+    return names
 
 
 def report(results: Sequence[Result], folder: Path) -> None:
@@ -203,5 +217,8 @@ def _removed_if_empty(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        note = folder / _BASELINES
+        if list(folder.iterdir()) == [note]:
+            note.unlink()
         with suppress(OSError):  # a folder with files in it cannot be removed like this
             folder.rmdir()
