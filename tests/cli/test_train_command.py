@@ -226,3 +226,28 @@ def test_a_link_that_leads_to_itself_is_refused(crawl, tmp_path):
     loop = tmp_path / "loop.csv"
     loop.symlink_to(loop)
     assert "loop.csv is a link that leads to itself" in crawl.error("train", "csv", "--data.path", loop)
+
+
+def test_a_split_file_is_found_from_any_folder(crawl, tiny, molecules, tmp_path, monkeypatch):
+    pytest.importorskip("rdkit")
+    parts = {"train": list(range(8)), "val": [8, 9], "test": [10, 11]}
+    Path("split.json").write_text(json.dumps(parts))
+    data = ["--data.path", "molecules.csv", "--data.targets", "logS", "--data.split", "split.json"]
+    assert crawl("train", "csv", *data, "--out", "run", *tiny).code == 0
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert crawl("evaluate", tmp_path / "run").code == 0
+    (tmp_path / "run/result.json").unlink()
+    assert crawl("train", "--resume", tmp_path / "run").code == 0
+
+
+def test_a_split_column_is_not_taken_for_a_file(crawl, tiny, molecules):
+    pytest.importorskip("rdkit")
+    header, *lines = molecules.read_text().splitlines()
+    parts = ["train"] * (len(lines) - 3) + ["val", "test", "test"]
+    rows = [f"{line},{part}" for line, part in zip(lines, parts, strict=True)]
+    molecules.write_text("\n".join([f"{header},part", *rows]))
+    Path("part").write_text("not a split")
+    data = ["--data.path", molecules, "--data.targets", "logS", "--data.split", "part"]
+    assert crawl("train", "csv", *data, "--out", "run", *tiny).code == 0
+    assert _config(Path("run"))["data"]["split"] == "part"

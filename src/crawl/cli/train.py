@@ -17,6 +17,7 @@ from crawl.files import write_atomically
 if TYPE_CHECKING:
     from crawl.data import Dataset
     from crawl.experiments import Experiment, Result
+    from crawl.experiments.experiment import Data
 
 RecipeT = TypeVar("RecipeT")
 Baseline = Literal["none", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
@@ -60,6 +61,7 @@ class Train(Generic[RecipeT]):
         from crawl.experiments.folder import RunFolder
         from crawl.training.trainer import choose_device
 
+        experiment = replace(experiment, data=_with_absolute_split(experiment.data))
         device = choose_device(experiment.training.device)  # what is wrong is found before there is a folder
         dataset = load_dataset(experiment.data, experiment.seed)
         experiment = settle(experiment, dataset.task, device=device.type, is_from_recipe=True)
@@ -83,6 +85,18 @@ class Train(Generic[RecipeT]):
                 raise ValueError(f"{experiment.data.path} is a link that leads to itself.") from None
             experiment = replace(experiment, data=replace(experiment.data, path=path))
         return experiment  # type: ignore[no-any-return]
+
+
+def _with_absolute_split(data: Data) -> Data:
+    """The same data with an absolute path of the split, if that is a file; a column of this name comes first."""
+    from crawl.data.table import Table
+    from crawl.experiments.effect import WAYS_TO_SPLIT
+
+    table = Path(data.path or "", "labels.csv" if data.name == "folder" else "")
+    is_column = data.name in ("csv", "folder") and table.is_file() and data.split in Table(table).columns
+    if data.split in WAYS_TO_SPLIT or is_column or not Path(data.split).is_file():
+        return data
+    return replace(data, split=str(Path(data.split).resolve()))
 
 
 @dataclass(frozen=True)

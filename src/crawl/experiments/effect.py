@@ -22,7 +22,7 @@ _USED_BY: dict[str, tuple[str, ...]] = {
     **{"path": _OWN_FILES, "metric": _OWN_FILES, "split": _OWN_FILES, "fractions": _OWN_FILES},
     **{"fold": ("csl", *_WITH_FOLDS_IN_FILES), "has_validation": _WITH_FOLDS_IN_FILES},
 }
-_DRAWN = ("random", "stratified", "scaffold")  # splits that `fractions` has an effect on
+WAYS_TO_SPLIT = ("random", "stratified", "scaffold")  # splits that `fractions` has an effect on
 _OF_SCHEDULES = {
     **{"patience": ("plateau",), "min_lr": ("plateau",), "step_epoch": ("step",), "interval": ("interval",)},
     "factor": ("plateau", "step", "interval"),
@@ -115,7 +115,7 @@ def _of_data(data: Data) -> Iterator[tuple[str, str, str]]:
             yield what, "data", setting
     if data.name in (*_OWN_FILES, *_IN_CODE) or data.is_synthetic:
         yield what, "data", "root"
-    if data.name in _OWN_FILES and data.split not in _DRAWN:
+    if data.name in _OWN_FILES and data.split not in WAYS_TO_SPLIT:
         yield "A split that is given", "data", "fractions"
 
 
