@@ -51,11 +51,13 @@ class Train(Generic[RecipeT]):
 
     def run(self) -> None:
         """Train, and print what came of it."""
-        from crawl.experiments.effect import settle
+        from crawl.experiments.effect import OWN_FILES, existing_path, settle
 
         if self.out is not None:
             check_folder(self.out)
         experiment = settle(self._experiment(), is_from_recipe=True)  # before torch is there, so at once
+        if experiment.data.name in OWN_FILES:
+            existing_path(experiment.data)
         compute_with(self.threads)
         from crawl.experiments.build import load_dataset
         from crawl.experiments.folder import RunFolder

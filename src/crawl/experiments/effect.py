@@ -1,9 +1,13 @@
-"""Which settings of an experiment change its result: a record of one that does not would not be true."""
+"""Which settings of an experiment change its result: a record of one that does not would not be true.
+
+Nothing here needs torch, so that the command line can refuse a mistake at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawl.experiments.experiment import Data, Experiment, Model, Walk
@@ -13,13 +17,13 @@ from crawl.training.settings import Training
 if TYPE_CHECKING:
     from crawl.data.task import Task
 
-_OWN_FILES = ("csv", "tu", "folder")
+OWN_FILES = ("csv", "tu", "folder")
 _IN_CODE = ("given", "csl", "counting")
 _WITH_FOLDS_IN_FILES = ("collab", "imdb_multi", "reddit_binary")
 _USED_BY: dict[str, tuple[str, ...]] = {
     **{"target": ("counting",), "laplacian": ("csl",), "smiles": ("csv",), "has_positions": ("mnist", "cifar10")},
     **{"targets": ("csv", "folder"), "task": ("csv", "folder"), "bad_rows": ("csv", "folder")},
-    **{"path": _OWN_FILES, "metric": _OWN_FILES, "split": _OWN_FILES, "fractions": _OWN_FILES},
+    **{"path": OWN_FILES, "metric": OWN_FILES, "split": OWN_FILES, "fractions": OWN_FILES},
     **{"fold": ("csl", *_WITH_FOLDS_IN_FILES), "has_validation": _WITH_FOLDS_IN_FILES},
 }
 WAYS_TO_SPLIT = ("random", "stratified", "scaffold")  # splits that `fractions` has an effect on
@@ -60,7 +64,7 @@ def settle(
         ValueError: With the flag that sets it, and why it has no effect.
     """
     data = experiment.data
-    if data.is_synthetic and data.name in (*_OWN_FILES, "given", "counting"):
+    if data.is_synthetic and data.name in (*OWN_FILES, "given", "counting"):
         raise ValueError(f"{data.name} is not a benchmark: leave out --data.is-synthetic.")
     bases = [RECIPES.get(data.name, Experiment)(), *(() if is_from_recipe else (Experiment(),))]
     unused = list(_without_effect(experiment, task))
@@ -85,6 +89,20 @@ def settle_data(data: Data) -> Data:
         ValueError: With the flag that sets it, and why it has no effect.
     """
     return settle(Experiment(data=data)).data
+
+
+def existing_path(data: Data) -> Path:
+    """The file or folder of data that are read from one of the user's own.
+
+    Raises:
+        ValueError: If it is not given, or not there.
+    """
+    if data.path is None:
+        raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
+    path = Path(data.path)
+    if not path.exists():
+        raise ValueError(f"There is no file or folder {path}.")
+    return path
 
 
 def plain(data: Data) -> dict[str, Any]:
@@ -113,9 +131,9 @@ def _of_data(data: Data) -> Iterator[tuple[str, str, str]]:
     for setting, names in _USED_BY.items():
         if data.name not in names or data.is_synthetic:
             yield what, "data", setting
-    if data.name in (*_OWN_FILES, *_IN_CODE) or data.is_synthetic:
+    if data.name in (*OWN_FILES, *_IN_CODE) or data.is_synthetic:
         yield what, "data", "root"
-    if data.name in _OWN_FILES and data.split not in WAYS_TO_SPLIT:
+    if data.name in OWN_FILES and data.split not in WAYS_TO_SPLIT:
         yield "A split that is given", "data", "fractions"
 
 
