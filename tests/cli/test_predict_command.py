@@ -293,3 +293,22 @@ def test_atoms_that_were_not_there_in_training(crawl, molecule_runs, tmp_path):
     error = crawl.error("predict", molecule_runs["logS"], new, "-o", tmp_path / "other.csv", "--unknown", "error")
     assert "were not there in training: 34 in atomic number (1 node)" in error
     assert not (tmp_path / "other.csv").exists()
+
+
+@pytest.mark.parametrize("flag", ["--num-repeats", "--num-steps", "--seed"])
+def test_a_network_without_walks_takes_no_flags_about_walks(crawl, tiny, molecules, flag):
+    pytest.importorskip("rdkit")
+    once = ["--evaluation.num-test-repeats", "1"]
+    walks = tiny.index("--walk.num-steps")
+    flags = [*tiny[:walks], *tiny[walks + 4 :], *once]
+    data = ["--data.path", molecules, "--data.targets", "logS"]
+    done = crawl("train", "csv", *data, "--model.name", "gin", "--out", "run", *flags)
+    assert done.code == 0, done.err
+    error = f"A gin does not walk, so {flag} cannot change anything: leave it out."
+    assert crawl.error("predict", "run", molecules, flag, "9") == error
+    assert crawl.error("evaluate", "run", flag, "9") == error
+
+
+def test_a_folder_has_no_smiles_column(crawl, csl_run, tmp_path):
+    toy = _write_tu(tmp_path / "toy")
+    assert "has no SMILES column: leave out --smiles" in crawl.error("predict", csl_run, toy, "--smiles", "foo")

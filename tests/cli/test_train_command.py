@@ -63,6 +63,7 @@ def test_the_baseline_stands_beside_it_and_is_resumed_with_it(crawl, tiny):
     again = crawl("train", "--resume", "run")
     assert "GIN (message passing)" in again.out
     assert Path("run/gin/result.json").is_file()
+    assert "is a gin itself: leave out --baseline" in crawl.error("train", "--resume", "run/gin", "--baseline", "gin")
 
 
 @pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
@@ -151,6 +152,10 @@ def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
         ("train csl --training.device tpu", "device must be 'auto', 'cpu' or 'cuda'"),
         ("train --resume missing", "missing is not the folder of a run"),
         ("train csl --resume run", "leave out csl"),
+        ("train csl --protocol folds --data.fold 3", "trains on every fold: leave out --data.fold"),
+        ("train csl --model.name gin --baseline gin", "is a gin itself: leave out --baseline"),
+        ("train csl --model.name gin --evaluation.num-test-repeats 7", "gin cannot be changed by --evaluation"),
+        ("train csv --data.name tu --data.path molecules.csv --model.num-layers 1", "leave out --data.name"),
     ],
 )
 def test_one_line_says_what_is_wrong(crawl, molecules, words, message):

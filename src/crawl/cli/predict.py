@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.flags import check_positive, check_seed, compute_with
+from crawl.cli.flags import check_positive, check_seed, check_walks, compute_with
 from crawl.cli.output import STDOUT, open_output, say
 
 if TYPE_CHECKING:
@@ -81,12 +81,16 @@ class Predict:
             raise ValueError(f"There is no file or folder {self.input}.")
         if self.output.exists() and self.output.samefile(self.input):
             raise ValueError(f"The output would replace the input {self.input}: choose another name.")
+        if self.smiles is not None and self.input.is_dir():
+            raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
         compute_with(self.threads)
         from crawl.data.features import Unknown
         from crawl.experiments import TrainedModel
         from crawl.experiments.features import unknown_message
 
         trained = TrainedModel.load(self.run_folder, self.device)
+        model = trained.experiment.model.name
+        check_walks(model, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         if trained.features.task.level != "graph":
             raise ValueError(f"{self.run_folder} predicts nodes; use crawl.experiments.TrainedModel in Python.")
         unknown = Unknown()

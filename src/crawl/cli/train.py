@@ -58,6 +58,9 @@ class Train(Generic[RecipeT]):
         experiment = settle(self._experiment(), is_from_recipe=True)  # before torch is there, so at once
         if experiment.data.name in OWN_FILES:
             existing_path(experiment.data)
+        if self.protocol == "folds" and experiment.data.fold:
+            raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
+        _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
         from crawl.experiments.build import load_dataset
         from crawl.experiments.folder import RunFolder
@@ -87,6 +90,11 @@ class Train(Generic[RecipeT]):
                 raise ValueError(f"{experiment.data.path} is a link that leads to itself.") from None
             experiment = replace(experiment, data=replace(experiment.data, path=path))
         return experiment  # type: ignore[no-any-return]
+
+
+def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
+    if baseline == experiment.model.name:
+        raise ValueError(f"The model is a {baseline} itself: leave out --baseline, or choose another one.")
 
 
 def _with_absolute_split(data: Data) -> Data:
@@ -132,15 +140,22 @@ class Resume:
         has_folds = first_fold.is_dir()
         config = RunFolder.open(first_fold if has_folds else self.resume).config
         experiment = read_config(config)
+        _refuse_own_baseline(experiment, self.baseline)
         with _resumable(self.resume):
             results = train(experiment, self.resume, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
             report(results, self.resume)
 
 
 def train_type(arguments: Sequence[str]) -> Any:
-    """The type of the command `train`: with a subcommand for every recipe, or for resuming without any."""
+    """The type of the command `train`: with a subcommand for every recipe, or for resuming without any.
+
+    Raises:
+        ValueError: If a recipe is to be used for other data: what it says was not chosen for them.
+    """
     if any(word.split("=")[0] == "--resume" for word in arguments):
         return Resume
+    if any(word.split("=")[0] == "--data.name" for word in arguments):
+        raise ValueError("A recipe is for its own data: leave out --data.name, and choose another recipe for others.")
     from crawl.experiments.experiment import Experiment
     from crawl.experiments.recipes import RECIPES
 
@@ -165,7 +180,8 @@ def train(
 ) -> list[Result]:
     """The runs of an experiment in a folder, and those of its baseline in one within: begun, resumed or only read.
 
-    Baselines that were asked for in this folder before count, too. `dataset` spares reading the data again where there are no folds.
+    Baselines that were asked for in this folder before count, too. `dataset` spares reading the data again where there
+    are no folds.
     """
     from crawl.experiments import resume_run, run_experiment
     from crawl.experiments.protocol import as_baseline, run_folds

@@ -114,6 +114,8 @@ def _usual(experiment: Experiment, group: str, setting: str) -> Any:
     """What a setting without effect is recorded as."""
     if (group, setting) == ("data", "split"):
         return "given"
+    if group == "evaluation" and experiment.model.name != "crawl":
+        return 1  # without walks, all evaluations are equal
     return getattr(type(getattr(experiment, group)), setting)
 
 
@@ -142,6 +144,7 @@ def _of_model(experiment: Experiment, task: Task | None) -> Iterator[tuple[str, 
     if model.name != "crawl":
         yield from ((model.name, "walk", field.name) for field in fields(Walk))
         yield from ((model.name, "model", setting) for setting in _OF_WALKS)
+        yield from ((model.name, "evaluation", setting) for setting in ("num_val_repeats", "num_test_repeats"))
     else:
         if walk.strategy != "node2vec":
             yield from ((f"{walk.strategy} walks", "walk", setting) for setting in ("p", "q"))
