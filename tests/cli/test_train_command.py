@@ -152,6 +152,8 @@ def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
         ("train csl --training.device tpu", "device must be 'auto', 'cpu' or 'cuda'"),
         ("train --resume missing", "missing is not the folder of a run"),
         ("train csl --resume run", "leave out csl"),
+        ("train --resume run --seed 3", "resumed with the settings in its config.json: leave out --seed."),
+        ("train --resume=run --training.lr=1 --out x", "config.json: leave out --training.lr --out."),
         ("train csl --protocol folds --data.fold 3", "trains on every fold: leave out --data.fold"),
         ("train csl --model.name gin --baseline gin", "is a gin itself: leave out --baseline"),
         ("train csl --model.name gin --evaluation.num-test-repeats 7", "gin cannot be changed by --evaluation"),

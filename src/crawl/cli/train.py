@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args
 
@@ -129,9 +129,7 @@ class Resume:
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""
-        if self.settings:
-            given = " ".join(self.settings)
-            raise ValueError(f"A run is resumed with the settings in its config.json: leave out {given}.")
+        _refuse_settings(self.settings)
         compute_with(self.threads)
         from crawl.experiments.folder import RunFolder
         from crawl.experiments.records import read_config
@@ -150,11 +148,15 @@ def train_type(arguments: Sequence[str]) -> Any:
     """The type of the command `train`: with a subcommand for every recipe, or for resuming without any.
 
     Raises:
-        ValueError: If a recipe is to be used for other data: what it says was not chosen for them.
+        ValueError: If a run is to be resumed with other settings, or a recipe is to be used for other data: what it
+            says was not chosen for them.
     """
-    if any(word.split("=")[0] == "--resume" for word in arguments):
+    flags = [word.split("=")[0] for word in arguments if word.startswith("--")]
+    if "--resume" in flags:
+        own = [f"--{field.name}" for field in fields(Resume)[1:]]
+        _refuse_settings([flag for flag in flags if flag not in (*own, "--help")])
         return Resume
-    if any(word.split("=")[0] == "--data.name" for word in arguments):
+    if "--data.name" in flags:
         raise ValueError("A recipe is for its own data: leave out --data.name, and choose another recipe for others.")
     from crawl.experiments.experiment import Experiment
     from crawl.experiments.recipes import RECIPES
@@ -167,6 +169,11 @@ def train_type(arguments: Sequence[str]) -> Any:
         for name in names
     ]
     return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
+
+
+def _refuse_settings(given: Sequence[str]) -> None:
+    if given:
+        raise ValueError(f"A run is resumed with the settings in its config.json: leave out {' '.join(given)}.")
 
 
 def train(
