@@ -114,8 +114,11 @@ def test_compressed_input_and_a_named_column(crawl, molecule_runs, tmp_path):
 
 def test_a_file_without_a_good_row(crawl, molecule_runs, tmp_path):
     (tmp_path / "bad.csv").write_text("smiles\nxyz\n")
-    (row,) = _rows(crawl("predict", molecule_runs["logS"], "bad.csv").out)
+    done = crawl("predict", molecule_runs["logS"], "bad.csv")
+    (row,) = _rows(done.out)
     assert row["predicted_logS"] == ""
+    assert done.code == 2
+    assert "No row of bad.csv has a prediction. The first of 1 has none because: 'xyz'" in done.err
     (tmp_path / "none.csv").write_text("smiles\n")
     assert crawl("predict", molecule_runs["logS"], "none.csv").out == "smiles,predicted_logS,walk_spread_logS,reason\n"
 
@@ -279,6 +282,14 @@ def test_a_new_folder_of_json_files(crawl, tiny, tmp_path):
     )
     assert "is no graph" in e["reason"]
     assert "encoded as zeros: 'Xe' in element (1 node)." in done.err
+    (other := tmp_path / "other").mkdir()
+    for name in "ab":
+        _write_json(other / f"{name}.json", ["C", "N"], mass=1.5)
+    error = crawl.error("predict", "run", other, "-o", "out.csv")
+    assert error.startswith(
+        f"No row of {other} has a prediction. The first of 2 has none because: There are other feat"
+    )
+    assert not Path("out.csv").exists()
     (nothing := tmp_path / "nothing").mkdir()
     assert "holds no graphs" in crawl.error("predict", "run", nothing)
 

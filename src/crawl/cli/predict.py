@@ -44,7 +44,7 @@ class Predict:
     and walk_spread_NAME; for classes predicted_NAME with the class, and for each class probability_CLASS and
     walk_spread_CLASS. The walk spread is the standard deviation over evaluations with different walks. It is not an
     uncertainty of the prediction. A row that cannot be read stays, with empty predictions and the reason in the column
-    reason.
+    reason. If no row can be read, that is an error.
 
     Attributes:
         run_folder: The folder of a finished run, or a checkpoint.
@@ -99,7 +99,7 @@ class Predict:
         taken = [name for name in added if name in columns]
         if taken:
             raise ValueError(f"{self.input} has a column {taken[0]!r} already: rename it.")
-        num_rows = num_bad = 0
+        num_rows, num_bad, first_reason = 0, 0, ""
         with open_output(self.output) as file, _counter() as count:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*columns, *added])
@@ -112,6 +112,11 @@ class Predict:
                 count(len(piece))
                 num_rows += len(piece)
                 num_bad += sum(row.graph is None for row in piece)
+                first_reason = first_reason or next((row.reason for row in piece if row.graph is None), "")
+            if num_rows and num_bad == num_rows:
+                raise ValueError(
+                    f"No row of {self.input} has a prediction. The first of {num_rows} has none because: {first_reason}."
+                )
         if unknown:
             say(unknown_message(unknown))
         bad = f", {num_bad} without a prediction (see the column reason)" if num_bad else ""
