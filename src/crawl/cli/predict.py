@@ -114,9 +114,8 @@ class Predict:
                 num_bad += sum(row.graph is None for row in piece)
                 first_reason = first_reason or next((row.reason for row in piece if row.graph is None), "")
             if num_rows and num_bad == num_rows:
-                raise ValueError(
-                    f"No row of {self.input} has a prediction. The first of {num_rows} has none because: {first_reason}."
-                )
+                reason = f"The first of {num_rows} has none because: {first_reason}."
+                raise ValueError(f"No row of {self.input} has a prediction. {reason}")
         if unknown:
             say(unknown_message(unknown))
         bad = f", {num_bad} without a prediction (see the column reason)" if num_bad else ""
