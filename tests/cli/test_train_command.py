@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from crawl.cli import train as train_module
+from crawl.cli.train import described_task
+from crawl.data import Task
 from crawl.training.trainer import Trainer
+
+CSL_TASK = (
+    "Task: multiclass per graph, scored by accuracy; "
+    "'skip' is one of '2', '3', '4', '5', '6', '9', '11', '12', '13', '16'.\n"
+)
 
 
 def _config(run: Path) -> dict:
@@ -23,7 +30,41 @@ def test_flags_change_the_recipe(crawl, tiny):
     assert config["model"]["hidden_channels"] == 8
     assert "CRaWl" in done.out
     assert "runs/csl-1" in done.out
-    assert done.err == ""
+    assert done.err == CSL_TASK
+
+
+@pytest.mark.parametrize(
+    ("task", "line"),
+    [
+        (Task(kind="regression", num_outputs=1), "regression per graph, scored by mae; the target is a number."),
+        (
+            Task(kind="regression", num_outputs=2, metric="r2", target_names=("a", "b")),
+            "regression per graph, scored by r2; 'a', 'b' are numbers.",
+        ),
+        (
+            Task(kind="binary", num_outputs=1, target_names=("y",), class_names=("no", "\x1byes")),
+            "binary per graph, scored by roc_auc; 'y' is one of 'no', '\\x1byes'.",
+        ),
+        (
+            Task(kind="multiclass", num_outputs=12, level="node"),
+            "multiclass per node, scored by accuracy; the target is one of 12 classes.",
+        ),
+        (
+            Task(kind="multilabel", num_outputs=2, target_names=("a", "b")),
+            "multilabel per graph, scored by ap; 'a', 'b' are yes or no.",
+        ),
+    ],
+)
+def test_the_task_in_one_line(task, line):
+    assert described_task(task) == f"Task: {line}"
+
+
+def test_the_task_and_its_classes_are_said_at_the_start(crawl, tiny, molecules):
+    pytest.importorskip("rdkit")
+    done = crawl("train", "csv", "--data.path", molecules, "--data.targets", "kind", *tiny)
+    assert done.code == 0
+    line = "Task: multiclass per graph, scored by accuracy; 'kind' is one of 'a', 'b', 'c'."
+    assert line in done.err.splitlines()
 
 
 def test_no_connection_is_made(crawl, tiny, csl_run, monkeypatch):
@@ -113,7 +154,7 @@ def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_epoch", interrupted)
         done = crawl("train", "csl", "--out", "run", *flags, *tiny)
-    assert done == (130, "", "crawl: interrupted; resume with: crawl train --resume run\n")
+    assert done == (130, "", f"{CSL_TASK}crawl: interrupted; resume with: crawl train --resume run\n")
     resumed = crawl("train", "--resume=run")
     assert resumed.code == 0
     assert "of 2" in resumed.out
@@ -122,7 +163,7 @@ def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
 def test_ctrl_c_before_anything_is_written_leaves_nothing(crawl, tiny, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(train_module, "train", _interrupted)
-        assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", "crawl: interrupted\n")
+        assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", f"{CSL_TASK}crawl: interrupted\n")
     assert not Path("run").exists()
     monkeypatch.setattr("crawl.experiments.run_experiment", _interrupted)
     assert crawl("train", "csl", "--baseline", "gin", "--out", "run", *tiny).code == 130

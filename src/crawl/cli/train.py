@@ -15,7 +15,7 @@ from crawl.cli.output import check_folder, print_table, say
 from crawl.files import write_atomically
 
 if TYPE_CHECKING:
-    from crawl.data import Dataset
+    from crawl.data import Dataset, Task
     from crawl.experiments import Experiment, Result
     from crawl.experiments.experiment import Data
 
@@ -71,6 +71,7 @@ class Train(Generic[RecipeT]):
         dataset = load_dataset(experiment.data, experiment.seed)
         experiment = settle(experiment, dataset.task, device=device.type, is_from_recipe=True)
         _report_skipped(dataset)
+        say(described_task(dataset.task))
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
         with _removed_if_empty(folder), _resumable(folder):
@@ -231,6 +232,18 @@ def report(results: Sequence[Result], folder: Path) -> None:
             mean, internal, cross = (format_score(metric, value) for value in vars(summary).values())
             print(f"{model}: {mean} over {len(own)} models ± {cross} between models, ± {internal} between evaluations")
     print(f"Everything about it is in {folder}")
+
+
+def described_task(task: Task) -> str:
+    """What is predicted, in one line, so that a column that was read in another way than it was meant is seen."""
+    from crawl.data.features import listed
+
+    targets = listed(task.target_names) or "the target"
+    verb = "are" if len(task.target_names) > 1 else "is"
+    classes = listed(task.class_names, at_most=10) or f"{max(task.num_outputs, 2)} classes"
+    values = {"regression": "numbers" if verb == "are" else "a number", "multilabel": "yes or no"}
+    what = values.get(task.kind, f"one of {classes}")
+    return f"Task: {task.kind} per {task.level}, scored by {task.metric}; {targets} {verb} {what}."
 
 
 def _report_skipped(dataset: Dataset, at_most: int = 5) -> None:
