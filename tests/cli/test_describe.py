@@ -32,9 +32,7 @@ def test_info_about_a_run_that_is_not_finished(crawl, tiny, monkeypatch):
     monkeypatch.setattr(run_module, "_SECONDS_BETWEEN_CHECKPOINTS", 0)
     monkeypatch.setattr(run_module, "_evaluate", _interrupted)
     assert crawl("train", "csl", "--out", "run", *tiny).code == 130
-    info = crawl("info", "run")
-    assert info.code == 0
-    found = dict(re.split("  +", line.strip(), maxsplit=1) for line in info.out.splitlines())
+    found = _found(crawl("info", "run"))
     assert found["name"] == "csl (seed 0)"
     assert found["state"] == "unfinished: 2 epochs of at most 2"
     assert re.fullmatch(r"at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, loss \d\.\d+", found["last epoch"])
@@ -44,6 +42,35 @@ def test_info_about_a_run_that_is_not_finished(crawl, tiny, monkeypatch):
     Path("run/last.safetensors").unlink()
     Path("run/metrics.jsonl").unlink()
     assert "none yet: it begins anew" in crawl("info", "run").out
+
+
+def test_info_about_runs_on_folds(crawl, tiny, monkeypatch):
+    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 3)
+    evaluate = run_module._evaluate
+
+    def stopped_in_the_second_fold(trainer, experiment, *rest):
+        return evaluate(trainer, experiment, *rest) if experiment.data.fold == 0 else _interrupted()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "_evaluate", stopped_in_the_second_fold)
+        assert crawl("train", "csl", "--protocol", "folds", "--out", "run", *tiny).code == 130
+    found = _found(crawl("info", "run"))
+    assert (found["name"], found["model"]) == ("csl (seed 0)", "crawl")
+    assert re.fullmatch(r"test accuracy 0\.\d{4}", found["fold 1"])
+    assert found["fold 2"] == "unfinished: 2 epochs of at most 2"
+    assert found["fold 3"] == "not begun"
+    assert found["state"] == "unfinished: 1 of 3 folds are done"
+    assert found["resume with"] == "crawl train --resume run"
+    assert _found(crawl("info", "run/fold-2"))["resume with"] == "crawl train --resume run"
+    assert crawl("train", "--resume", "run").code == 0
+    found = _found(crawl("info", "run"))
+    assert re.fullmatch(r"accuracy 0\.\d{4} ± 0\.\d{4} over 3 models", found["test"])
+    assert "resume with" not in found
+
+
+def _found(info):
+    assert info.code == 0, info.err
+    return dict(re.split("  +", line.strip(), maxsplit=1) for line in info.out.splitlines())
 
 
 def _interrupted(*_):

@@ -114,8 +114,11 @@ def test_compressed_input_and_a_named_column(crawl, molecule_runs, tmp_path):
 
 def test_a_file_without_a_good_row(crawl, molecule_runs, tmp_path):
     (tmp_path / "bad.csv").write_text("smiles\nxyz\n")
-    (row,) = _rows(crawl("predict", molecule_runs["logS"], "bad.csv").out)
+    done = crawl("predict", molecule_runs["logS"], "bad.csv")
+    (row,) = _rows(done.out)
     assert row["predicted_logS"] == ""
+    assert done.code == 2
+    assert "No row of bad.csv has a prediction. The first of 1 has none because: 'xyz'" in done.err
     (tmp_path / "none.csv").write_text("smiles\n")
     assert crawl("predict", molecule_runs["logS"], "none.csv").out == "smiles,predicted_logS,walk_spread_logS,reason\n"
 
@@ -279,6 +282,14 @@ def test_a_new_folder_of_json_files(crawl, tiny, tmp_path):
     )
     assert "is no graph" in e["reason"]
     assert "encoded as zeros: 'Xe' in element (1 node)." in done.err
+    (other := tmp_path / "other").mkdir()
+    for name in "ab":
+        _write_json(other / f"{name}.json", ["C", "N"], mass=1.5)
+    error = crawl.error("predict", "run", other, "-o", "out.csv")
+    assert error.startswith(
+        f"No row of {other} has a prediction. The first of 2 has none because: There are other feat"
+    )
+    assert not Path("out.csv").exists()
     (nothing := tmp_path / "nothing").mkdir()
     assert "holds no graphs" in crawl.error("predict", "run", nothing)
 
@@ -293,3 +304,22 @@ def test_atoms_that_were_not_there_in_training(crawl, molecule_runs, tmp_path):
     error = crawl.error("predict", molecule_runs["logS"], new, "-o", tmp_path / "other.csv", "--unknown", "error")
     assert "were not there in training: 34 in atomic number (1 node)" in error
     assert not (tmp_path / "other.csv").exists()
+
+
+@pytest.mark.parametrize("flag", ["--num-repeats", "--num-steps", "--seed"])
+def test_a_network_without_walks_takes_no_flags_about_walks(crawl, tiny, molecules, flag):
+    pytest.importorskip("rdkit")
+    once = ["--evaluation.num-test-repeats", "1"]
+    walks = tiny.index("--walk.num-steps")
+    flags = [*tiny[:walks], *tiny[walks + 4 :], *once]
+    data = ["--data.path", molecules, "--data.targets", "logS"]
+    done = crawl("train", "csv", *data, "--model.name", "gin", "--out", "run", *flags)
+    assert done.code == 0, done.err
+    error = f"A gin does not walk, so {flag} cannot change anything: leave it out."
+    assert crawl.error("predict", "run", molecules, flag, "9") == error
+    assert crawl.error("evaluate", "run", flag, "9") == error
+
+
+def test_a_folder_has_no_smiles_column(crawl, csl_run, tmp_path):
+    toy = _write_tu(tmp_path / "toy")
+    assert "has no SMILES column: leave out --smiles" in crawl.error("predict", csl_run, toy, "--smiles", "foo")

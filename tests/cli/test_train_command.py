@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from crawl.cli import train as train_module
+from crawl.cli.train import described_task
+from crawl.data import Task
 from crawl.training.trainer import Trainer
+
+CSL_TASK = (
+    "Task: multiclass per graph, scored by accuracy; "
+    "'skip' is one of '2', '3', '4', '5', '6', '9', '11', '12', '13', '16'.\n"
+)
 
 
 def _config(run: Path) -> dict:
@@ -23,7 +30,41 @@ def test_flags_change_the_recipe(crawl, tiny):
     assert config["model"]["hidden_channels"] == 8
     assert "CRaWl" in done.out
     assert "runs/csl-1" in done.out
-    assert done.err == ""
+    assert done.err == CSL_TASK
+
+
+@pytest.mark.parametrize(
+    ("task", "line"),
+    [
+        (Task(kind="regression", num_outputs=1), "regression per graph, scored by mae; the target is a number."),
+        (
+            Task(kind="regression", num_outputs=2, metric="r2", target_names=("a", "b")),
+            "regression per graph, scored by r2; 'a', 'b' are numbers.",
+        ),
+        (
+            Task(kind="binary", num_outputs=1, target_names=("y",), class_names=("no", "\x1byes")),
+            "binary per graph, scored by roc_auc; 'y' is one of 'no', '\\x1byes'.",
+        ),
+        (
+            Task(kind="multiclass", num_outputs=12, level="node"),
+            "multiclass per node, scored by accuracy; the target is one of 12 classes.",
+        ),
+        (
+            Task(kind="multilabel", num_outputs=2, target_names=("a", "b")),
+            "multilabel per graph, scored by ap; 'a', 'b' are yes or no.",
+        ),
+    ],
+)
+def test_the_task_in_one_line(task, line):
+    assert described_task(task) == f"Task: {line}"
+
+
+def test_the_task_and_its_classes_are_said_at_the_start(crawl, tiny, molecules):
+    pytest.importorskip("rdkit")
+    done = crawl("train", "csv", "--data.path", molecules, "--data.targets", "kind", *tiny)
+    assert done.code == 0
+    line = "Task: multiclass per graph, scored by accuracy; 'kind' is one of 'a', 'b', 'c'."
+    assert line in done.err.splitlines()
 
 
 def test_no_connection_is_made(crawl, tiny, csl_run, monkeypatch):
@@ -63,6 +104,23 @@ def test_the_baseline_stands_beside_it_and_is_resumed_with_it(crawl, tiny):
     again = crawl("train", "--resume", "run")
     assert "GIN (message passing)" in again.out
     assert Path("run/gin/result.json").is_file()
+    assert "is a gin itself: leave out --baseline" in crawl.error("train", "--resume", "run/gin", "--baseline", "gin")
+
+
+@pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
+def test_a_baseline_that_was_not_begun_is_resumed_with_the_run(crawl, tiny, monkeypatch, flags):
+    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_epoch", _interrupted)
+        done = crawl("train", "csl", "--baseline", "gin", "--out", "run", *flags, *tiny)
+    assert done.code == 130
+    assert done.err.endswith("resume with: crawl train --resume run\n")
+    assert not Path("run/gin").exists()
+    assert "GIN (message passing)" in crawl("train", "--resume", "run").out
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_folds(crawl, tiny, monkeypatch):
@@ -96,18 +154,19 @@ def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_epoch", interrupted)
         done = crawl("train", "csl", "--out", "run", *flags, *tiny)
-    assert done == (130, "", "crawl: interrupted; resume with: crawl train --resume run\n")
+    assert done == (130, "", f"{CSL_TASK}crawl: interrupted; resume with: crawl train --resume run\n")
     resumed = crawl("train", "--resume=run")
     assert resumed.code == 0
     assert "of 2" in resumed.out
 
 
 def test_ctrl_c_before_anything_is_written_leaves_nothing(crawl, tiny, monkeypatch):
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(train_module, "train", interrupted)
-    assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", "crawl: interrupted\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "train", _interrupted)
+        assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", f"{CSL_TASK}crawl: interrupted\n")
+    assert not Path("run").exists()
+    monkeypatch.setattr("crawl.experiments.run_experiment", _interrupted)
+    assert crawl("train", "csl", "--baseline", "gin", "--out", "run", *tiny).code == 130
     assert not Path("run").exists()
 
 
@@ -134,6 +193,12 @@ def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
         ("train csl --training.device tpu", "device must be 'auto', 'cpu' or 'cuda'"),
         ("train --resume missing", "missing is not the folder of a run"),
         ("train csl --resume run", "leave out csl"),
+        ("train --resume run --seed 3", "resumed with the settings in its config.json: leave out --seed."),
+        ("train --resume=run --training.lr=1 --out x", "config.json: leave out --training.lr --out."),
+        ("train csl --protocol folds --data.fold 3", "trains on every fold: leave out --data.fold"),
+        ("train csl --model.name gin --baseline gin", "is a gin itself: leave out --baseline"),
+        ("train csl --model.name gin --evaluation.num-test-repeats 7", "gin cannot be changed by --evaluation"),
+        ("train csv --data.name tu --data.path molecules.csv --model.num-layers 1", "leave out --data.name"),
     ],
 )
 def test_one_line_says_what_is_wrong(crawl, molecules, words, message):
@@ -209,3 +274,28 @@ def test_a_link_that_leads_to_itself_is_refused(crawl, tmp_path):
     loop = tmp_path / "loop.csv"
     loop.symlink_to(loop)
     assert "loop.csv is a link that leads to itself" in crawl.error("train", "csv", "--data.path", loop)
+
+
+def test_a_split_file_is_found_from_any_folder(crawl, tiny, molecules, tmp_path, monkeypatch):
+    pytest.importorskip("rdkit")
+    parts = {"train": list(range(8)), "val": [8, 9], "test": [10, 11]}
+    Path("split.json").write_text(json.dumps(parts))
+    data = ["--data.path", "molecules.csv", "--data.targets", "logS", "--data.split", "split.json"]
+    assert crawl("train", "csv", *data, "--out", "run", *tiny).code == 0
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert crawl("evaluate", tmp_path / "run").code == 0
+    (tmp_path / "run/result.json").unlink()
+    assert crawl("train", "--resume", tmp_path / "run").code == 0
+
+
+def test_a_split_column_is_not_taken_for_a_file(crawl, tiny, molecules):
+    pytest.importorskip("rdkit")
+    header, *lines = molecules.read_text().splitlines()
+    parts = ["train"] * (len(lines) - 3) + ["val", "test", "test"]
+    rows = [f"{line},{part}" for line, part in zip(lines, parts, strict=True)]
+    molecules.write_text("\n".join([f"{header},part", *rows]))
+    Path("part").write_text("not a split")
+    data = ["--data.path", molecules, "--data.targets", "logS", "--data.split", "part"]
+    assert crawl("train", "csv", *data, "--out", "run", *tiny).code == 0
+    assert _config(Path("run"))["data"]["split"] == "part"

@@ -36,14 +36,13 @@ REFUSED = {
     "model.no-identity": Experiment(model=replace(GIN, identity=False)),
     "model.no-adjacency": Experiment(model=replace(GIN, adjacency=False)),
     "model.precision": Experiment(model=replace(GIN, precision="bf16")),
+    "evaluation.num-val-repeats": Experiment(model=GIN, evaluation=Evaluation(num_val_repeats=7)),
+    "evaluation.num-test-repeats": Experiment(model=GIN, evaluation=Evaluation(num_test_repeats=7)),
     "training.patience": Experiment(training=replace(COSINE, patience=3)),
     "training.factor": Experiment(training=replace(COSINE, factor=0.1)),
     "training.min-lr": Experiment(training=replace(COSINE, min_lr=1e-5)),
     "training.step-epoch": Experiment(training=Training(step_epoch=3)),
     "training.interval": Experiment(training=Training(interval=3)),
-    "evaluation.num-val-repeats": Experiment(
-        data=Data(name="collab", has_validation=False), evaluation=Evaluation(num_val_repeats=5)
-    ),
 }
 
 
@@ -59,6 +58,11 @@ def test_settings_without_effect_are_refused(flag):
         (Experiment(training=Training(loss="l1")), CLASSES, "training.loss"),
         (Experiment(training=Training(normalise_targets=True)), CLASSES, "training.normalise-targets"),
         (Experiment(model=Model(pool="sum")), NODES, "model.pool"),
+        (
+            Experiment(data=Data(name="collab", has_validation=False), evaluation=Evaluation(num_val_repeats=5)),
+            CLASSES,
+            "evaluation.num-val-repeats",
+        ),
         (Experiment(model=Model(num_layers=1, virtual_node=True)), CLASSES, "model.virtual-node"),
         (
             Experiment(model=Model(identity=False, adjacency=False, kernel_size=9), walk=Walk(window_size=4)),
@@ -70,6 +74,12 @@ def test_settings_without_effect_are_refused(flag):
 def test_settings_without_effect_for_a_task(experiment, task, flag):
     with pytest.raises(ValueError, match=rf"cannot be changed by --{flag}: leave it out\.$"):
         settle(experiment, task)
+
+
+def test_a_network_without_walks_is_evaluated_once(tiny, paths, tmp_path):
+    gin = effective(replace(tiny, model=replace(tiny.model, name="gin")))
+    result = run_experiment(gin, tmp_path / "run", dataset=paths)
+    assert [len(score["evaluations"]) for score in result.record["scores"].values()] == [1, 1, 1]
 
 
 def test_precision_is_for_gpus():
@@ -177,7 +187,7 @@ class TestGivenData:
 
 
 def test_a_network_without_walks_takes_no_steps(tiny, paths, tmp_path):
-    gin = replace(tiny, model=replace(tiny.model, name="gin"), walk=Walk())
+    gin = effective(replace(tiny, model=replace(tiny.model, name="gin")))
     trained = TrainedModel.load(run_experiment(gin, tmp_path / "run", dataset=paths).folder)
     with pytest.raises(ValueError, match="A gin does not walk: leave out num_steps"):
         trained.predict(paths.store, num_steps=9)

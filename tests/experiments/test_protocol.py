@@ -65,7 +65,8 @@ def test_data_without_folds(tiny, tmp_path):
 def test_the_baseline_differs_in_its_model_only(tiny):
     baseline = as_baseline(tiny)
     assert (baseline.name, baseline.model.name) == ("tiny-gin", "gin")
-    assert replace(baseline, name="tiny", model=tiny.model, walk=tiny.walk) == effective(tiny)
+    changed = {"name": "tiny", "model": tiny.model, "walk": tiny.walk, "evaluation": tiny.evaluation}
+    assert replace(baseline, **changed) == effective(tiny)
     wide = replace(tiny, model=replace(tiny.model, hidden_channels=90))
     assert as_baseline(wide, "gat").model.hidden_channels == 92  # four heads
     assert as_baseline(wide, "pna").model.hidden_channels == 90

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -118,7 +119,7 @@ class Info:
     """Say what a run or a checkpoint is: task, expected features, size, scores, versions; how far an unfinished run is.
 
     Attributes:
-        run_or_checkpoint: The folder of a run, or a .safetensors file.
+        run_or_checkpoint: The folder of a run, or of runs on all folds, or a .safetensors file.
     """
 
     run_or_checkpoint: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -130,8 +131,12 @@ class Info:
 
         path = self.run_or_checkpoint
         run = RunFolder(path)
-        is_begun = path.is_dir() and run.config.is_file() and not (run.best.is_file() or run.result.is_file())
-        found = unfinished_facts(path) if is_begun else facts(TrainedModel.load(path, "cpu"))
+        if _has_folds(path):
+            found = facts_of_folds(path)
+        elif path.is_dir() and run.config.is_file() and not (run.best.is_file() or run.result.is_file()):
+            found = unfinished_facts(path)
+        else:
+            found = facts(TrainedModel.load(path, "cpu"))
         print_table(_table((), [(name, str(value)) for name, value in found]))
 
 
@@ -186,7 +191,45 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
     saved = len(load_checkpoint(run.last)[1].get("history", ())) if run.last.is_file() else 0
     yield "checkpoint", f"after epoch {saved}, at {_time_of(run.last)}" if saved else "none yet: it begins anew"
     is_given = experiment.data.name == "given"
-    yield "resume with", f"resume_run({str(path)!r}, dataset=…)" if is_given else f"crawl train --resume {path}"
+    whole = path.parent if _has_folds(path.parent) and path.name.startswith("fold-") else path
+    yield "resume with", f"resume_run({str(path)!r}, dataset=…)" if is_given else f"crawl train --resume {whole}"
+
+
+def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:
+    """Name and value of what there is to say about the runs on all folds of some data, finished or not.
+
+    Raises:
+        ValueError: If one of their files is damaged; the message names it.
+    """
+    from crawl.experiments.folder import RunFolder
+    from crawl.experiments.protocol import num_folds
+    from crawl.experiments.records import read_config, read_run
+
+    experiment = read_config(RunFolder.open(path / "fold-1").config)
+    yield "name", f"{experiment.name} (seed {experiment.seed})"
+    yield "model", experiment.model.name
+    yield "data", f"{experiment.data.name} {experiment.data.path or ''}".strip()
+    scores, number = [], num_folds(experiment)
+    for fold in range(1, number + 1):
+        run = read_run(path / f"fold-{fold}", "")
+        if run is None:
+            yield f"fold {fold}", "not begun"
+        elif run.record is None:
+            yield f"fold {fold}", f"unfinished: {run.epochs} epochs of at most {experiment.training.max_epochs}"
+        else:
+            metric = run.record["metric"]
+            scores.append(run.record["scores"]["test"]["mean"])
+            yield f"fold {fold}", f"test {metric} {_or_dash(scores[-1])}"
+    if len(scores) < number:
+        yield "state", f"unfinished: {len(scores)} of {number} folds are done"
+        yield "resume with", f"crawl train --resume {path}"
+    elif None not in scores:
+        yield "test", f"{metric} {fmean(scores):.4f} ± {pstdev(scores):.4f} over {number} models"
+
+
+def _has_folds(path: Path) -> bool:
+    """Whether a folder holds runs on folds, and is not a run itself."""
+    return (path / "fold-1").is_dir() and not (path / "config.json").is_file()
 
 
 def _best(history: Sequence[dict[str, Any]]) -> Iterable[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.flags import check_positive, check_seed, compute_with
+from crawl.cli.flags import check_positive, check_seed, check_walks, compute_with
 
 if TYPE_CHECKING:
     from crawl.data import Dataset
@@ -54,6 +54,8 @@ class Evaluate:
         from crawl.training.evaluation import targets_of
 
         trained = TrainedModel.load(self.run_folder, self.device)
+        model = trained.experiment.model.name
+        check_walks(model, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         dataset = self._dataset(trained)
         ids = getattr(dataset.split, self.split)
         predictions = trained.predict(

@@ -25,6 +25,19 @@ def check_seed(seed: int) -> None:
     whole_number("--seed", seed, 0, 2**64 - 1)
 
 
+def check_walks(model: str, *, num_repeats: int | None, num_steps: int | None, seed: int) -> None:
+    """Refuse flags about walks for a model without any.
+
+    Raises:
+        ValueError: With the name of the flag.
+    """
+    if model == "crawl":
+        return
+    for flag, value in {"--num-repeats": num_repeats, "--num-steps": num_steps, "--seed": seed or None}.items():
+        if value is not None:
+            raise ValueError(f"A {model} does not walk, so {flag} cannot change anything: leave it out.")
+
+
 def compute_with(threads: int | None) -> None:
     """Compute with this many threads from now on, if a number is given.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.flags import check_positive, check_seed, compute_with
+from crawl.cli.flags import check_positive, check_seed, check_walks, compute_with
 from crawl.cli.output import STDOUT, open_output, say
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Predict:
     and walk_spread_NAME; for classes predicted_NAME with the class, and for each class probability_CLASS and
     walk_spread_CLASS. The walk spread is the standard deviation over evaluations with different walks. It is not an
     uncertainty of the prediction. A row that cannot be read stays, with empty predictions and the reason in the column
-    reason.
+    reason. If no row can be read, that is an error.
 
     Attributes:
         run_folder: The folder of a finished run, or a checkpoint.
@@ -81,12 +81,16 @@ class Predict:
             raise ValueError(f"There is no file or folder {self.input}.")
         if self.output.exists() and self.output.samefile(self.input):
             raise ValueError(f"The output would replace the input {self.input}: choose another name.")
+        if self.smiles is not None and self.input.is_dir():
+            raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
         compute_with(self.threads)
         from crawl.data.features import Unknown
         from crawl.experiments import TrainedModel
         from crawl.experiments.features import unknown_message
 
         trained = TrainedModel.load(self.run_folder, self.device)
+        model = trained.experiment.model.name
+        check_walks(model, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         if trained.features.task.level != "graph":
             raise ValueError(f"{self.run_folder} predicts nodes; use crawl.experiments.TrainedModel in Python.")
         unknown = Unknown()
@@ -95,7 +99,7 @@ class Predict:
         taken = [name for name in added if name in columns]
         if taken:
             raise ValueError(f"{self.input} has a column {taken[0]!r} already: rename it.")
-        num_rows = num_bad = 0
+        num_rows, num_bad, first_reason = 0, 0, ""
         with open_output(self.output) as file, _counter() as count:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*columns, *added])
@@ -108,6 +112,10 @@ class Predict:
                 count(len(piece))
                 num_rows += len(piece)
                 num_bad += sum(row.graph is None for row in piece)
+                first_reason = first_reason or next((row.reason for row in piece if row.graph is None), "")
+            if num_rows and num_bad == num_rows:
+                reason = f"The first of {num_rows} has none because: {first_reason}."
+                raise ValueError(f"No row of {self.input} has a prediction. {reason}")
         if unknown:
             say(unknown_message(unknown))
         bad = f", {num_bad} without a prediction (see the column reason)" if num_bad else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args
 
@@ -12,13 +12,16 @@ import tyro
 
 from crawl.cli.flags import compute_with
 from crawl.cli.output import check_folder, print_table, say
+from crawl.files import write_atomically
 
 if TYPE_CHECKING:
-    from crawl.data import Dataset
+    from crawl.data import Dataset, Task
     from crawl.experiments import Experiment, Result
+    from crawl.experiments.experiment import Data
 
 RecipeT = TypeVar("RecipeT")
 Baseline = Literal["none", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
+_BASELINES = ".baselines"  # a hidden file, since a new run wants a folder without content
 
 
 @dataclass(frozen=True)
@@ -48,23 +51,31 @@ class Train(Generic[RecipeT]):
 
     def run(self) -> None:
         """Train, and print what came of it."""
-        from crawl.experiments.effect import settle
+        from crawl.experiments.effect import OWN_FILES, existing_path, settle
 
         if self.out is not None:
             check_folder(self.out)
         experiment = settle(self._experiment(), is_from_recipe=True)  # before torch is there, so at once
+        if experiment.data.name in OWN_FILES:
+            existing_path(experiment.data)
+        if self.protocol == "folds" and experiment.data.fold:
+            raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
+        _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
         from crawl.experiments.build import load_dataset
         from crawl.experiments.folder import RunFolder
         from crawl.training.trainer import choose_device
 
+        experiment = replace(experiment, data=_with_absolute_split(experiment.data))
         device = choose_device(experiment.training.device)  # what is wrong is found before there is a folder
         dataset = load_dataset(experiment.data, experiment.seed)
         experiment = settle(experiment, dataset.task, device=device.type, is_from_recipe=True)
         _report_skipped(dataset)
+        say(described_task(dataset.task))
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
         with _removed_if_empty(folder), _resumable(folder):
+            (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
             results = train(experiment, folder, dataset, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
             report(results, folder)
 
@@ -80,6 +91,23 @@ class Train(Generic[RecipeT]):
                 raise ValueError(f"{experiment.data.path} is a link that leads to itself.") from None
             experiment = replace(experiment, data=replace(experiment.data, path=path))
         return experiment  # type: ignore[no-any-return]
+
+
+def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
+    if baseline == experiment.model.name:
+        raise ValueError(f"The model is a {baseline} itself: leave out --baseline, or choose another one.")
+
+
+def _with_absolute_split(data: Data) -> Data:
+    """The same data with an absolute path of the split, if that is a file; a column of this name comes first."""
+    from crawl.data.table import Table
+    from crawl.experiments.effect import WAYS_TO_SPLIT
+
+    table = Path(data.path or "", "labels.csv" if data.name == "folder" else "")
+    is_column = data.name in ("csv", "folder") and table.is_file() and data.split in Table(table).columns
+    if data.split in WAYS_TO_SPLIT or is_column or not Path(data.split).is_file():
+        return data
+    return replace(data, split=str(Path(data.split).resolve()))
 
 
 @dataclass(frozen=True)
@@ -102,9 +130,7 @@ class Resume:
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""
-        if self.settings:
-            given = " ".join(self.settings)
-            raise ValueError(f"A run is resumed with the settings in its config.json: leave out {given}.")
+        _refuse_settings(self.settings)
         compute_with(self.threads)
         from crawl.experiments.folder import RunFolder
         from crawl.experiments.records import read_config
@@ -113,15 +139,26 @@ class Resume:
         has_folds = first_fold.is_dir()
         config = RunFolder.open(first_fold if has_folds else self.resume).config
         experiment = read_config(config)
+        _refuse_own_baseline(experiment, self.baseline)
         with _resumable(self.resume):
             results = train(experiment, self.resume, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
             report(results, self.resume)
 
 
 def train_type(arguments: Sequence[str]) -> Any:
-    """The type of the command `train`: with a subcommand for every recipe, or for resuming without any."""
-    if any(word.split("=")[0] == "--resume" for word in arguments):
+    """The type of the command `train`: with a subcommand for every recipe, or for resuming without any.
+
+    Raises:
+        ValueError: If a run is to be resumed with other settings, or a recipe is to be used for other data: what it
+            says was not chosen for them.
+    """
+    flags = [word.split("=")[0] for word in arguments if word.startswith("--")]
+    if "--resume" in flags:
+        own = [f"--{field.name}" for field in fields(Resume)[1:]]
+        _refuse_settings([flag for flag in flags if flag not in (*own, "--help")])
         return Resume
+    if "--data.name" in flags:
+        raise ValueError("A recipe is for its own data: leave out --data.name, and choose another recipe for others.")
     from crawl.experiments.experiment import Experiment
     from crawl.experiments.recipes import RECIPES
 
@@ -135,6 +172,11 @@ def train_type(arguments: Sequence[str]) -> Any:
     return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
 
 
+def _refuse_settings(given: Sequence[str]) -> None:
+    if given:
+        raise ValueError(f"A run is resumed with the settings in its config.json: leave out {' '.join(given)}.")
+
+
 def train(
     experiment: Experiment,
     folder: Path,
@@ -146,7 +188,8 @@ def train(
 ) -> list[Result]:
     """The runs of an experiment in a folder, and those of its baseline in one within: begun, resumed or only read.
 
-    `dataset` spares reading the data again where there are no folds.
+    Baselines that were asked for in this folder before count, too. `dataset` spares reading the data again where there
+    are no folds.
     """
     from crawl.experiments import resume_run, run_experiment
     from crawl.experiments.protocol import as_baseline, run_folds
@@ -158,11 +201,22 @@ def train(
             return [resume_run(place, dataset=dataset, quiet=quiet or None)]
         return [run_experiment(variant, place, dataset=dataset, quiet=quiet or None)]
 
+    names = _noted_baselines(folder, baseline)
     results = runs(experiment, folder)
     for name in get_args(Baseline)[1:]:
-        if baseline == name or (folder / name).is_dir():
+        if name in names or (folder / name).is_dir():
             results += runs(as_baseline(experiment, name), folder / name)
     return results
+
+
+def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:
+    """The baselines that were asked for in a folder, with this one, which is noted there for a run that is resumed."""
+    note = folder / _BASELINES
+    noted = set(note.read_text().split()) if note.is_file() else set()
+    names = {*noted, baseline} - {"none"}
+    if names != noted:
+        write_atomically(note, "\n".join(sorted(names)) + "\n")
+    return names
 
 
 def report(results: Sequence[Result], folder: Path) -> None:
@@ -178,6 +232,18 @@ def report(results: Sequence[Result], folder: Path) -> None:
             mean, internal, cross = (format_score(metric, value) for value in vars(summary).values())
             print(f"{model}: {mean} over {len(own)} models ± {cross} between models, ± {internal} between evaluations")
     print(f"Everything about it is in {folder}")
+
+
+def described_task(task: Task) -> str:
+    """What is predicted, in one line, so that a column that was read in another way than it was meant is seen."""
+    from crawl.data.features import listed
+
+    targets = listed(task.target_names) or "the target"
+    verb = "are" if len(task.target_names) > 1 else "is"
+    classes = listed(task.class_names, at_most=10) or f"{max(task.num_outputs, 2)} classes"
+    values = {"regression": "numbers" if verb == "are" else "a number", "multilabel": "yes or no"}
+    what = values.get(task.kind, f"one of {classes}")
+    return f"Task: {task.kind} per {task.level}, scored by {task.metric}; {targets} {verb} {what}."
 
 
 def _report_skipped(dataset: Dataset, at_most: int = 5) -> None:
@@ -203,5 +269,8 @@ def _removed_if_empty(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        note = folder / _BASELINES
+        if list(folder.iterdir()) == [note]:
+            note.unlink()
         with suppress(OSError):  # a folder with files in it cannot be removed like this
             folder.rmdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -13,7 +12,7 @@ from crawl.checks import check_type
 from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
-from crawl.experiments.effect import plain, settle_data
+from crawl.experiments.effect import existing_path, plain, settle_data
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.features import Features
 from crawl.models import CRaWl
@@ -155,11 +154,7 @@ def _load(data: Data, seed: int) -> Dataset:
             has_validation=data.has_validation,
             has_positions=data.has_positions,
         )
-    if data.path is None:
-        raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
-    path = Path(data.path)
-    if not path.exists():
-        raise ValueError(f"There is no file or folder {path}.")
+    path = existing_path(data)
     if data.name == "csv":
         from crawl.data.molecules import from_csv
 

@@ -1,9 +1,13 @@
-"""Which settings of an experiment change its result: a record of one that does not would not be true."""
+"""Which settings of an experiment change its result: a record of one that does not would not be true.
+
+Nothing here needs torch, so that the command line can refuse a mistake at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawl.experiments.experiment import Data, Experiment, Model, Walk
@@ -13,16 +17,16 @@ from crawl.training.settings import Training
 if TYPE_CHECKING:
     from crawl.data.task import Task
 
-_OWN_FILES = ("csv", "tu", "folder")
+OWN_FILES = ("csv", "tu", "folder")
 _IN_CODE = ("given", "csl", "counting")
 _WITH_FOLDS_IN_FILES = ("collab", "imdb_multi", "reddit_binary")
 _USED_BY: dict[str, tuple[str, ...]] = {
     **{"target": ("counting",), "laplacian": ("csl",), "smiles": ("csv",), "has_positions": ("mnist", "cifar10")},
     **{"targets": ("csv", "folder"), "task": ("csv", "folder"), "bad_rows": ("csv", "folder")},
-    **{"path": _OWN_FILES, "metric": _OWN_FILES, "split": _OWN_FILES, "fractions": _OWN_FILES},
+    **{"path": OWN_FILES, "metric": OWN_FILES, "split": OWN_FILES, "fractions": OWN_FILES},
     **{"fold": ("csl", *_WITH_FOLDS_IN_FILES), "has_validation": _WITH_FOLDS_IN_FILES},
 }
-_DRAWN = ("random", "stratified", "scaffold")  # splits that `fractions` has an effect on
+WAYS_TO_SPLIT = ("random", "stratified", "scaffold")  # splits that `fractions` has an effect on
 _OF_SCHEDULES = {
     **{"patience": ("plateau",), "min_lr": ("plateau",), "step_epoch": ("step",), "interval": ("interval",)},
     "factor": ("plateau", "step", "interval"),
@@ -60,7 +64,7 @@ def settle(
         ValueError: With the flag that sets it, and why it has no effect.
     """
     data = experiment.data
-    if data.is_synthetic and data.name in (*_OWN_FILES, "given", "counting"):
+    if data.is_synthetic and data.name in (*OWN_FILES, "given", "counting"):
         raise ValueError(f"{data.name} is not a benchmark: leave out --data.is-synthetic.")
     bases = [RECIPES.get(data.name, Experiment)(), *(() if is_from_recipe else (Experiment(),))]
     unused = list(_without_effect(experiment, task))
@@ -87,6 +91,20 @@ def settle_data(data: Data) -> Data:
     return settle(Experiment(data=data)).data
 
 
+def existing_path(data: Data) -> Path:
+    """The file or folder of data that are read from one of the user's own.
+
+    Raises:
+        ValueError: If it is not given, or not there.
+    """
+    if data.path is None:
+        raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
+    path = Path(data.path)
+    if not path.exists():
+        raise ValueError(f"There is no file or folder {path}.")
+    return path
+
+
 def plain(data: Data) -> dict[str, Any]:
     """The settings of data that have an effect, as plain values."""
     return asdict(effective(Experiment(data=data)).data)
@@ -96,6 +114,8 @@ def _usual(experiment: Experiment, group: str, setting: str) -> Any:
     """What a setting without effect is recorded as."""
     if (group, setting) == ("data", "split"):
         return "given"
+    if group == "evaluation" and experiment.model.name != "crawl":
+        return 1  # without walks, all evaluations are equal
     return getattr(type(getattr(experiment, group)), setting)
 
 
@@ -113,9 +133,9 @@ def _of_data(data: Data) -> Iterator[tuple[str, str, str]]:
     for setting, names in _USED_BY.items():
         if data.name not in names or data.is_synthetic:
             yield what, "data", setting
-    if data.name in (*_OWN_FILES, *_IN_CODE) or data.is_synthetic:
+    if data.name in (*OWN_FILES, *_IN_CODE) or data.is_synthetic:
         yield what, "data", "root"
-    if data.name in _OWN_FILES and data.split not in _DRAWN:
+    if data.name in OWN_FILES and data.split not in WAYS_TO_SPLIT:
         yield "A split that is given", "data", "fractions"
 
 
@@ -124,6 +144,7 @@ def _of_model(experiment: Experiment, task: Task | None) -> Iterator[tuple[str, 
     if model.name != "crawl":
         yield from ((model.name, "walk", field.name) for field in fields(Walk))
         yield from ((model.name, "model", setting) for setting in _OF_WALKS)
+        yield from ((model.name, "evaluation", setting) for setting in ("num_val_repeats", "num_test_repeats"))
     else:
         if walk.strategy != "node2vec":
             yield from ((f"{walk.strategy} walks", "walk", setting) for setting in ("p", "q"))
