@@ -169,12 +169,12 @@ def _locked_by_file(folder: Path) -> Iterator[None]:
 
 def _is_missing(score: float | None) -> bool:
     """Whether an epoch was not evaluated, or there is nothing to evaluate."""
-    return score is None or math.isnan(score)
+    return score is None or not math.isfinite(score)
 
 
 def _as_line(record: dict[str, Any]) -> str:
-    """A record as a line of JSON, which has no NaN."""
-    return json.dumps({key: None if value != value else value for key, value in record.items()}) + "\n"
+    """A record as a line of JSON, which has neither NaN nor infinity."""
+    return json.dumps({key: None if _is_missing(value) else value for key, value in record.items()}) + "\n"
 
 
 def output_names(task: Task) -> list[str]:

@@ -317,8 +317,8 @@ def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _or_none(score: float) -> float | None:
-    """JSON has no NaN, which is the score of a part without graphs, or with one class only."""
-    return None if math.isnan(score) else score
+    """JSON has no NaN, which is the score of a part without graphs, or with one class only; nor has it infinity."""
+    return score if math.isfinite(score) else None
 
 
 def forget_peak_memory() -> None:
