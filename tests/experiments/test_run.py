@@ -155,6 +155,15 @@ class TestTasks:
         assert [name for name in found[0] if not name.startswith(("id", "walk_spread"))] == columns
         strict((result.folder / "result.json").read_text())
 
+    @pytest.mark.parametrize(("kind", "names"), [("binary", ("no", "yes")), ("multiclass", ("N", "O", "10"))])
+    def test_targets_are_written_by_the_names_of_their_classes(self, tiny, tmp_path, kind, names):
+        task = Task(kind=kind, num_outputs=1 if kind == "binary" else 3, metric="accuracy", class_names=names)
+        classes = torch.arange(10) % len(names)
+        result = run_experiment(tiny, tmp_path / "run", dataset=make_dataset(task, classes))
+        found = rows(result.folder)
+        assert [row["target"] for row in found] == [names[2 % len(names)], names[3 % len(names)]]
+        assert all(f"mean_{row['target']}" in row for row in found)
+
     def test_node_level(self, tiny, tmp_path):
         task = Task(kind="binary", level="node", num_outputs=1)
         dataset = make_dataset(task, torch.tensor([0, 1, 1] * 10))

@@ -91,7 +91,10 @@ class RunFolder:
             file.write(_as_line(record))
 
     def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
-        """Write a line per test graph, or node: its name, its targets, and mean and walk spread of its predictions."""
+        """Write a line per test graph, or node: its name, its targets, and mean and walk spread of its predictions.
+
+        A class is written by the name that the column of its probability has.
+        """
         ids = dataset.split.test.tolist()
         if dataset.task.level == "node":
             sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
@@ -111,7 +114,9 @@ class RunFolder:
             of_targets = Scaling.of(torch.from_numpy(targets)).num_digits
             digits[: 2 * len(of_targets)] = of_targets * 2
         for name, row in zip(names, rows, strict=True):
-            cells = ("" if np.isnan(value) else f"{value:.{num}g}" for value, num in zip(row, digits, strict=True))
+            cells = ["" if np.isnan(value) else f"{value:.{num}g}" for value, num in zip(row, digits, strict=True)]
+            if dataset.task.kind in ("binary", "multiclass"):
+                cells[0] = outputs[int(row[0])]
             writer.writerow([name, *cells])
         write_atomically(self.predictions, text.getvalue())
 
