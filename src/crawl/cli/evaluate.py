@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -51,19 +49,22 @@ class Evaluate:
         import numpy as np
 
         from crawl.experiments import TrainedModel
+        from crawl.experiments.progress import lines
         from crawl.training.evaluation import targets_of
 
         trained = TrainedModel.load(self.run_folder, self.device)
         dataset = self._dataset(trained)
         ids = getattr(dataset.split, self.split)
-        predictions = trained.predict(
-            dataset.store.subset(ids),
-            num_repeats=self.num_repeats,
-            num_steps=self.num_steps,
-            seed=self.seed,
-            batch_size=self.batch_size,
-            on_batch=_counted_batches(),
-        )
+        batches: list[None] = []
+        with lines(lambda: f"{len(batches)} batches evaluated"):
+            predictions = trained.predict(
+                dataset.store.subset(ids),
+                num_repeats=self.num_repeats,
+                num_steps=self.num_steps,
+                seed=self.seed,
+                batch_size=self.batch_size,
+                on_batch=lambda: batches.append(None),
+            )
         targets = targets_of(dataset.store, ids)
         scores = predictions.scores(targets)
         print(
@@ -81,10 +82,12 @@ class Evaluate:
             ValueError: If they are not what they were.
         """
         from crawl.experiments.build import load_dataset
+        from crawl.experiments.progress import reading
 
         experiment = trained.experiment
         data = experiment.data if self.data is None else replace(experiment.data, path=str(self.data))
-        dataset = load_dataset(data, experiment.seed)
+        with reading(data):
+            dataset = load_dataset(data, experiment.seed)
         trained.check_data(dataset)
         split = self.run_folder / "split.json"  # all that runs of older versions kept
         if split.is_file() and split.read_text() != dataset.split.to_json():
@@ -92,16 +95,3 @@ class Evaluate:
                 f"The data have changed since {self.run_folder} was trained: they are split differently now."
             )
         return dataset
-
-
-def _counted_batches() -> Callable[[], None]:
-    """To be called after every batch: shows how many there were, every ten seconds."""
-    from crawl.experiments.progress import Lines
-
-    lines, numbers = Lines(), count(1)
-
-    def on_batch() -> None:
-        number = next(numbers)
-        lines.show(lambda: f"{number} batches")
-
-    return on_batch

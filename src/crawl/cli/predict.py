@@ -192,17 +192,13 @@ def _counter() -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-    from crawl.experiments.progress import Lines
+    from crawl.experiments.progress import lines
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        lines, numbers = Lines(), [0]
-
-        def count(number: int) -> None:
-            numbers.append(number)
-            lines.show(lambda: f"{sum(numbers)} rows")
-
-        yield count
+        numbers: list[int] = []
+        with lines(lambda: f"{sum(numbers)} rows"):
+            yield numbers.append
         return
     columns = (TextColumn("{task.completed:.0f} rows"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
