@@ -111,7 +111,8 @@ def _open(place: Path | int, path: Path, binary: bool, mode: str = "w") -> IO[An
     try:
         if isinstance(place, int):
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()  # what was printed before comes first
+                if stream is not None:  # it was closed
+                    stream.flush()  # what was printed before comes first
             place = os.dup(place)
         elif mode == "x":  # a new file, never through a link that somebody put there
             place.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from crawl import __version__
 from crawl.cli.describe import Datasets, Info
 from crawl.cli.distinguish import Distinguish
 from crawl.cli.evaluate import Evaluate
-from crawl.cli.output import say
+from crawl.cli.output import replace_closed_streams, say
 from crawl.cli.predict import Predict
 from crawl.cli.reproduce import Report, Reproduce
 from crawl.cli.signals import as_interrupts
@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     arguments = [word for word in arguments if word != "--debug"]
     came: list[signal.Signals] = []
+    replace_closed_streams()
     try:
         with as_interrupts() as came, _warnings_in_one_line():
             if arguments == ["--version"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,14 +18,32 @@ if TYPE_CHECKING:
 STDOUT = Path("-")
 
 
+class _Nowhere(io.TextIOWrapper):
+    """In the place of a standard stream that was closed before the program began, as by `>&-`."""
+
+
+def replace_closed_streams() -> None:
+    """Let what is printed to a closed stream go nowhere: Python has None there, and a file that is opened later would
+    get the descriptor, and what libraries print with it."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, _Nowhere(open(os.devnull, "wb"), encoding="utf-8"))  # noqa: SIM115
+
+
 @contextmanager
 def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
     """A file to write, as `whole_file` does; the standard output for `-`.
 
     Raises:
+        ValueError: If the standard output is closed.
         OSError: If it cannot be written. A file that was at `path` before is still there then.
     """
     if path == STDOUT:
+        if isinstance(sys.stdout, _Nowhere):
+            raise ValueError("The standard output is closed: name a file to write to.")
         yield sys.stdout.buffer if binary else sys.stdout
         return
     with whole_file(path, binary) as file:
