@@ -140,6 +140,7 @@ TRAININGS: dict[str, Change] = {
     "a negative learning rate": _set("schedule", "lr", to=-1.0),
     "a best score that is a word": _set("schedule", "best", to="good"),
     "runs at a time that are words": _set("runs_at_a_time", to="two"),
+    "a commit that is a number": _set("commit", to=3),
     "weights of another shape": _tensor("model.", lambda tensor: tensor[:1]),
     "weights that are NaN": _tensor("model.", lambda tensor: tensor * torch.nan),
     "best weights of another shape": _tensor("best.", lambda tensor: tensor[:1]),

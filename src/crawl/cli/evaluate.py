@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from crawl.cli.flags import check_positive, check_seed, compute_with
+from crawl.cli.output import printable
 
 if TYPE_CHECKING:
     from crawl.data import Dataset
@@ -70,10 +71,10 @@ class Evaluate:
         print(
             f"{self.split} {dataset.task.metric} {np.mean(scores):.4f} ± {np.std(scores):.4f} "
             f"over {len(scores)} evaluations; {predictions.score_of_mean(targets):.4f} with their mean "
-            f"({len(ids)} graphs of {dataset.name})"
+            f"({len(ids)} graphs of {printable(dataset.name)})"
         )
         for name, scores in predictions.scores_by_target(targets).items():
-            print(f"  {name} {np.mean(scores):.4f} ± {np.std(scores):.4f}")
+            print(f"  {printable(name)} {np.mean(scores):.4f} ± {np.std(scores):.4f}")
 
     def _dataset(self, trained: TrainedModel) -> Dataset:
         """The data of the run with its split.

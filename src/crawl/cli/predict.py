@@ -98,16 +98,19 @@ class Predict:
         num_rows = num_bad = 0
         with open_output(self.output) as file, _counter() as count:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([*columns, *added])
+            header = [[*columns, *added]]
             while piece := list(islice(rows, _ROWS_AT_A_TIME)):
                 answers = self._answers(trained, piece, unknown)
                 if unknown and self.unknown == "error":
                     raise ValueError(f"Categories in {self.input} were not there in training: {unknown}.")
+                writer.writerows(header)  # only now, and once: what is refused leaves no header
+                header = []
                 for row, answer in zip(piece, answers, strict=True):
                     writer.writerow([*(row.cells[name] for name in columns), *answer])
                 count(len(piece))
                 num_rows += len(piece)
                 num_bad += sum(row.graph is None for row in piece)
+            writer.writerows(header)  # of a table without rows
         if unknown:
             say(unknown_message(unknown))
         bad = f", {num_bad} without a prediction (see the column reason)" if num_bad else ""

@@ -16,7 +16,7 @@ import torch
 
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
-from crawl.files import whole_file, write_atomically
+from crawl.files import named_if_full, whole_file, write_atomically
 from crawl.training.evaluation import Predictions, Scaling
 from crawl.training.metrics import Array
 
@@ -48,13 +48,16 @@ class RunFolder:
         Hidden files do not count as content: a process that was killed before there was a run may leave some.
 
         Raises:
-            ValueError: If the given folder is there already and not empty.
+            ValueError: If the given folder is there already and not empty, or none is given and the name has parts of
+                a path in it.
         """
         if path is not None:
             if path.exists() and (not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())):
                 raise ValueError(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
+        if not name or set(name) & set("/\\\0"):
+            raise ValueError(f"The run's name {name!r} cannot be that of a folder in runs/: leave out slashes.")
         number = 1
         while True:  # mkdir decides: two processes never get the same folder
             path = Path("runs") / f"{name}-{number}"
@@ -87,7 +90,7 @@ class RunFolder:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add the record of one epoch."""
-        with open(self.metrics, "a") as file:
+        with named_if_full(str(self.metrics)), open(self.metrics, "a") as file:
             file.write(_as_line(record))
 
     def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:

@@ -32,7 +32,7 @@ from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.features import Features
 from crawl.experiments.folder import RunFolder
 from crawl.experiments.progress import Progress, lines, reading, watched
-from crawl.experiments.records import is_finished, read_config
+from crawl.experiments.records import check_kinds, is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
@@ -216,6 +216,7 @@ def _train_and_evaluate(
     stop: Callable[[], bool] | None,
     runs_at_a_time: int,
 ) -> Result:
+    commit = _commit()  # now: another may be there in the end
     features = Features.of(dataset)
     if runs_at_a_time == 1:
         forget_peak_memory()
@@ -227,16 +228,18 @@ def _train_and_evaluate(
         try:
             trainer.restore(tensors, values)
             whole_number("runs_at_a_time", values.get("runs_at_a_time", 1))
+            check_kinds(values, {}, optional={"commit": str | None})
         except ValueError as error:
             raise ValueError(f"{run.last}: {error} Without that file, the run begins anew.") from None
         runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
+        commit = _both(values.get("commit", commit), commit)
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
     began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
     with watched(trainer, run.path, quiet) as progress:
-        _train(trainer, run, progress, stop, runs_at_a_time)
+        _train(trainer, run, progress, stop, {"runs_at_a_time": runs_at_a_time, "commit": commit})
     trainer.use_best_weights()
     record = _evaluate(trainer, experiment, dataset, run, quiet)
-    record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time)
+    record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time) | {"commit": commit}
     description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
     description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
     description |= {} if data is None else {"data": data.to_dict()}
@@ -255,11 +258,13 @@ def _checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _train(
-    trainer: Trainer, run: RunFolder, progress: Progress, stop: Callable[[], bool] | None, runs_at_a_time: int
+    trainer: Trainer, run: RunFolder, progress: Progress, stop: Callable[[], bool] | None, facts: dict[str, Any]
 ) -> None:
+    """Train to the end; checkpoints keep `facts` for the record."""
+
     def save() -> None:
         tensors, values = trainer.state()
-        save_checkpoint(run.last, tensors, {**values, "runs_at_a_time": runs_at_a_time})
+        save_checkpoint(run.last, tensors, {**values, **facts})
 
     metric = f"val_{trainer.task.metric}"
     saved = time.monotonic()
@@ -373,6 +378,12 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+def _both(before: str | None, now: str | None) -> str | None:
+    """The commit of a run that was resumed: all that it was trained with, in their order."""
+    known = (before or "unknown").split(", ")
+    return before if (now or "unknown") in known else ", ".join([*known, now or "unknown"])
 
 
 @contextmanager
