@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 _DEEPEST = 100  # nothing of ours is nested as deep, and deeper values break whatever looks at them
+_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))  # only writing ends like this
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -31,13 +32,13 @@ def whole_file(path: Path, binary: bool = True) -> Iterator[IO[Any]]:
     """
     if not is_regular(path):
         descriptor = _descriptor(path)
-        with _open(path if descriptor is None else descriptor, path, binary) as file:
+        with named_if_full(str(path)), _open(path if descriptor is None else descriptor, path, binary) as file:
             yield file
         return
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with _open(temporary, path, binary, mode="x") as file:
+        with named_if_full(str(path)), _open(temporary, path, binary, mode="x") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -47,6 +48,21 @@ def whole_file(path: Path, binary: bool = True) -> Iterator[IO[Any]]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+@contextmanager
+def named_if_full(name: str) -> Iterator[None]:
+    """Within, an error because nothing more can be written there has a name: Python gives it none.
+
+    Raises:
+        OSError: With the name.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, name) from error
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -111,7 +127,8 @@ def _open(place: Path | int, path: Path, binary: bool, mode: str = "w") -> IO[An
     try:
         if isinstance(place, int):
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()  # what was printed before comes first
+                if stream is not None:  # it was closed
+                    stream.flush()  # what was printed before comes first
             place = os.dup(place)
         elif mode == "x":  # a new file, never through a link that somebody put there
             place.unlink(missing_ok=True)

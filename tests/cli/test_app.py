@@ -177,6 +177,37 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
     assert done.returncode == app.BROKEN_PIPE
 
 
+def _in_bash(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command line, with `crawl` for this package."""
+    command = line.replace("crawl", f"{sys.executable} -m crawl", 1)
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=folder)
+
+
+class TestClosedStreams:
+    @pytest.mark.parametrize("line", ["crawl --version >&-", "crawl --version >&- 2>&-", "crawl --help >&- <&-"])
+    def test_nobody_reads(self, tmp_path, line):
+        done = _in_bash(line, tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    def test_a_run_is_a_folder(self, tmp_path, tiny):
+        done = _in_bash(f"crawl train csl --out run {' '.join(tiny)} >&-", tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (tmp_path / "run/result.json").is_file()
+
+    def test_predictions_have_no_remarks_among_them(self, tmp_path, molecule_runs, molecules):
+        whole = _in_bash(f"crawl predict {molecule_runs['logS']} {molecules}", tmp_path)
+        done = _in_bash(f"crawl predict {molecule_runs['logS']} {molecules} 2>&-", tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, whole.stdout, "")
+
+    def test_predictions_need_a_place(self, tmp_path, molecule_runs, molecules):
+        done = _in_bash(f"crawl predict {molecule_runs['logS']} {molecules} >&-", tmp_path)
+        assert done.returncode == 2
+        assert done.stderr == "crawl: error: The standard output is closed: name a file to write to.\n"
+        done = _in_bash(f"crawl predict {molecule_runs['logS']} {molecules} -o out.csv >&- 2>&-", tmp_path)
+        assert done.returncode == 0
+        assert len((tmp_path / "out.csv").read_text().splitlines()) == 13
+
+
 def test_warnings_are_remarks(crawl, monkeypatch):
     def warns(self: object) -> None:
         print(warnings.formatwarning(UserWarning("look"), UserWarning, "file.py", 7), file=sys.stderr, end="")

@@ -10,8 +10,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from rich.table import Table
 
-from crawl.cli.output import open_output
+from crawl.cli.output import open_output, print_table, say
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -31,6 +32,59 @@ def test_a_dash_is_the_standard_output(capsys):
     with open_output(Path("-")) as file:
         file.write("hello")
     assert capsys.readouterr().out == "hello"
+
+
+ESCAPES = "\x1b[31mred\x07\x9b1m"
+
+
+def test_a_terminal_gets_no_codes_from_data(capsys):
+    table = Table("class")
+    table.add_row(ESCAPES)
+    print_table(table)
+    say(f"{ESCAPES}\tafter")
+    done = capsys.readouterr()
+    assert r"\x1b[31mred" in done.out
+    assert done.err == "\\x1b[31mred\\x07\\x9b1m\tafter\n"
+    assert not {"\x1b", "\x07", "\x9b"} & set(done.out + done.err)
+
+
+def test_class_names_with_codes(crawl, tiny, tmp_path):
+    rows = [f"{'C' * (i + 1)},{ESCAPES if i % 2 else 'plain'}" for i in range(12)]
+    (tmp_path / "m.csv").write_text("\n".join(["smiles,y", *rows]))
+    words = ["--data.metric", "accuracy", "--data.split", "random", "--out", "run", *tiny]
+    trained = crawl("train", "csv", "--data.path", "m.csv", *words)
+    assert trained.code == 0
+    info = crawl("info", "run")
+    assert r"\x1b[31mred" in info.out
+    (tmp_path / "m.csv").write_text("\n".join(["smiles,y", *rows]).replace("plain", "other"))
+    changed = crawl("evaluate", "run")
+    assert changed.code == 2
+    for done in (trained, info, changed):
+        assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no device that is full")
+def test_a_full_device_is_named(crawl, writes, tmp_path):
+    words, _, _ = writes
+    full = tmp_path / "full"
+    try:
+        os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        full.open("wb").close()
+    except (AttributeError, OSError) as error:
+        pytest.skip(f"cannot make a device: {error}")
+    done = crawl(*words, full)
+    assert (done.code, done.err.splitlines()[-1]) == (2, f"crawl: error: {full}: No space left on device")
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no device that is full")
+@pytest.mark.parametrize("words", ["--version", "datasets", "walk edges.txt", "walk edges.txt -o /dev/stdout"])
+def test_a_full_standard_output_is_named(tmp_path, words):
+    (tmp_path / "edges.txt").write_text("a b\nb c\nc a\n")
+    command = f"{sys.executable} -m crawl {words} > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    name = words.rpartition(" ")[2] if "-o" in words else "the standard output"
+    assert done.stderr == f"crawl: error: {name}: No space left on device\n"
 
 
 @pytest.fixture(params=["predict", "walk", "walk.npz", "distinguish", "distinguish.pdf"])

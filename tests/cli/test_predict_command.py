@@ -236,7 +236,16 @@ def test_unknown_labels_are_an_error_on_request(crawl, labelled_run, tmp_path):
     error = crawl.error("predict", labelled_run, other, "--unknown", "error", "-o", "out.csv")
     assert error == f"Categories in {other} were not there in training: 8 in node_labels (2 nodes)."
     assert not Path("out.csv").exists()
+    assert crawl.error("predict", labelled_run, other, "--unknown", "error") == error  # and no header
     assert crawl("predict", labelled_run, tmp_path / "toy", "--unknown", "error").code == 0
+
+
+def test_what_a_model_cannot_do_is_said_before_the_header(crawl, tmp_path):
+    _write_tu(tmp_path / "toy")
+    words = ["--model.name", "gin", "--model.hidden-channels", "8", "--training.max-epochs", "1", "--out", "gin"]
+    words += ["--data.split", "random"]
+    assert crawl("train", "tu", "--data.path", tmp_path / "toy", *words).code == 0
+    assert "does not walk" in crawl.error("predict", "gin", tmp_path / "toy", "--num-steps", "5")
 
 
 def test_a_run_of_an_older_version_knows_its_own_folder_only(crawl, labelled_run, tmp_path):

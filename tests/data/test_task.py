@@ -31,6 +31,11 @@ def test_survives_json():
         ({"kind": "binary", "num_outputs": 2}, "num_outputs=2"),
         ({"kind": "regression", "num_outputs": 0}, "num_outputs must be a whole number"),
         ({"kind": "regression", "num_outputs": 1, "level": "edge"}, "graph, node"),
+        ({"kind": "binary", "num_outputs": 1, "target_names": ["a", "b"]}, "has 1 target_names, not 2"),
+        ({"kind": "regression", "num_outputs": 2, "target_names": ["a", "a"]}, "target_names has a name twice"),
+        ({"kind": "regression", "num_outputs": 2, "class_names": ["a", "b"]}, "has 0 class_names, not 2"),
+        ({"kind": "binary", "num_outputs": 1, "class_names": ["yes", "yes"]}, "class_names has a name twice"),
+        ({"kind": "multiclass", "num_outputs": 3, "class_names": ["a", "b"]}, "has 3 class_names, not 2"),
     ],
 )
 def test_refuses(arguments, message):

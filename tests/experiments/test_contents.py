@@ -12,8 +12,10 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from path_graphs import make_dataset
 
 from crawl.cli import main
+from crawl.data import Task
 from crawl.experiments import TrainedModel, Walk, resume_run, run_experiment
 from crawl.experiments.experiment import ModelName
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
@@ -70,6 +72,9 @@ MODELS: dict[str, Change] = {
     "target names that are numbers": _set("features", "task", "target_names", to=[1, 2]),
     "target names that are one word": _set("features", "task", "target_names", to="ab"),
     "too many class names": _set("features", "task", "class_names", to=["a", "b", "c"]),
+    "other target names than the data's": _set("features", "task", "target_names", to=["b", "a"]),
+    "the same target name twice": _set("features", "task", "target_names", to=["a", "a"]),
+    "too many target names": _set("features", "task", "target_names", to=["a", "b", "c"]),
     "no experiment": _drop("experiment"),
     "an experiment that is a number": _set("experiment", to=3),
     "a huge number of layers": _set("experiment", "model", "num_layers", to=HUGE),
@@ -87,6 +92,10 @@ MODELS: dict[str, Change] = {
     "a record without scores": _set("record", to={"data": "paths"}),
     "scores that are words": _set("record", "scores", "test", to="good"),
     "a score that is a word": _set("record", "scores", "test", "mean", to="good"),
+    "an infinite score": _set("record", "scores", "test", "mean", to=math.inf),
+    "an infinite evaluation": _set("record", "scores", "test", "evaluations", to=[math.inf]),
+    "an evaluation that is a word": _set("record", "scores", "val", "evaluations", to=["good"]),
+    "a score of a target that is NaN": _set("record", "scores", "test", "by_target", "a", "mean", to=math.nan),
     "no evaluations": _set("record", "scores", "test", to={"mean": 1.0, "internal_deviation": 0.0}),
     "an epoch that is a word": _set("record", "best_epoch", to="last"),
     "versions that are a word": _set("record", "versions", to="all"),
@@ -94,6 +103,16 @@ MODELS: dict[str, Change] = {
     "weights of another dtype": _tensor("", lambda tensor: tensor.long()),
     "weights that are NaN": _tensor("", lambda tensor: tensor * torch.nan),
     "weights of another name": _rename("", "weights"),
+}
+
+CLASSIFIERS: dict[str, Change] = {
+    "names of several targets": _set("features", "task", "target_names", to=["a", "b", "c"]),
+    "classes in another order": _set("features", "task", "class_names", to=["yes", "no"]),
+    "the same class twice": _set("features", "task", "class_names", to=["yes", "yes"]),
+    "the same class twice, also in the data": lambda _, values: [
+        values[place]["task"].update(class_names=["yes", "yes"]) for place in ("features", "data")
+    ],
+    "scaling of classes": _set("scaling", to=[[5.0], [100.0]]),
 }
 
 TRAININGS: dict[str, Change] = {
@@ -121,6 +140,7 @@ TRAININGS: dict[str, Change] = {
     "a negative learning rate": _set("schedule", "lr", to=-1.0),
     "a best score that is a word": _set("schedule", "best", to="good"),
     "runs at a time that are words": _set("runs_at_a_time", to="two"),
+    "a commit that is a number": _set("commit", to=3),
     "weights of another shape": _tensor("model.", lambda tensor: tensor[:1]),
     "weights that are NaN": _tensor("model.", lambda tensor: tensor * torch.nan),
     "best weights of another shape": _tensor("best.", lambda tensor: tensor[:1]),
@@ -155,6 +175,25 @@ def test_a_model_is_refused(finished, tmp_path, capsys, name):
     assert main(["info", str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"crawl: error: {path} is ")
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny, tmp_path_factory) -> Path:
+    """The checkpoint of a model that says no or yes."""
+    task = Task(kind="binary", num_outputs=1, metric="accuracy", target_names=("y",), class_names=("no", "yes"))
+    folder = tmp_path_factory.mktemp("classifier") / "run"
+    run_experiment(tiny, folder, dataset=make_dataset(task, torch.arange(10) % 2))
+    return folder / "best.safetensors"
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_classifier_is_refused(classifier, tmp_path, name):
+    path = tmp_path / "best.safetensors"
+    shutil.copy(classifier, path)
+    _change(path, CLASSIFIERS[name])
+    with pytest.raises(ValueError, match=r"best\.safetensors is damaged or of another version"):
+        TrainedModel.load(path)
+    assert TrainedModel.load(classifier).features.task.class_names == ("no", "yes")
 
 
 @pytest.mark.parametrize("name", TRAININGS)

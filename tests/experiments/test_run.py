@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,6 +156,15 @@ class TestTasks:
         assert [name for name in found[0] if not name.startswith(("id", "walk_spread"))] == columns
         strict((result.folder / "result.json").read_text())
 
+    @pytest.mark.parametrize(("kind", "names"), [("binary", ("no", "yes")), ("multiclass", ("N", "O", "10"))])
+    def test_targets_are_written_by_the_names_of_their_classes(self, tiny, tmp_path, kind, names):
+        task = Task(kind=kind, num_outputs=1 if kind == "binary" else 3, metric="accuracy", class_names=names)
+        classes = torch.arange(10) % len(names)
+        result = run_experiment(tiny, tmp_path / "run", dataset=make_dataset(task, classes))
+        found = rows(result.folder)
+        assert [row["target"] for row in found] == [names[2 % len(names)], names[3 % len(names)]]
+        assert all(f"mean_{row['target']}" in row for row in found)
+
     def test_node_level(self, tiny, tmp_path):
         task = Task(kind="binary", level="node", num_outputs=1)
         dataset = make_dataset(task, torch.tensor([0, 1, 1] * 10))
@@ -215,6 +225,14 @@ class TestNewFolders:
             run_experiment(wrong, tmp_path / "run", dataset=paths)
         assert not (tmp_path / "run").exists()
 
+    @pytest.mark.parametrize("name", ["../trick", "a/b", "/tmp/trick", "a\\b", ""])
+    def test_a_name_does_not_lead_out_of_runs(self, tiny, paths, tmp_path, monkeypatch, name):
+        (tmp_path / "here").mkdir()
+        monkeypatch.chdir(tmp_path / "here")
+        with pytest.raises(ValueError, match=r"^The run's name .* cannot be that of a folder in runs/"):
+            run_experiment(replace(tiny, name=name), dataset=paths)
+        assert [path.name for path in tmp_path.rglob("*")] == ["here"]
+
 
 class TestResuming:
     def test_a_finished_run_is_only_read(self, finished, paths):
@@ -253,6 +271,32 @@ class TestResuming:
             run_experiment(tiny, tmp_path / "run", dataset=paths, stop=lambda: True, runs_at_a_time=3)
         record = resume_run(tmp_path / "run", dataset=paths).record
         assert (record["runs_at_a_time"], record["peak_memory_mb"]) == (3, None)
+
+    def test_the_commit_is_that_of_the_beginning(self, tiny, paths, tmp_path, monkeypatch):
+        monkeypatch.setenv("CRAWL_COMMIT", "first")
+
+        def commit_meanwhile() -> bool:
+            monkeypatch.setenv("CRAWL_COMMIT", "second")
+            return False
+
+        result = run_experiment(tiny, tmp_path / "run", dataset=paths, stop=commit_meanwhile)
+        assert result.record["commit"] == "first"
+
+    def test_the_commits_of_a_run_that_was_resumed(self, tiny, paths, tmp_path, monkeypatch):
+        monkeypatch.setenv("CRAWL_COMMIT", "first")
+        with pytest.raises(Stopped):
+            run_experiment(tiny, tmp_path / "run", dataset=paths, stop=lambda: True)
+        shutil.copytree(tmp_path / "run", tmp_path / "same")
+        assert resume_run(tmp_path / "same", dataset=paths).record["commit"] == "first"
+        monkeypatch.setenv("CRAWL_COMMIT", "second")
+        with pytest.raises(Stopped):
+            resume_run(tmp_path / "run", dataset=paths, stop=lambda: True)
+        assert resume_run(tmp_path / "run", dataset=paths).record["commit"] == "first, second"
+
+    def test_a_checkpoint_of_an_older_version_has_no_commit(self, stopped, paths, finished):
+        tensors, values = load_checkpoint(stopped / "last.safetensors")
+        save_checkpoint(stopped / "last.safetensors", tensors, {k: v for k, v in values.items() if k != "commit"})
+        assert resume_run(stopped, dataset=paths).record["commit"] == finished.record["commit"]
 
     def test_on_another_device(self, stopped, paths, finished):
         config = (stopped / "config.json").read_text()

@@ -18,12 +18,13 @@ from crawl import __version__
 from crawl.cli.describe import Datasets, Info
 from crawl.cli.distinguish import Distinguish
 from crawl.cli.evaluate import Evaluate
-from crawl.cli.output import say
+from crawl.cli.output import STDOUT_NAME, printable, replace_closed_streams, say
 from crawl.cli.predict import Predict
 from crawl.cli.reproduce import Report, Reproduce
 from crawl.cli.signals import as_interrupts
 from crawl.cli.train import Train, train_type
 from crawl.cli.walk import WalkEdges
+from crawl.files import named_if_full
 
 _DESCRIPTION = """CRaWl: graph learning with random walks and 1D CNNs.
 
@@ -49,13 +50,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     arguments = [word for word in arguments if word != "--debug"]
     came: list[signal.Signals] = []
+    replace_closed_streams()
     try:
         with as_interrupts() as came, _warnings_in_one_line():
             if arguments == ["--version"]:
-                print(f"crawl {__version__}")
+                with named_if_full(STDOUT_NAME):
+                    print(f"crawl {__version__}")
             else:
                 parse(arguments or ["--help"]).run()
-            sys.stdout.flush()
+            with named_if_full(STDOUT_NAME):
+                sys.stdout.flush()
     except SystemExit as stop:  # tyro has printed its help or what is wrong with a flag
         return stop.code if isinstance(stop.code, int) else OK if stop.code is None else USAGE
     except KeyboardInterrupt as interrupt:
@@ -72,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         say(f"crawl: error: {_in_one_line(error)}")
+        if isinstance(error, OSError):  # perhaps it cannot be flushed, in which case Python would complain again
+            _drop_stdout()
         return USAGE if _is_users(error) else BUG
     return OK
 
@@ -140,7 +146,7 @@ def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:
 def _warnings_in_one_line() -> Iterator[None]:
     """Show warnings as remarks, without the place in the code they come from."""
     usual = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: f"crawl: warning: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: printable(f"crawl: warning: {message}\n")
     try:
         yield
     finally:

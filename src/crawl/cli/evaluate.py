@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from crawl.cli.flags import check_positive, check_seed, check_walks, compute_with
+from crawl.cli.output import printable
 
 if TYPE_CHECKING:
     from crawl.data import Dataset
@@ -51,6 +50,7 @@ class Evaluate:
         import numpy as np
 
         from crawl.experiments import TrainedModel
+        from crawl.experiments.progress import lines
         from crawl.training.evaluation import targets_of
 
         trained = TrainedModel.load(self.run_folder, self.device)
@@ -58,23 +58,25 @@ class Evaluate:
         check_walks(model, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         dataset = self._dataset(trained)
         ids = getattr(dataset.split, self.split)
-        predictions = trained.predict(
-            dataset.store.subset(ids),
-            num_repeats=self.num_repeats,
-            num_steps=self.num_steps,
-            seed=self.seed,
-            batch_size=self.batch_size,
-            on_batch=_counted_batches(),
-        )
+        batches: list[None] = []
+        with lines(lambda: f"{len(batches)} batches evaluated"):
+            predictions = trained.predict(
+                dataset.store.subset(ids),
+                num_repeats=self.num_repeats,
+                num_steps=self.num_steps,
+                seed=self.seed,
+                batch_size=self.batch_size,
+                on_batch=lambda: batches.append(None),
+            )
         targets = targets_of(dataset.store, ids)
         scores = predictions.scores(targets)
         print(
             f"{self.split} {dataset.task.metric} {np.mean(scores):.4f} ± {np.std(scores):.4f} "
             f"over {len(scores)} evaluations; {predictions.score_of_mean(targets):.4f} with their mean "
-            f"({len(ids)} graphs of {dataset.name})"
+            f"({len(ids)} graphs of {printable(dataset.name)})"
         )
         for name, scores in predictions.scores_by_target(targets).items():
-            print(f"  {name} {np.mean(scores):.4f} ± {np.std(scores):.4f}")
+            print(f"  {printable(name)} {np.mean(scores):.4f} ± {np.std(scores):.4f}")
 
     def _dataset(self, trained: TrainedModel) -> Dataset:
         """The data of the run with its split.
@@ -83,10 +85,12 @@ class Evaluate:
             ValueError: If they are not what they were.
         """
         from crawl.experiments.build import load_dataset
+        from crawl.experiments.progress import reading
 
         experiment = trained.experiment
         data = experiment.data if self.data is None else replace(experiment.data, path=str(self.data))
-        dataset = load_dataset(data, experiment.seed)
+        with reading(data):
+            dataset = load_dataset(data, experiment.seed)
         trained.check_data(dataset)
         split = self.run_folder / "split.json"  # all that runs of older versions kept
         if split.is_file() and split.read_text() != dataset.split.to_json():
@@ -94,16 +98,3 @@ class Evaluate:
                 f"The data have changed since {self.run_folder} was trained: they are split differently now."
             )
         return dataset
-
-
-def _counted_batches() -> Callable[[], None]:
-    """To be called after every batch: shows how many there were, every ten seconds."""
-    from crawl.experiments.progress import Lines
-
-    lines, numbers = Lines(), count(1)
-
-    def on_batch() -> None:
-        number = next(numbers)
-        lines.show(lambda: f"{number} batches")
-
-    return on_batch

@@ -102,11 +102,13 @@ class Predict:
         num_rows, num_bad, first_reason = 0, 0, ""
         with open_output(self.output) as file, _counter() as count:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([*columns, *added])
+            header = [[*columns, *added]]
             while piece := list(islice(rows, _ROWS_AT_A_TIME)):
                 answers = self._answers(trained, piece, unknown)
                 if unknown and self.unknown == "error":
                     raise ValueError(f"Categories in {self.input} were not there in training: {unknown}.")
+                writer.writerows(header)  # only now, and once: what is refused leaves no header
+                header = []
                 for row, answer in zip(piece, answers, strict=True):
                     writer.writerow([*(row.cells[name] for name in columns), *answer])
                 count(len(piece))
@@ -116,6 +118,7 @@ class Predict:
             if num_rows and num_bad == num_rows:
                 reason = f"The first of {num_rows} has none because: {first_reason}."
                 raise ValueError(f"No row of {self.input} has a prediction. {reason}")
+            writer.writerows(header)  # of a table without rows
         if unknown:
             say(unknown_message(unknown))
         bad = f", {num_bad} without a prediction (see the column reason)" if num_bad else ""
@@ -200,17 +203,13 @@ def _counter() -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-    from crawl.experiments.progress import Lines
+    from crawl.experiments.progress import lines
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        lines, numbers = Lines(), [0]
-
-        def count(number: int) -> None:
-            numbers.append(number)
-            lines.show(lambda: f"{sum(numbers)} rows")
-
-        yield count
+        numbers: list[int] = []
+        with lines(lambda: f"{sum(numbers)} rows"):
+            yield numbers.append
         return
     columns = (TextColumn("{task.completed:.0f} rows"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:

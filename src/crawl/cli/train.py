@@ -64,11 +64,13 @@ class Train(Generic[RecipeT]):
         compute_with(self.threads)
         from crawl.experiments.build import load_dataset
         from crawl.experiments.folder import RunFolder
+        from crawl.experiments.progress import reading
         from crawl.training.trainer import choose_device
 
         experiment = replace(experiment, data=_with_absolute_split(experiment.data))
         device = choose_device(experiment.training.device)  # what is wrong is found before there is a folder
-        dataset = load_dataset(experiment.data, experiment.seed)
+        with reading(experiment.data, self.quiet):
+            dataset = load_dataset(experiment.data, experiment.seed)
         experiment = settle(experiment, dataset.task, device=device.type, is_from_recipe=True)
         _report_skipped(dataset)
         say(described_task(dataset.task))

@@ -57,6 +57,19 @@ class Task:
             raise ValueError(f"A {self.kind} task cannot have num_outputs={self.num_outputs}.")
         if self.kind == "multiclass" and self.num_outputs < 2:
             raise ValueError("A multiclass task needs at least two classes.")
+        has_classes = self.kind in ("binary", "multiclass")
+        self._check_names("target_names", 1 if has_classes else self.num_outputs)
+        self._check_names("class_names", max(self.num_outputs, 2) if has_classes else 0)
+
+    def _check_names(self, field: str, number: int) -> None:
+        """Refuse names of targets or classes that are not one for each, all different; there may be none."""
+        names = getattr(self, field)
+        if names and len(names) != number:
+            raise ValueError(
+                f"A {self.kind} task with num_outputs={self.num_outputs} has {number} {field}, not {len(names)}."
+            )
+        if len(set(names)) < len(names):
+            raise ValueError(f"{field} has a name twice: {shown(list(names))}.")
 
     @staticmethod
     def default_metric(kind: Kind) -> Metric:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from crawl.checks import whole_number
-from crawl.data.fingerprint import Fingerprint
+from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.task import Task
 from crawl.experiments.build import build_model
 from crawl.experiments.experiment import Experiment
@@ -45,6 +45,8 @@ def described(
     if description["record"]:
         _check_facts(description["record"])
     data = None if description.get("data") is None else Fingerprint.from_dict(description["data"])
+    if data is not None and (changes := task_changes(data.task, features.task)):
+        raise ValueError(f"its features and its data name different tasks: {'; '.join(changes)}")
     return experiment, features, _scaling(description["scaling"], features.task), description["record"], data
 
 
@@ -65,16 +67,14 @@ def _features(values: dict[str, Any]) -> Features:
     for name in ("target_names", "class_names"):
         if not all(isinstance(word, str) for word in _list(task.get(name, []), f"features.task.{name}")):
             raise ValueError(f"features.task.{name} are not words")
-    features = Features.from_dict(values)
-    num_classes = 2 if features.task.kind == "binary" else features.task.num_outputs
-    if features.task.class_names and len(features.task.class_names) != num_classes:
-        raise ValueError(f"there are {len(features.task.class_names)} names for {num_classes} classes")
-    return features
+    return Features.from_dict(values)
 
 
 def _scaling(parts: list[Any], task: Task) -> Scaling:
     if len(parts) != 2:
         raise ValueError("scaling is not a mean and a deviation")
+    if task.kind != "regression" and parts != [[], []]:
+        raise ValueError(f"scaling is for numbers, and the task is {task.kind}")
     mean, deviation = (tuple(_list(part, "scaling")) for part in parts)
     are_numbers = all(isinstance(value, _NUMBER) and math.isfinite(value) for value in (*mean, *deviation))
     if not are_numbers or len(mean) != len(deviation) or len(mean) not in (0, task.num_outputs):
@@ -89,7 +89,10 @@ def _check_facts(record: dict[str, Any]) -> None:
     check_record(record)
     check_kinds(record, {}, "record.", {"best_epoch": int, "versions": dict})
     for part, score in record["scores"].items():
-        check_kinds(score, {"evaluations": list}, f"record.scores.{part}.")
+        place = f"record.scores.{part}."
+        check_kinds(score, {"evaluations": list}, place)
+        for i, value in enumerate(score["evaluations"]):
+            check_kinds({f"evaluations[{i}]": value}, {f"evaluations[{i}]": _NUMBER | None}, place)
 
 
 def _list(value: Any, name: str) -> list[Any]:

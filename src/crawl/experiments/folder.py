@@ -16,7 +16,7 @@ import torch
 
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
-from crawl.files import whole_file, write_atomically
+from crawl.files import named_if_full, whole_file, write_atomically
 from crawl.training.evaluation import Predictions, Scaling
 from crawl.training.metrics import Array
 
@@ -48,13 +48,16 @@ class RunFolder:
         Hidden files do not count as content: a process that was killed before there was a run may leave some.
 
         Raises:
-            ValueError: If the given folder is there already and not empty.
+            ValueError: If the given folder is there already and not empty, or none is given and the name has parts of
+                a path in it.
         """
         if path is not None:
             if path.exists() and (not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())):
                 raise ValueError(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
+        if not name or set(name) & set("/\\\0"):
+            raise ValueError(f"The run's name {name!r} cannot be that of a folder in runs/: leave out slashes.")
         number = 1
         while True:  # mkdir decides: two processes never get the same folder
             path = Path("runs") / f"{name}-{number}"
@@ -87,11 +90,14 @@ class RunFolder:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add the record of one epoch."""
-        with open(self.metrics, "a") as file:
+        with named_if_full(str(self.metrics)), open(self.metrics, "a") as file:
             file.write(_as_line(record))
 
     def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
-        """Write a line per test graph, or node: its name, its targets, and mean and walk spread of its predictions."""
+        """Write a line per test graph, or node: its name, its targets, and mean and walk spread of its predictions.
+
+        A class is written by the name that the column of its probability has.
+        """
         ids = dataset.split.test.tolist()
         if dataset.task.level == "node":
             sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
@@ -111,7 +117,9 @@ class RunFolder:
             of_targets = Scaling.of(torch.from_numpy(targets)).num_digits
             digits[: 2 * len(of_targets)] = of_targets * 2
         for name, row in zip(names, rows, strict=True):
-            cells = ("" if np.isnan(value) else f"{value:.{num}g}" for value, num in zip(row, digits, strict=True))
+            cells = ["" if np.isnan(value) else f"{value:.{num}g}" for value, num in zip(row, digits, strict=True)]
+            if dataset.task.kind in ("binary", "multiclass"):
+                cells[0] = outputs[int(row[0])]
             writer.writerow([name, *cells])
         write_atomically(self.predictions, text.getvalue())
 
@@ -169,12 +177,12 @@ def _locked_by_file(folder: Path) -> Iterator[None]:
 
 def _is_missing(score: float | None) -> bool:
     """Whether an epoch was not evaluated, or there is nothing to evaluate."""
-    return score is None or math.isnan(score)
+    return score is None or not math.isfinite(score)
 
 
 def _as_line(record: dict[str, Any]) -> str:
-    """A record as a line of JSON, which has no NaN."""
-    return json.dumps({key: None if value != value else value for key, value in record.items()}) + "\n"
+    """A record as a line of JSON, which has neither NaN nor infinity."""
+    return json.dumps({key: None if _is_missing(value) else value for key, value in record.items()}) + "\n"
 
 
 def output_names(task: Task) -> list[str]:

@@ -1,37 +1,84 @@
-"""What a person can watch of a run: a bar on a terminal, now and then a plain line elsewhere."""
+"""What a person can watch of a run: a bar on a terminal, a plain line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from crawl.training.trainer import Trainer
+from crawl.experiments.experiment import Data
+
+if TYPE_CHECKING:
+    from crawl.training.trainer import Trainer
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_LINES = 10.0
-_SECONDS_WITHOUT_LINES = 60.0  # within an epoch, which may take long
+_of_thread = threading.local()  # its `lines`: several runs may be under way in one process
 
 
-class Lines:
-    """Plain lines on the error stream, at least ten seconds apart, the first ten seconds after the beginning."""
+class _Lines(threading.Thread):
+    """Prints the last of its texts every ten seconds, however long a single step takes."""
 
     def __init__(self) -> None:
-        self.shown = time.monotonic()
+        super().__init__(name="progress", daemon=True)
+        self.texts: list[Callable[[], str]] = []
+        self.is_over = threading.Event()
 
-    def show(self, line: Callable[[], str], seconds: float | None = None) -> None:
-        """Print what `line` returns, unless there was a line less than this many seconds ago."""
-        if time.monotonic() - self.shown >= (_SECONDS_BETWEEN_LINES if seconds is None else seconds):
-            print(line(), file=sys.stderr, flush=True)
-            self.shown = time.monotonic()
+    def run(self) -> None:
+        """Print until it is over."""
+        while not self.is_over.wait(_SECONDS_BETWEEN_LINES):
+            line = self.texts[-1]()
+            if line and sys.stderr is not None:
+                with suppress(OSError, ValueError):  # nobody reads any more, which the run need not mind
+                    sys.stderr.write(f"{line}\n")
+                    sys.stderr.flush()
+
+
+@contextmanager
+def lines(text: str | Callable[[], str], quiet: bool | None = False) -> Iterator[None]:
+    """Within, a plain line on the error stream every ten seconds says what is being done.
+
+    Args:
+        text: The line, or a function that another thread calls for it; no line for an empty one. Within `lines` that
+            are shown already, it takes the place of their text.
+        quiet: Show none.
+    """
+    shown: _Lines | None = getattr(_of_thread, "lines", None)
+    if quiet:
+        yield
+        return
+    get_text = text if callable(text) else lambda: text
+    if shown is not None:
+        shown.texts.append(get_text)
+        try:
+            yield
+        finally:
+            shown.texts.pop()
+        return
+    shown = _of_thread.lines = _Lines()
+    shown.texts.append(get_text)
+    shown.start()
+    try:
+        yield
+    finally:
+        _of_thread.lines = None
+        shown.is_over.set()
+        shown.join()
+
+
+def reading(data: Data, quiet: bool | None = False) -> AbstractContextManager[None]:
+    """`lines` for the time in which data are read."""
+    return lines(f"reading {data.path or data.name}", quiet)
 
 
 class Progress:
@@ -43,44 +90,43 @@ class Progress:
     def epoch(self) -> None:
         """One epoch is done."""
 
-    def evaluating(self) -> None:
-        """Training is done."""
-
 
 class _InLines(Progress):
-    """Plain lines: after an epoch, and within one that takes minutes."""
+    """The text of plain lines: the current step, and what the last epoch brought."""
 
     def __init__(self, trainer: Trainer, folder: Path) -> None:
-        self.trainer, self.folder, self.lines = trainer, folder, Lines()
-        self.began, self.num_steps = time.monotonic(), 0
+        self.trainer, self.folder = trainer, folder
+        self.num_epochs, self.num_steps = trainer.schedule.epoch, 0
+        self.loss, self.looked = math.nan, time.monotonic()
 
     def step(self, loss: Callable[[], float]) -> None:
-        """One training step is done."""
+        """One training step is done; its loss is looked at once in a while, by the thread that trains."""
         self.num_steps += 1
-        of_all = f"step {self.num_steps} of {self.trainer.num_batches}"
-        self.lines.show(lambda: f"{self._where(1)}, {of_all}, loss {loss():.4g}", _SECONDS_WITHOUT_LINES)
+        if time.monotonic() - self.looked >= _SECONDS_BETWEEN_LINES / 4:
+            self.loss, self.looked = loss(), time.monotonic()
 
     def epoch(self) -> None:
         """One epoch is done."""
-        self.num_steps = 0
-        self.lines.show(self._after_epoch)
+        self.num_epochs, self.num_steps, self.loss = self.num_epochs + 1, 0, math.nan
 
-    def evaluating(self) -> None:
-        """Training is done."""
-        if time.monotonic() - self.began >= _SECONDS_BETWEEN_LINES:
-            best = f"the weights of epoch {self.trainer.best_epoch}"
-            self.lines.show(lambda: f"{self._where(0)} was the last; evaluating {best}", 0)
+    def line(self) -> str:
+        """How far the training is."""
+        trainer, num_batches = self.trainer, self.trainer.num_batches
+        where = f"{self.folder}: epoch {self.num_epochs + 1} of {trainer.training.max_epochs}"
+        doing = f"step {self.num_steps} of {num_batches}" if self.num_steps < num_batches else "validating"
+        loss = "" if math.isnan(self.loss) else f", loss {self.loss:.4g}"
+        return f"{where}, {doing}{loss}{self._last_epoch()}"
 
-    def _where(self, ahead: int) -> str:
-        return f"{self.folder}: epoch {self.trainer.schedule.epoch + ahead} of {self.trainer.training.max_epochs}"
-
-    def _after_epoch(self) -> str:
-        trainer, record = self.trainer, self.trainer.history[-1]
-        metric = trainer.task.metric
+    def _last_epoch(self) -> str:
+        trainer = self.trainer
+        if not self.num_epochs:
+            return ""
+        record, metric = trainer.history[self.num_epochs - 1], trainer.task.metric
         score = record[f"val_{metric}"]
         validation = "" if score is None or math.isnan(score) else f", validation {metric} {score:.4g}"
         best = "" if trainer.schedule.best is None else f", best {trainer.schedule.best:.4g}"
-        return f"{self._where(0)}, loss {record['loss']:.4g}{validation}{best}, {record['seconds']:.2g} s an epoch"
+        loss, seconds = f"loss {record['loss']:.4g}", f"{record['seconds']:.2g} s"
+        return f"; epoch {self.num_epochs}: {loss}{validation}{best}, {seconds}"
 
 
 class _InBar(Progress):
@@ -134,8 +180,10 @@ def watched(trainer: Trainer, folder: Path, quiet: bool | None) -> Iterator[Prog
     if quiet:
         yield Progress()
         return
-    if quiet is None and not sys.stderr.isatty():
-        yield _InLines(trainer, folder)
+    if quiet is None and (sys.stderr is None or not sys.stderr.isatty()):
+        in_lines = _InLines(trainer, folder)
+        with lines(in_lines.line):
+            yield in_lines
         return
     columns = (
         TextColumn("{task.description}"),
@@ -143,5 +191,5 @@ def watched(trainer: Trainer, folder: Path, quiet: bool | None) -> Iterator[Prog
         TextColumn("{task.fields[info]}"),
         TimeElapsedColumn(),
     )
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+    with lines(""), Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         yield _InBar(trainer, bars)

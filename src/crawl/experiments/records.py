@@ -8,6 +8,7 @@ epochs, a list for each key; `test_by_epoch` has the test score of every epoch, 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -279,7 +280,7 @@ def check_kinds(
     values: Any, kinds: Mapping[str, Any], place: str = "", optional: Mapping[str, Any] | None = None
 ) -> None:
     """Refuse what is not a dictionary with these keys and kinds of values; others may be there, optional ones of their
-    kind.
+    kind. Numbers are finite.
 
     Raises:
         ValueError: With the key.
@@ -292,6 +293,8 @@ def check_kinds(
             raise ValueError(f"{place}{key} is missing")
         if not isinstance(values[key], kind) or isinstance(values[key], bool):  # Python takes true for 1
             raise ValueError(f"{place}{key} is of a wrong kind")
+        if isinstance(values[key], float) and not math.isfinite(values[key]):
+            raise ValueError(f"{place}{key} is {values[key]}, which is not a finite number")
 
 
 def scores_by_epoch(runs: Iterable[RunRecord]) -> Sequence[Sequence[float]]:

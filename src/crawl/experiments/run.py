@@ -31,8 +31,8 @@ from crawl.experiments.effect import plain, settle
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.features import Features
 from crawl.experiments.folder import RunFolder
-from crawl.experiments.progress import Progress, watched
-from crawl.experiments.records import is_finished, read_config
+from crawl.experiments.progress import Progress, lines, reading, watched
+from crawl.experiments.records import check_kinds, is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
@@ -85,8 +85,8 @@ def run_experiment(
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
         dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
             `load_dataset` read by `experiment.data`, to spare reading it again.
-        quiet: Show no progress. When None, there is a bar on a terminal, and elsewhere a line for each epoch, but not
-            more than one in ten seconds; when False, the bar.
+        quiet: Show no progress. When None, there is a bar on a terminal, and elsewhere a line every ten seconds; when
+            False, the bar. Lines also tell about reading data and the last evaluation.
         stop: Asked after every epoch whether to stop there.
         runs_at_a_time: How many runs share the device, this one included; recorded, since times depend on it. A run
             that was stopped and resumed records the most.
@@ -102,12 +102,13 @@ def run_experiment(
     if dataset is not None:
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
     if dataset is None:
-        dataset = load_dataset(experiment.data, experiment.seed)
+        with reading(experiment.data, quiet):
+            dataset = load_dataset(experiment.data, experiment.seed)
     experiment = replace(experiment, data=_recorded_data(experiment.data, dataset))
     experiment = settle(experiment, dataset.task, device=choose_device(experiment.training.device).type)
     build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
     run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
-    with run.locked():
+    with run.locked(), lines(f"{run.path}: preparing", quiet):
         if run.config.is_file():  # another process was faster
             raise ValueError(f"Another process has begun a run in {run.path}: choose another folder.")
         write_atomically(run.config, experiment.to_json())
@@ -141,8 +142,10 @@ def resume_run(
     experiment = read_config(run.config)
     if device is not None:
         experiment = replace(experiment, training=replace(experiment.training, device=device))
-    dataset = load_dataset(experiment.data, experiment.seed) if dataset is None else dataset
-    with run.locked():
+    if dataset is None:
+        with reading(experiment.data, quiet):
+            dataset = load_dataset(experiment.data, experiment.seed)
+    with run.locked(), lines(f"{run.path}: preparing", quiet):
         data = _known_data(run, dataset)
         if not run.split.is_file():  # it was stopped before anything depended on the split
             write_atomically(run.split, dataset.split.to_json())
@@ -213,6 +216,7 @@ def _train_and_evaluate(
     stop: Callable[[], bool] | None,
     runs_at_a_time: int,
 ) -> Result:
+    commit = _commit()  # now: another may be there in the end
     features = Features.of(dataset)
     if runs_at_a_time == 1:
         forget_peak_memory()
@@ -224,23 +228,25 @@ def _train_and_evaluate(
         try:
             trainer.restore(tensors, values)
             whole_number("runs_at_a_time", values.get("runs_at_a_time", 1))
+            check_kinds(values, {}, optional={"commit": str | None})
         except ValueError as error:
             raise ValueError(f"{run.last}: {error} Without that file, the run begins anew.") from None
         runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
+        commit = _both(values.get("commit", commit), commit)
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
     began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
     with watched(trainer, run.path, quiet) as progress:
-        _train(trainer, run, progress, stop, runs_at_a_time)
-    progress.evaluating()
+        _train(trainer, run, progress, stop, {"runs_at_a_time": runs_at_a_time, "commit": commit})
     trainer.use_best_weights()
-    record = _evaluate(trainer, experiment, dataset, run)
-    record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time)
+    record = _evaluate(trainer, experiment, dataset, run, quiet)
+    record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time) | {"commit": commit}
     description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
     description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
     description |= {} if data is None else {"data": data.to_dict()}
-    save_checkpoint(run.best, trainer.model.state_dict(), description)
-    run.draw_curves(trainer.history, dataset.task.metric, trainer.best_epoch)
-    write_atomically(run.result, json.dumps(record, indent=2) + "\n")
+    with lines(f"{run.path}: writing the results", quiet):
+        save_checkpoint(run.best, trainer.model.state_dict(), description)
+        run.draw_curves(trainer.history, dataset.task.metric, trainer.best_epoch)
+        write_atomically(run.result, json.dumps(record, indent=2) + "\n")
     return Result(run.path, record)
 
 
@@ -252,11 +258,13 @@ def _checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _train(
-    trainer: Trainer, run: RunFolder, progress: Progress, stop: Callable[[], bool] | None, runs_at_a_time: int
+    trainer: Trainer, run: RunFolder, progress: Progress, stop: Callable[[], bool] | None, facts: dict[str, Any]
 ) -> None:
+    """Train to the end; checkpoints keep `facts` for the record."""
+
     def save() -> None:
         tensors, values = trainer.state()
-        save_checkpoint(run.last, tensors, {**values, "runs_at_a_time": runs_at_a_time})
+        save_checkpoint(run.last, tensors, {**values, **facts})
 
     metric = f"val_{trainer.task.metric}"
     saved = time.monotonic()
@@ -275,13 +283,16 @@ def _train(
                 raise Stopped(f"{run.path} stopped after epoch {record['epoch']}; it can be resumed.")
 
 
-def _evaluate(trainer: Trainer, experiment: Experiment, dataset: Dataset, run: RunFolder) -> dict[str, Any]:
+def _evaluate(
+    trainer: Trainer, experiment: Experiment, dataset: Dataset, run: RunFolder, quiet: bool | None
+) -> dict[str, Any]:
     evaluation = experiment.evaluation
     repeats = {"train": 1, "val": evaluation.num_val_repeats, "test": evaluation.num_test_repeats}
     scores = {}
     for part, num_repeats in repeats.items():
         ids = getattr(dataset.split, part)
-        predictions = trainer.evaluate(ids, num_repeats, part)
+        with lines(f"{run.path}: evaluating epoch {trainer.best_epoch} on its {part} part", quiet):
+            predictions = trainer.evaluate(ids, num_repeats, part)
         targets = targets_of(trainer.store, ids)
         scores[part] = scores_of(predictions, targets)
     run.write_predictions(dataset, predictions, targets)
@@ -317,8 +328,8 @@ def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _or_none(score: float) -> float | None:
-    """JSON has no NaN, which is the score of a part without graphs, or with one class only."""
-    return None if math.isnan(score) else score
+    """JSON has no NaN, which is the score of a part without graphs, or with one class only; nor has it infinity."""
+    return score if math.isfinite(score) else None
 
 
 def forget_peak_memory() -> None:
@@ -367,6 +378,12 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+def _both(before: str | None, now: str | None) -> str | None:
+    """The commit of a run that was resumed: all that it was trained with, in their order."""
+    known = (before or "unknown").split(", ")
+    return before if (now or "unknown") in known else ", ".join([*known, now or "unknown"])
 
 
 @contextmanager
