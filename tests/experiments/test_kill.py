@@ -226,7 +226,9 @@ def test_stopped_by_a_signal(whole, tmp_path, number):
         finally:
             process.kill()
     assert process.returncode == code
-    assert error == f"crawl: {what}; resume with: crawl train --resume {folder}\n"
+    task, stopped = error.splitlines()
+    assert task.startswith("Task: multiclass per graph")
+    assert stopped == f"crawl: {what}; resume with: crawl train --resume {folder}"
     assert not list(folder.glob(".*.part*"))
 
     config = json.loads((folder / "config.json").read_text())

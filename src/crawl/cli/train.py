@@ -73,9 +73,9 @@ class Train(Generic[RecipeT]):
             dataset = load_dataset(experiment.data, experiment.seed)
         experiment = settle(experiment, dataset.task, device=device.type, is_from_recipe=True)
         _report_skipped(dataset)
-        say(described_task(dataset.task))
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
+        say(described_task(dataset.task))
         with _removed_if_empty(folder), _resumable(folder):
             (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
             results = train(experiment, folder, dataset, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
