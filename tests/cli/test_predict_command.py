@@ -16,7 +16,6 @@ from crawl.data import Task, from_tu
 from crawl.experiments import TrainedModel
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
-
 # the tests train on a few graphs, of which a class or a score may be missing in a part
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Class"),
