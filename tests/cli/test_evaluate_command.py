@@ -98,6 +98,24 @@ def test_a_run_of_an_older_version(crawl, molecule_runs):
     assert older.out == crawl("evaluate", best).out
 
 
+@pytest.mark.filterwarnings("ignore:The (val|test) part has no score")
+def test_why_there_is_no_score(crawl, tiny, tmp_path):
+    rows = [f"{'C' * (i + 1)},{'no' if i in (0, 1) else 'yes'}" for i in range(12)]
+    (tmp_path / "m.csv").write_text("\n".join(["smiles,y", *rows]))
+    split = {"train": list(range(8)), "val": [8, 9], "test": [10, 11]}
+    (tmp_path / "split.json").write_text(json.dumps(split))
+    words = ["--data.path", "m.csv", "--data.split", tmp_path / "split.json", "--out", "run", *tiny]
+    done = crawl("train", "csv", *words)
+    assert done.code == 0
+    assert "last of 2" in done.out
+    why = "it has one class only, and roc_auc needs two"
+    assert f"No test score: {why}." in " ".join(done.out.split())
+    info = crawl("info", "run").out
+    assert info.count(f"no score: {why}") == 2
+    assert crawl.error("evaluate", "run") == f"The test part of m has no score: {why}."
+    assert crawl("evaluate", "run", "--split", "train").code == 0
+
+
 def test_longer_walks(crawl, csl_run):
     assert crawl("evaluate", csl_run, "--num-steps", "30").code == 0
 

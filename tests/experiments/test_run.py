@@ -139,6 +139,8 @@ class TestTheFolder:
 
 
 class TestTasks:
+    @pytest.mark.filterwarnings("ignore:The val part has no score")  # of two graphs
+    @pytest.mark.filterwarnings("ignore:The test part has no score")
     @pytest.mark.parametrize(
         ("kind", "targets", "num_outputs", "columns"),
         [
@@ -175,13 +177,30 @@ class TestTasks:
 
     def test_a_score_that_does_not_exist_is_null(self, tiny, tmp_path):
         task = Task(kind="binary", num_outputs=1)  # ROC-AUC, and one class only
-        result = run_experiment(tiny, tmp_path / "run", dataset=make_dataset(task, torch.ones(10).long()))
+        with pytest.warns(UserWarning, match="The (val|test) part has no score") as warned:
+            result = run_experiment(tiny, tmp_path / "run", dataset=make_dataset(task, torch.ones(10).long()))
+        assert [str(warning.message) for warning in warned] == [
+            "The val part has no score, so the last epoch is taken for the best: it has one class only, and roc_auc "
+            "needs two. Choose another split or metric.",
+            "The test part has no score: it has one class only, and roc_auc needs two. Choose another split or metric.",
+        ]
         record = strict((result.folder / "result.json").read_text())
         assert record["scores"]["test"]["mean"] is None
+        assert record["scores"]["test"]["reason"] == "it has one class only, and roc_auc needs two"
         assert record["best_epoch"] == 3
         assert math.isnan(result.score())
         for line in (result.folder / "metrics.jsonl").read_text().splitlines():
             assert strict(line)["val_roc_auc"] is None
+
+    def test_a_class_without_an_example(self, tiny, tmp_path):
+        names = ("a", "b", "c", "d")
+        task = Task(kind="multiclass", num_outputs=4, metric="accuracy", class_names=names)
+        targets = torch.tensor([0, 1, 2, 3, 0, 1, 0, 1, 0, 1])  # the third and the fourth are the test part
+        with pytest.warns(
+            UserWarning, match=r"^Classes c, d of the test part: the training part has no example\."
+        ) as w:
+            run_experiment(tiny, tmp_path / "run", dataset=make_dataset(task, targets))
+        assert len(w) == 1
 
     def test_without_a_test_part(self, tiny, paths, tmp_path):
         dataset = replace(paths, split=Split(torch.arange(8), torch.arange(8, 10), torch.empty(0)))

@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics as sk
 
 from crawl.data.task import Task
-from crawl.training.metrics import LOWER_IS_BETTER, score
+from crawl.training.metrics import LOWER_IS_BETTER, score, why_no_score
 
 RNG = np.random.default_rng(0)
 ONE_BY_ONE = {
@@ -84,6 +84,25 @@ def test_classes_that_do_not_occur_are_left_out_of_rank_scores():
 def test_nothing_to_score(metric):
     assert math.isnan(score(metric, np.empty((0, 2)), np.empty((0, 2))))
     assert math.isnan(score(metric, np.zeros((3, 2)), np.full((3, 2), np.nan)))
+
+
+@pytest.mark.parametrize(
+    ("metric", "targets", "reason"),
+    [
+        ("roc_auc", [1, 1], "it has one class only, and roc_auc needs two"),
+        ("ap", [[0, 1], [0, np.nan]], "it has one class only, and ap needs two"),
+        ("roc_auc", [[0, 1], [1, np.nan]], ""),
+        ("accuracy", [1, 1], ""),
+        ("r2", [1], "r2 needs two targets"),
+        ("mae", [], "it has no graphs"),
+        ("mae", [np.nan], "it has no targets"),
+    ],
+)
+def test_why_there_is_no_score(metric, targets, reason):
+    targets = np.array(targets, dtype=np.float64)
+    assert why_no_score(metric, targets) == reason
+    columns = targets[:, None] if targets.ndim == 1 else targets
+    assert np.isnan(score(metric, np.full(columns.shape, 0.5), targets)) == bool(reason)
 
 
 def test_r2_needs_two_targets():

@@ -142,6 +142,8 @@ class Info:
 
 def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     """Name and value of what there is to say about a model."""
+    from crawl.experiments.protocol import has_best
+
     experiment, features, record = trained.experiment, trained.features, trained.record
     task = features.task
     yield "name", f"{experiment.name} (seed {experiment.seed})"
@@ -154,7 +156,8 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     yield from _expected(features)
     yield "data", f"{record.get('data', experiment.data.name)} {experiment.data.path or ''}".strip()
     for part, score in record.get("scores", {}).items():
-        if score["mean"] is None:  # there are no graphs in it, or they have one class only
+        if score["mean"] is None:
+            yield part, f"no score: {score.get('reason', 'it has no graphs, or they are of one class')}"
             continue
         number = len(score["evaluations"])
         spread = f" ± {score['internal_deviation']:.4f} over {number} evaluations" if number > 1 else ""
@@ -163,7 +166,8 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
             of_each = (f"{name} {_or_dash(one['mean'])}" for name, one in by_target.items())
             yield f"{part}, by target", ", ".join(of_each)
     if "best_epoch" in record:
-        yield "epochs", f"best {record['best_epoch']} of {record['num_epochs']}, {record['wall_time_s']:.0f} s"
+        used = f"best {record['best_epoch']}" if has_best(record) else "without a validation score, the last"
+        yield "epochs", f"{used} of {record['num_epochs']}, {record['wall_time_s']:.0f} s"
         yield "device", record["device"]
         yield "commit", record["commit"] or "unknown"
         yield "versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())

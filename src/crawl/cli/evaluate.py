@@ -52,12 +52,16 @@ class Evaluate:
         from crawl.experiments import TrainedModel
         from crawl.experiments.progress import lines
         from crawl.training.evaluation import targets_of
+        from crawl.training.metrics import why_no_score
 
         trained = TrainedModel.load(self.run_folder, self.device)
         model = trained.experiment.model.name
         check_walks(model, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         dataset = self._dataset(trained)
         ids = getattr(dataset.split, self.split)
+        targets = targets_of(dataset.store, ids)
+        if reason := why_no_score(dataset.task.metric, targets):
+            raise ValueError(f"The {self.split} part of {dataset.name} has no score: {reason}.")
         batches: list[None] = []
         with lines(lambda: f"{len(batches)} batches evaluated"):
             predictions = trained.predict(
@@ -68,15 +72,16 @@ class Evaluate:
                 batch_size=self.batch_size,
                 on_batch=lambda: batches.append(None),
             )
-        targets = targets_of(dataset.store, ids)
         scores = predictions.scores(targets)
         print(
             f"{self.split} {dataset.task.metric} {np.mean(scores):.4f} ± {np.std(scores):.4f} "
             f"over {len(scores)} evaluations; {predictions.score_of_mean(targets):.4f} with their mean "
             f"({len(ids)} graphs of {printable(dataset.name)})"
         )
-        for name, scores in predictions.scores_by_target(targets).items():
-            print(f"  {printable(name)} {np.mean(scores):.4f} ± {np.std(scores):.4f}")
+        for k, (name, scores) in enumerate(predictions.scores_by_target(targets).items()):
+            reason = why_no_score(dataset.task.metric, targets[:, k])
+            score = f"no score: {reason}" if reason else f"{np.mean(scores):.4f} ± {np.std(scores):.4f}"
+            print(f"  {printable(name)} {score}")
 
     def _dataset(self, trained: TrainedModel) -> Dataset:
         """The data of the run with its split.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.table import Table
@@ -95,11 +96,23 @@ def results_table(results: Sequence[Result]) -> Table:
             format_score(metric, scores["val"]["mean"]),
             format_score(metric, scores["test"]["mean"]),
             format_score(metric, scores["test"]["internal_deviation"]),
-            f"{record['best_epoch']} of {record['num_epochs']}",
+            f"{record['best_epoch'] if has_best(record) else 'last'} of {record['num_epochs']}",
             f"{record['num_parameters']:,}",
             f"{record['wall_time_s']:.0f} s",
         )
+    reasons = {
+        f"No {part} score: {score['reason']}."
+        for result in results
+        for part, score in result.record["scores"].items()
+        if part != "train" and "reason" in score
+    }
+    table.caption = " ".join(sorted(reasons)) or None
     return table
+
+
+def has_best(record: dict[str, Any]) -> bool:
+    """Whether a record's best epoch is the best by a validation score; without any, the last is taken."""
+    return record["scores"].get("val", {}).get("mean") is not None
 
 
 MODEL_NAMES = {"crawl": "CRaWl"} | {

@@ -217,7 +217,7 @@ _RECORD = {
     **{"wall_time_s": _NUMBER, "device": str, "commit": str | None},
 }
 _MORE_OF_RECORD = {"runs_at_a_time": int, "trained": dict}  # not in all of them
-_MORE_OF_SCORE = {"evaluations": list, "by_target": dict}
+_MORE_OF_SCORE = {"evaluations": list, "by_target": dict, "reason": str}
 _SCORE = {"mean": _NUMBER | None, "internal_deviation": _NUMBER | None}
 _POINT = {"epoch": int, "loss": _NUMBER | None}
 _EPOCH = {**_POINT, "seconds": _NUMBER}

@@ -31,12 +31,13 @@ from crawl.experiments.effect import plain, settle
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.features import Features
 from crawl.experiments.folder import RunFolder
+from crawl.experiments.parts import warn_of_parts
 from crawl.experiments.progress import Progress, lines, reading, watched
 from crawl.experiments.records import check_kinds, is_finished, read_config
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
-from crawl.training.metrics import Array
+from crawl.training.metrics import Array, why_no_score
 from crawl.training.trainer import Trainer, choose_device
 
 try:
@@ -114,6 +115,7 @@ def run_experiment(
         write_atomically(run.config, experiment.to_json())
         data = _known_data(run, dataset)
         write_atomically(run.split, dataset.split.to_json())
+        warn_of_parts(dataset)
         return _train_and_evaluate(experiment, dataset, data, run, quiet, stop, runs_at_a_time)
 
 
@@ -318,6 +320,8 @@ def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
         "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
         "evaluations": [_or_none(value) for value in values],
     }
+    if record["mean"] is None:
+        record["reason"] = why_no_score(predictions.task.metric, targets) or "predictions are not finite"
     if by_target := predictions.scores_by_target(targets):
         record["by_target"] = {name: _mean_and_deviation(values) for name, values in by_target.items()}
     return record

@@ -48,6 +48,19 @@ def score(metric: str, predictions: Array, targets: Array) -> float:
     return float(np.mean(known)) if known else float("nan")
 
 
+def why_no_score(metric: str, targets: Array) -> str:
+    """Why targets have no score, whatever is predicted; "" if they have one."""
+    known = targets[~np.isnan(targets)]
+    columns = targets[:, None] if targets.ndim == 1 else targets
+    if known.size == 0:
+        return "it has no graphs" if targets.size == 0 else "it has no targets"
+    if metric == "r2" and all(np.sum(~np.isnan(column)) < 2 for column in columns.T):
+        return "r2 needs two targets"
+    if metric in _RANK_SCORES and all(np.unique(column[~np.isnan(column)]).size < 2 for column in columns.T):
+        return f"it has one class only, and {metric} needs two"
+    return ""
+
+
 def _column_score(metric: str, predictions: Array, targets: Array) -> float:
     known = ~np.isnan(targets)
     predictions, targets = predictions[known], targets[known]
