@@ -18,6 +18,7 @@ from crawl.cli import main
 from crawl.data import Task
 from crawl.experiments import TrainedModel, Walk, resume_run, run_experiment
 from crawl.experiments.experiment import ModelName
+from crawl.training import Evaluation
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 Tensors, Values = dict[str, torch.Tensor], dict[str, Any]
@@ -218,8 +219,9 @@ def test_a_description_that_is_not_one(tmp_path, monkeypatch, text):
 
 @pytest.mark.parametrize("name", get_args(ModelName))
 def test_every_kind_of_model_can_be_loaded(tiny, paths, tmp_path, name):
-    walk = tiny.walk if name == "crawl" else Walk()
-    experiment = replace(tiny, model=replace(tiny.model, name=name), walk=walk)
+    experiment = replace(tiny, model=replace(tiny.model, name=name))
+    if name != "crawl":
+        experiment = replace(experiment, walk=Walk(), evaluation=Evaluation())
     result = run_experiment(experiment, tmp_path / "run", dataset=paths)
     assert TrainedModel.load(result.folder).record == result.record
 
