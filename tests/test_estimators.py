@@ -508,6 +508,7 @@ def test_targets_of_more_digits_than_float64_has_are_refused() -> None:
         ({"validation_fraction": "a"}, "validation_fraction must be a number, not 'a'"),
         ({"random_state": 10**18}, "random_state must be None, a RandomState, or a whole number from 0"),
         ({"lr": "fast"}, "lr must be a positive number, not 'fast'"),
+        ({"pool": None}, "pool must be one of sum, mean, not None"),
     ],
 )
 def test_settings_of_wrong_types(settings, message) -> None:

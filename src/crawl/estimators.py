@@ -134,6 +134,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _experiment(self, seed: int) -> Experiment:
+        check_choice("pool", self.pool, get_args(Pool))
         return Experiment(
             name=type(self).__name__,
             data=Data(name="given", split="given"),
