@@ -488,3 +488,23 @@ class TestThreads:
         finally:
             torch.set_num_threads(before)
         assert set(seen) == {2}
+
+
+def test_a_subclass_with_dropout_of_torch_repeats(make_dataset):
+    class Noisy(CRaWl):
+        def forward(self, *args, **arguments):
+            return F.dropout(super().forward(*args, **arguments), 0.5, self.training)
+
+    dataset = make_dataset("regression")
+
+    def trained() -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        model = Noisy(3, 1, hidden_channels=8, num_layers=1, num_steps=6, num_eval_steps=6, window_size=4)
+        torch.rand(int(torch.randint(5, (), generator=torch.Generator().manual_seed(len(found)))))  # another state
+        return train(model, dataset, replace(FAST, max_epochs=2)).model.state_dict()
+
+    found: list[dict[str, torch.Tensor]] = []
+    for _ in range(3):
+        found.append(trained())
+    for other in found[1:]:
+        assert all(torch.equal(tensor, other[name]) for name, tensor in found[0].items())

@@ -59,7 +59,7 @@ def from_folder(
         seed: Fixes the draw.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
             table. Bad are files that cannot be read, attributes that most other graphs do not have or that are not
-            finite, targets that are none, and missing targets but for `multilabel`.
+            finite, cells that are not targets, and missing targets except for `multilabel`.
         task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
         metric: The score; the usual one of the task when None.
 

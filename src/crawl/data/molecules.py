@@ -40,7 +40,7 @@ def from_csv(
         fractions: The shares of training, validation and test, if they are drawn.
         seed: Fixes the draw.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
-            file. Bad are molecules that cannot be read, targets that are none, and missing targets but for
+            file. Bad are molecules that cannot be read, cells that are not targets, and missing targets except for
             `multilabel`.
         task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
         metric: The score; the usual one of the task when None.

@@ -2,8 +2,8 @@
 
 Two things make it fast. Between the passes along the walks, rows are handled in pieces that stay in the cache; what
 the backward pass needs of them, except signs, is computed again. And along the walks threads share out the channels,
-sixteen at a time, not the walks: every sum into a node, an edge or a table row has one owner and one order, so these
-sums do not depend on the number of threads (torch's products may), and no thread needs a copy of anything.
+sixteen or a multiple of it at a time, not the walks: every sum into a node, an edge or a table row has one owner and
+one order. Products are shared out in parts that do not depend on the threads. So no result depends on their number.
 """
 
 from __future__ import annotations

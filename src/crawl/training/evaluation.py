@@ -94,7 +94,7 @@ class Predictions:
     def walk_spread(self) -> Array:
         """`[n, k]` the standard deviation of the evaluations: how much the prediction depends on the walks.
 
-        It is not an uncertainty of the prediction: on ESOL its rank correlation with the error is .004.
+        It is not an uncertainty of the prediction: it says nothing about how far from the truth that is.
         """
         spread: Array = self.repeats.std(axis=0)
         return spread

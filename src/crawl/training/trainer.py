@@ -19,6 +19,7 @@ from crawl.data.targets import float32_blurs
 from crawl.data.task import Task
 from crawl.models import CRaWl
 from crawl.nn.dropout import Dropout
+from crawl.nn.encoders import Dense, Embedding, OneHot
 from crawl.nn.gpu.streams import late_gradients
 from crawl.tensor_checks import as_device
 from crawl.training.checkpoint import check_history, check_moments, check_weights
@@ -222,12 +223,20 @@ class Trainer:
     def _seeded(self, seed: int) -> Iterator[None]:
         """Seed the generator, and for a model that may use torch's own, that one too."""
         self.generator.manual_seed(seed)
-        if isinstance(self.model, CRaWl):  # its dropout has this generator, and others may train in this process
+        if self._has_own_randomness:  # others may train in this process
             yield
             return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed)
             yield
+
+    @property
+    def _has_own_randomness(self) -> bool:
+        """Whether all dropout is ours, which has the generator; a subclass or an encoder may use torch's."""
+        model = self.model
+        return type(model) is CRaWl and all(
+            isinstance(encoder, Dense | OneHot | Embedding) for encoder in (model.node_encoder, model.edge_encoder)
+        )
 
     def _score(self, ids: Tensor, num_repeats: int, purpose: str | int) -> float:
         """The mean score of several evaluations."""

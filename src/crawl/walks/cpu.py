@@ -1,4 +1,4 @@
-"""Walks on the CPU with numba: one parallel pass that draws every step and writes the bits.
+"""Walks on the CPU with numba: one pass, shared out in blocks, that draws every step and writes the bits.
 
 A block of walks advances in lockstep, one lane each. A step is a handful of short loops over the lanes, so that the
 compiler turns comparisons into vector instructions and the cache misses of different walks overlap instead of waiting
