@@ -7,9 +7,9 @@ from crawl.lazy import lazy
 if TYPE_CHECKING:
     from crawl.estimators import CRaWlClassifier, CRaWlRegressor
     from crawl.graph import Graph
-    from crawl.models import CRaWl
-    from crawl.nn import CRaWlConv, Dense, Embedding, Membership, OneHot, Readout, VirtualNode
-    from crawl.walks import Walks, sample_walks
+    from crawl.models import CRaWl, Network
+    from crawl.nn import CRaWlConv, Dense, Embedding, OneHot, Readout, Segments, VirtualNode
+    from crawl.walks import WalkPlan, Walks, sample_walks
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,10 +20,12 @@ __all__ = [
     "Dense",
     "Embedding",
     "Graph",
-    "Membership",
+    "Network",
     "OneHot",
     "Readout",
+    "Segments",
     "VirtualNode",
+    "WalkPlan",
     "Walks",
     "sample_walks",
 ]
@@ -33,8 +35,8 @@ __getattr__, __dir__ = lazy(
     {
         "crawl.estimators": ("CRaWlClassifier", "CRaWlRegressor"),
         "crawl.graph": ("Graph",),
-        "crawl.models": ("CRaWl",),
-        "crawl.nn": ("CRaWlConv", "Dense", "Embedding", "Membership", "OneHot", "Readout", "VirtualNode"),
-        "crawl.walks": ("Walks", "sample_walks"),
+        "crawl.models": ("CRaWl", "Network"),
+        "crawl.nn": ("CRaWlConv", "Dense", "Embedding", "OneHot", "Readout", "Segments", "VirtualNode"),
+        "crawl.walks": ("WalkPlan", "Walks", "sample_walks"),
     },
 )

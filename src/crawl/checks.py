@@ -23,6 +23,7 @@ MAX_CHANNELS = 2**20  # of features and answers
 MAX_WIDTH = 2**14  # of a layer, whose weights grow with its square
 MAX_LAYERS = 1000
 MAX_COUNT = 2**31 - 1
+MAX_WINDOW_SIZE = 32  # whose bits fit into a code of 64
 MAX_SEED = 2**64 - 1
 
 
@@ -180,3 +181,15 @@ def as_list(name: str, values: Any, of: str) -> list[Any]:
         return list(values.tolist() if is_vector else values)
     except (TypeError, ValueError, RuntimeError, LookupError):  # as of an array without dimensions
         raise ValueError(f"{name} must be a list of {of}, not {shown(values)}.") from None
+
+
+def check_node2vec(p: object, q: object) -> None:
+    """Refuses parameters of node2vec that no walk can have: a q far from 1 has nearly every draw rejected.
+
+    Raises:
+        ValueError: With both values.
+    """
+    if not (isinstance(p, int | float) and isinstance(q, int | float) and p >= 1e-3 and 1e-3 <= q <= 1e3):
+        raise ValueError(
+            f"node2vec needs p from 0.001 to infinity and q from 0.001 to 1000, not p={shown(p)} and q={shown(q)}."
+        )

@@ -1,50 +1,65 @@
-"""The CRaWl network (paper, section 2.2 and appendix A.3)."""
+"""Networks of blocks, and the CRaWl network as one of them (paper, section 2.2 and appendix A.3)."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, MAX_COUNT, MAX_LAYERS, MAX_WIDTH, check_type, share, truth, whole_number
-from crawl.choices import Head, Pool, Precision, Strategy
-from crawl.graph import Graph
-from crawl.nn.conv import CRaWlConv, Implementation
+from crawl.checks import MAX_CHANNELS, MAX_LAYERS, MAX_WIDTH, check_choice, check_type, truth, whole_number
+from crawl.choices import Head, Implementation, Pool, Precision, Strategy
+from crawl.graph import Graph, weights_differ
+from crawl.nn.batch import Batch
+from crawl.nn.block import Block, BlockSettings, Parallel, State
+from crawl.nn.blocks import BLOCKS
 from crawl.nn.encoders import Dense, Encoder
-from crawl.nn.membership import Membership
+from crawl.nn.linear import Linear
 from crawl.nn.readout import Readout
-from crawl.nn.virtual_node import VirtualNode
 from crawl.tensor_checks import in_memory, plain_tensor
-from crawl.walks import Walks, sample_walks
-from crawl.walks.reference import StepLaw
+from crawl.walks.plan import WalkPlan
+from crawl.walks.walks import Walks
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+LayerPart = str | Block | tuple["LayerPart", ...]
 
-class CRaWl(nn.Module):
-    """Layers with residuals on one set of walks, a virtual node between them if wanted, then a readout.
 
-    Every forward pass draws fresh walks, so its result is a random variable: `seed` fixes it, `walks` gives the walks.
+class Network(nn.Module):
+    """Encoders → layers of blocks → readout.
+
+    Blocks with walks all use the same ones. Every forward pass draws fresh walks, so its result is a random variable:
+    `seed` fixes it, `walks` gives the walks.
+
+    A network whose first block is a walk convolution and whose edges keep their features takes the features as they
+    are, as in the paper. Elsewhere a linear map without bias brings nodes, and edges if a block changes them, to the
+    width of the layers first.
 
     Args:
         in_channels: The width of the node features `x`, or an encoder for them. With 1, data without `x` gets ones.
         out_channels: The width of the answer.
-        hidden_channels: The width of the layers (d).
+        layer: The blocks of a layer: names (`walk`, `virtual_node`, `edge_update`, `gine`, …, see `crawl.nn.BLOCKS`) or
+            `Block` objects, which are copied for each layer. A tuple among them is a `Parallel` of its blocks. The
+            virtual node is left out of the last layer, where no layer would hear it.
         num_layers: The number of layers (L).
+        layers: All blocks one by one instead, as names or objects; the same object twice shares its weights.
+        hidden_channels: The width of the layers (d).
         edge_dim: The width of the edge features `edge_attr`, or an encoder for them. With 1, data may come without
             `edge_attr`, as if it were zero: a constant would tell the first position of a walk from the others. 0 for
             data without edge features; None ignores those that data may have.
         window_size: How far back the structural bits look (s).
-        kernel_size: The width of the convolutions, odd; s + 1 when None.
+        kernel_size: The width of the convolutions along walks, odd; s + 1 when None.
         identity: Use the identity bits.
         adjacency: Use the adjacency bits.
-        virtual_node: Put a virtual node after every layer but the last.
         pool: `sum` or `mean` over the nodes of a graph; None for one answer per node.
         head: `mlp` or `linear`.
-        dropout: The dropout rate in the virtual node and before the head.
+        dropout: The dropout rate in the blocks and before the head.
+        num_heads: The number of heads of attention.
+        mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
         strategy: The kind of walk: `non_backtracking`, `uniform` or `node2vec`.
         p: node2vec's return parameter.
         q: node2vec's in-out parameter.
@@ -54,6 +69,9 @@ class CRaWl(nn.Module):
         eval_start_share: The share of nodes that start a walk in evaluation.
         implementation: `fast` or `reference`; see `CRaWlConv`.
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
+
+    Attributes:
+        walk_plan: The walks it draws; None if no block uses walks.
     """
 
     @in_memory("A model of this size")
@@ -62,17 +80,20 @@ class CRaWl(nn.Module):
         in_channels: int | Encoder,
         out_channels: int,
         *,
-        hidden_channels: int = 128,
+        layer: Sequence[LayerPart] = ("walk", "virtual_node"),
         num_layers: int = 3,
+        layers: Sequence[LayerPart] | None = None,
+        hidden_channels: int = 128,
         edge_dim: int | Encoder | None = 0,
         window_size: int = 8,
         kernel_size: int | None = None,
         identity: bool = True,
         adjacency: bool = True,
-        virtual_node: bool = False,
         pool: Pool | None = "mean",
         head: Head = "mlp",
         dropout: float = 0.0,
+        num_heads: int = 4,
+        mean_log_degree: float = 1.0,
         strategy: Strategy = "non_backtracking",
         p: float = 1.0,
         q: float = 1.0,
@@ -84,83 +105,132 @@ class CRaWl(nn.Module):
         precision: Precision = "tf32",
     ) -> None:
         super().__init__()
-        num_layers = whole_number("num_layers", num_layers, 1, MAX_LAYERS)
-        hidden_channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
-        virtual_node = truth("virtual_node", virtual_node)
-        self.hidden_channels, self.precision = hidden_channels, precision
-        StepLaw.named(strategy, p, q)  # refuses what it does not know
-        self.window_size, self.strategy, self.p, self.q = window_size, strategy, p, q
-        self.num_steps = whole_number("num_steps", num_steps, 0, MAX_COUNT - 1)
-        self.num_eval_steps = whole_number("num_eval_steps", num_eval_steps, 0, MAX_COUNT - 1)
-        self.start_share = share("start_share", start_share)
-        self.eval_start_share = share("eval_start_share", eval_start_share)
+        channels = self.hidden_channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
+        check_choice("precision", precision, get_args(Precision))
+        self.precision = precision
         self.node_encoder = _as_encoder("in_channels", in_channels, 1)
         self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
         self.ignores_edges = edge_dim is None
-        widths = [self.node_encoder.out_channels] + num_layers * [hidden_channels]
-        self.convs = nn.ModuleList(
-            CRaWlConv(
-                width_in,
-                width_out,
-                edge_dim=self.edge_encoder.out_channels,
-                window_size=window_size,
-                kernel_size=kernel_size,
-                identity=identity,
-                adjacency=adjacency,
-                implementation=implementation,
-                precision=precision,
-            )
-            for width_in, width_out in pairwise(widths)
+        plan = WalkPlan(
+            strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q
         )
-        num_virtual = num_layers - 1 if virtual_node else 0
-        self.virtual_nodes = nn.ModuleList(VirtualNode(hidden_channels, dropout, precision) for _ in range(num_virtual))
-        self.readout = Readout(hidden_channels, out_channels, pool=pool, head=head, dropout=dropout)
+        parts = _parts(layer, num_layers) if layers is None else list(layers)
+        width, edge_width = self.node_encoder.out_channels, self.edge_encoder.out_channels
+        self.edge_embedding: Linear | None = None
+        if any(_has(part, "changes_edges") for part in parts):
+            self.edge_embedding, edge_width = Linear(edge_width, channels), channels
+        self.node_embedding: Linear | None = None
+        if not _takes(parts[0] if parts else None, width) or self.edge_embedding is not None:
+            self.node_embedding, width = Linear(width, channels), channels
+        settings = BlockSettings(
+            in_channels=width,
+            channels=channels,
+            edge_channels=edge_width,
+            dropout=dropout,
+            window_size=plan.window_size,
+            kernel_size=kernel_size,
+            identity=identity,
+            adjacency=adjacency,
+            num_heads=num_heads,
+            mean_log_degree=mean_log_degree,
+            implementation=implementation,
+        )
+        blocks = []
+        for part in parts:
+            blocks.append(_built(part, settings))
+            settings = replace(settings, in_channels=channels)
+        self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice
+        self.order = tuple(list(self.blocks).index(block) for block in blocks)
+        self.walk_plan = plan if any(block.uses_walks for block in blocks) else None
+        self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
+        if edge_width and not any(block.sees_edges for block in blocks):
+            raise ValueError("No block of this network sees edge features: leave out edge_dim, or give edge_dim=None.")
 
     def forward(
-        self, data: Data, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
+        self, data: Data | Batch, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
     ) -> Tensor:
         """`[G, out_channels]`, or `[N, out_channels]` when the model answers per node.
 
         Args:
             data: A PyG `Data` or `Batch`, which is only read. `x`, `edge_attr` and `batch` may be missing. If it has
                 `graph_keys`, `[G]` numbers from 0 to 2^31 - 1, a graph gets the same walks whichever batch it is in.
-                If it has `edge_weight`, steps are drawn in proportion to it.
+                If it has `edge_weight`, steps are drawn in proportion to it. Or a `crawl.nn.Batch` with its walks.
             walks: The walks to use; drawn afresh when None.
             num_steps: Steps of the walks drawn; `num_steps` in training and `num_eval_steps` in evaluation when None.
             seed: The seed of the walks drawn; taken from torch's generator when None.
         """
-        if walks is not None:
-            check_type("walks", walks, Walks, "call model.sample_walks(graph)")
-        weighted = walks is None and getattr(data, "edge_weight", None) is not None
-        # Walks that are given may run where edges do not lead.
-        graph = Graph.from_data(data, weighted=weighted, undirected=walks is not None)
-        self.refuse_unused(data.edge_attr)
-        if walks is None:
-            walks = self.sample_walks(graph, num_steps, seed, data.graph_keys if "graph_keys" in data else None)
-        like = self.readout.norm.weight  # any parameter tells the dtype and the device
-        x = self.node_encoder(data.x, graph.num_nodes, like)
-        edge_attr = None
-        if self.edge_encoder.out_channels and not (data.edge_attr is None and self._edges_may_be_bare):
-            edge_attr = self.edge_encoder(data.edge_attr, graph.num_edges, like)
-        members = Membership(graph.batch.to(like.device), graph.graph_ptr.to(like.device))
-        return self.network(x, edge_attr, walks.to(like.device), members)
-
-    def network(self, x: Tensor, edge_attr: Tensor | None, walks: Walks, members: Membership) -> Tensor:
-        """The answer, from encoded features and walks: `forward` without what concerns the data."""
-        state = x.new_zeros(members.ptr.numel() - 1, self.hidden_channels)
-        for i, conv in enumerate(self.convs):
-            x = conv(x, walks, edge_attr, members.num_nodes)
-            if i < len(self.virtual_nodes):
-                x, state = self.virtual_nodes[i](x, state, members)
-        out: Tensor = self.readout(x, members)
+        batch = data if isinstance(data, Batch) else self._batch(data, walks, num_steps, seed)
+        batch = batch if batch.is_encoded else self.encode(batch)
+        state = self.first_state(batch)
+        for i in self.order:
+            state = self.blocks[i](state, batch)
+        out: Tensor = self.readout(state.nodes, batch.nodes)
         return out
 
-    def refuse_unused(self, edge_attr: Tensor | None) -> None:
-        """Refuse edge features that the model would not see, unless it was made to ignore them.
+    def _batch(self, data: Data, walks: Walks | None, num_steps: int | None, seed: int | None) -> Batch:
+        """The batch of data that come from outside, with walks."""
+        if walks is not None:
+            check_type("walks", walks, Walks, "call model.sample_walks(graph)")
+        edge_weight = getattr(data, "edge_weight", None)
+        draws = self.walk_plan is not None and walks is None
+        if not draws and walks is None and weights_differ(edge_weight):
+            raise ValueError(
+                "A network without walks does not use edge_weight: make it a feature (edge_attr), or take it away "
+                "(del data.edge_weight)."
+            )
+        # Walks that are given may run where edges do not lead.
+        graph = Graph.from_data(data, weighted=draws and edge_weight is not None, undirected=not draws)
+        if draws:
+            walks = self.sample_walks(graph, num_steps, seed, data.graph_keys if "graph_keys" in data else None)
+        batch = Batch.from_data(data, graph, walks, self._like.device)
+        x, edge_attr = self.checked_features(data.x, graph.num_nodes, data.edge_attr, graph.num_edges)
+        return replace(batch, x=x, edge_attr=edge_attr)
+
+    def checked_features(
+        self, x: Tensor | None, num_nodes: int, edge_attr: Tensor | None, num_edges: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Features of nodes and edges as the encoders take them.
 
         Raises:
-            ValueError: If there are any.
+            ValueError: If they do not fit the network.
         """
+        x = self.node_encoder.checked(x, num_nodes)
+        self._refuse_unused(edge_attr)
+        if not self.edge_encoder.out_channels or (edge_attr is None and self._edges_may_be_bare):
+            return x, None
+        return x, self.edge_encoder.checked(edge_attr, num_edges)
+
+    def encode(self, batch: Batch) -> Batch:
+        """The batch with the features that the first block sees; it waits for no device."""
+        x = self.node_encoder.encode(batch.x, batch.num_nodes, self._like)
+        edge_attr = batch.edge_attr
+        if edge_attr is not None or (self.edge_encoder.out_channels and not self._edges_may_be_bare):
+            edge_attr = self.edge_encoder.encode(edge_attr, batch.num_edges, self._like)
+        return replace(batch, x=x, edge_attr=edge_attr, is_encoded=True)
+
+    @property
+    def can_encode_ahead(self) -> bool:
+        """Whether the encoders have no weights, so that `encode` need not be part of a training step."""
+        return not any(True for encoder in (self.node_encoder, self.edge_encoder) for _ in encoder.parameters())
+
+    def first_state(self, batch: Batch) -> State:
+        """What the first block sees of an encoded batch."""
+        nodes, edges = batch.x, batch.edge_attr
+        assert nodes is not None
+        if self.node_embedding is not None:
+            nodes = self.node_embedding(nodes)
+        if self.edge_embedding is not None:
+            zeros = nodes.new_zeros(batch.num_edges, self.hidden_channels)
+            edges = zeros if edges is None else self.edge_embedding(edges)
+        return State(nodes, edges, nodes.new_zeros(batch.num_graphs, self.hidden_channels))
+
+    @property
+    def _like(self) -> Tensor:
+        """A parameter, which tells the dtype and the device."""
+        return self.readout.norm.weight
+
+    def _refuse_unused(self, edge_attr: Tensor | None) -> None:
+        """Refuse edge features that the model would not see, unless it was made to ignore them."""
         if self.edge_encoder.out_channels or self.ignores_edges or edge_attr is None:
             return
         if plain_tensor("edge_attr", edge_attr).numel() == 0:
@@ -175,38 +245,69 @@ class CRaWl(nn.Module):
     def _edges_may_be_bare(self) -> bool:
         return isinstance(self.edge_encoder, Dense) and self.edge_encoder.out_channels == 1
 
-    def starts(self) -> float | None:
-        """The share of nodes that start a walk in the mode the model is in; None for all."""
-        share = self.start_share if self.training else self.eval_start_share
-        return share if share < 1 else None
-
     def sample_walks(
         self, graph: Graph, num_steps: int | None = None, seed: int | None = None, graph_keys: Tensor | None = None
     ) -> Walks:
-        """Walks as `forward` draws them: from `start_share` of the nodes in training, `eval_start_share` in evaluation.
+        """Walks as `forward` draws them, in the mode the model is in; the arguments are those of `WalkPlan.sample`.
 
-        Args:
-            graph: The graph or batch of graphs.
-            num_steps: Steps of the walks; `num_steps` in training and `num_eval_steps` in evaluation when None.
-            seed: The seed; taken from torch's generator when None.
-            graph_keys: `[G]` a number for each graph; see `Graph.node_keys`.
+        Raises:
+            ValueError: If no block of the network uses walks.
         """
-        check_type("graph", graph, Graph, "call Graph.from_data(data)")
-        if num_steps is None:
-            num_steps = self.num_steps if self.training else self.num_eval_steps
-        if seed is None:
-            seed = int(torch.randint(2**62, ()))
-        return sample_walks(
-            graph,
-            num_steps=num_steps,
-            strategy=self.strategy,
-            start=self.starts(),
-            window_size=self.window_size,
-            seed=seed,
-            p=self.p,
-            q=self.q,
-            keys=None if graph_keys is None else graph.node_keys(graph_keys),
+        if self.walk_plan is None:
+            raise ValueError("No block of this network uses walks.")
+        return self.walk_plan.sample(
+            graph, is_training=self.training, num_steps=num_steps, seed=seed, graph_keys=graph_keys
         )
+
+
+class CRaWl(Network):
+    """The network of the paper: walk convolutions with residuals on one set of walks, then a readout.
+
+    Args:
+        in_channels: The width of the node features `x`, or an encoder for them.
+        out_channels: The width of the answer.
+        virtual_node: Put a virtual node after every layer except the last.
+        settings: As in `Network`, except `layer` and `layers`.
+    """
+
+    def __init__(
+        self, in_channels: int | Encoder, out_channels: int, *, virtual_node: bool = False, **settings: Any
+    ) -> None:
+        if named := settings.keys() & {"layer", "layers"}:
+            raise ValueError(f"CRaWl has the layers of the paper: use crawl.Network to give {', '.join(named)}.")
+        layer = ("walk", "virtual_node") if truth("virtual_node", virtual_node) else ("walk",)
+        super().__init__(in_channels, out_channels, layer=layer, **settings)
+
+
+def _parts(layer: Sequence[LayerPart], num_layers: int) -> list[LayerPart]:
+    """The parts of all layers; the virtual node not in the last."""
+    num_layers = whole_number("num_layers", num_layers, 1, MAX_LAYERS)
+    if isinstance(layer, str):
+        raise ValueError(f"layer must be a list of blocks, such as [{layer!r}], not {layer!r}.")
+    parts = [copy.deepcopy(part) for _ in range(num_layers) for part in layer]
+    last = len(parts) - len(layer)
+    return [part for i, part in enumerate(parts) if i < last or part != "virtual_node"]
+
+
+def _built(part: LayerPart, settings: BlockSettings) -> Block:
+    if isinstance(part, Block):
+        return part
+    if isinstance(part, tuple | list):
+        return Parallel(*(_built(inner, settings) for inner in part))
+    check_choice("A block of layer", part, BLOCKS)
+    return BLOCKS[part].build(settings)
+
+
+def _has(part: LayerPart, attribute: str) -> bool:
+    """Whether a block has an attribute that is true, or one of the blocks in parallel."""
+    if isinstance(part, tuple | list):
+        return any(_has(inner, attribute) for inner in part)
+    return bool(getattr(BLOCKS.get(part) if isinstance(part, str) else part, attribute, False))
+
+
+def _takes(part: LayerPart | None, width: int) -> bool:
+    """Whether the first block can take features of this width as they are."""
+    return part == "walk" or (isinstance(part, Block) and part.in_channels == width)
 
 
 def _as_encoder(name: str, given: int | Encoder, low: int) -> Encoder:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_type, truth, whole_number
-from crawl.choices import Precision
+from crawl.choices import Implementation, Precision
 from crawl.nn import fast, reference
-from crawl.nn.gpu import can_use_triton
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.ops.segments import Rows
 from crawl.tensor_checks import in_memory, plain_tensor
 from crawl.walks import Walks
 from crawl.walks.walks import check_window_size
-
-Implementation = Literal["fast", "reference"]
 
 
 class CRaWlConv(nn.Module):
@@ -93,7 +91,7 @@ class CRaWlConv(nn.Module):
         self.residual = nn.Identity() if same_width else Linear(in_channels, out_channels, precision)
 
     def forward(
-        self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, num_nodes: Tensor | None = None
+        self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, rows: Rows | None = None
     ) -> Tensor:
         """`[N, out_channels]`: the new node features.
 
@@ -102,18 +100,16 @@ class CRaWlConv(nn.Module):
             walks: Walks on these nodes, with a window of at least this layer's.
             edge_attr: `[E, edge_dim]` edge features, in the order of the `edge_index` the walks were made from. If
                 `edge_dim` is 1 they may be missing, which is the same as zeros.
-            num_nodes: `[1]` int32 on the GPU: only the first so many nodes are real; all when None.
+            rows: Which of the nodes are real, for a padded batch; all when None.
 
         Raises:
             ValueError: If the features or the walks do not fit the layer.
         """
         self._check(x, walks, edge_attr)
-        if num_nodes is not None and not can_use_triton(x.device):
-            raise ValueError("num_nodes is for padded batches on a GPU: leave it out.")
         pooled_windows = fast.pooled_windows if self.implementation == "fast" else reference.pooled_windows
         pooled = pooled_windows(self, x, walks, edge_attr)
         first, norm, _, last = self.update
-        new_x: Tensor = last(norm(first(pooled), num_nodes, relu=True), add=self.residual(x))
+        new_x: Tensor = last(norm(first(pooled), rows, relu=True), add=self.residual(x))
         return new_x
 
     def _check(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> None:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, whole_number
 from crawl.choices import Head, Pool
 from crawl.nn.dropout import Dropout
-from crawl.nn.membership import Membership, check_rows
-from crawl.nn.norm import BatchNorm
+from crawl.nn.norm import BatchNorm, check_rows
+from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
 
 
@@ -46,10 +46,15 @@ class Readout(nn.Module):
         last = nn.Linear(in_channels, out_channels)
         self.head = last if head == "linear" else nn.Sequential(nn.Linear(in_channels, in_channels), nn.ReLU(), last)
 
-    def forward(self, x: Tensor, members: Membership) -> Tensor:
-        """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0."""
+    def forward(self, x: Tensor, members: Segments) -> Tensor:
+        """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0.
+
+        Args:
+            x: `[N, in_channels]` node features.
+            members: The graph of each node; `Segments.of(batch, num_graphs)`.
+        """
         check_rows(x, members, self.norm.weight)
-        x = self.norm(x, members.num_nodes, relu=True)
+        x = self.norm(x, members.rows, relu=True)
         if self.pool is not None:
             x = members.sum(x) if self.pool == "sum" else members.mean(x)
         out: Tensor = self.head(self.dropout(x))

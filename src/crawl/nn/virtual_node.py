@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 from torch import Tensor, nn
 
 from crawl.checks import MAX_WIDTH, check_choice, whole_number
 from crawl.choices import Precision
+from crawl.nn.batch import Batch
+from crawl.nn.block import Block, BlockSettings, State
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
-from crawl.nn.membership import Membership, check_rows
-from crawl.nn.norm import BatchNorm
+from crawl.nn.norm import BatchNorm, check_rows
+from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory, plain_tensor
 
 
@@ -41,19 +44,44 @@ class VirtualNode(nn.Module):
             Linear(channels, channels, precision),
         )
 
-    def forward(self, x: Tensor, state: Tensor, members: Membership) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, state: Tensor, members: Segments) -> tuple[Tensor, Tensor]:
         """New node features `[N, C]` and new state `[G, C]`.
 
         Args:
             x: `[N, C]` node features.
             state: `[G, C]` the state after the previous layer; zeros at first.
-            members: The graph of each node.
+            members: The graph of each node; `Segments.of(batch, num_graphs)`.
         """
         first, norm, _, dropout, last = self.mlp
         assert isinstance(norm, BatchNorm)
         check_rows(x, members, norm.weight)
-        if plain_tensor("state", state).shape != (members.ptr.numel() - 1, self.channels):
+        if plain_tensor("state", state).shape != (members.owners.size, self.channels):
             raise ValueError(f"state must have a row for each graph, not the shape {list(state.shape)}.")
-        hidden = norm(first(state + members.sum(x)), members.num_graphs, relu=True)
+        hidden = norm(first(state + members.sum(x)), members.owners, relu=True)
         state = last(dropout(hidden))
         return x + members.spread(state), state
+
+
+class VirtualNodeBlock(Block):
+    """A virtual node between two layers of a network; its state is that of the graphs.
+
+    Args:
+        channels: The width of the state.
+        dropout: The dropout rate inside the MLP.
+    """
+
+    uses_walks = sees_edges = False
+
+    def __init__(self, channels: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.node = VirtualNode(channels, dropout)
+
+    @classmethod
+    def build(cls, settings: BlockSettings) -> VirtualNodeBlock:
+        """The block for a network that names it `virtual_node`."""
+        return cls(settings.channels, settings.dropout)
+
+    def forward(self, state: State, batch: Batch) -> State:
+        """The state after nodes and graphs have spoken to each other."""
+        nodes, graphs = self.node(state.nodes, state.graphs, batch.nodes)
+        return replace(state, nodes=nodes, graphs=graphs)

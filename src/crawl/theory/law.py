@@ -7,14 +7,13 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from crawl.checks import MAX_COUNT, MAX_SEED, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, MAX_WINDOW_SIZE, whole_number
 from crawl.graph import Graph
 from crawl.tensor_checks import in_memory
 from crawl.theory.chain import MAX_STEPS, TooLarge, WalkStrategy, count_walks, window_chain, written
 from crawl.theory.reconstruction import first_visits
 from crawl.theory.simple import AnyGraph, simple_graph
 from crawl.walks import Walks, sample_walks
-from crawl.walks.walks import MAX_WINDOW_SIZE
 
 MAX_ENTRIES = 2_000_000
 

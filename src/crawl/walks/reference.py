@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from crawl.checks import check_choice, shown
+from crawl.checks import check_choice, check_node2vec
 from crawl.graph import Graph
 from crawl.walks.philox import FIRST_ATTEMPT, STEP, philox
 
@@ -42,11 +42,7 @@ class StepLaw:
             return cls()
         if strategy == "non_backtracking":
             return cls(skips_previous=True)
-        # A q far from 1 has nearly every draw rejected; p may be infinite (never go back).
-        if not (isinstance(p, int | float) and isinstance(q, int | float) and p >= 1e-3 and 1e-3 <= q <= 1e3):
-            raise ValueError(
-                f"node2vec needs p from 0.001 to infinity and q from 0.001 to 1000, not p={shown(p)} and q={shown(q)}."
-            )
+        check_node2vec(p, q)
         ahead = max(1.0, 1 / q)
         odds = (1 / min(p, 1e300), ahead)  # as good as never; an integer may be too long for a float
         chances = (1 / ahead, 1 / q / ahead)

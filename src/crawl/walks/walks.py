@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from crawl.checks import check_type, shown, whole_number
+from crawl.checks import MAX_WINDOW_SIZE, check_type, shown, whole_number
 from crawl.graph import Graph
-from crawl.tensor_checks import as_device, holds_integers
+from crawl.ops.segments import Rows, Segments, places_of
+from crawl.tensor_checks import as_device, holds_integers, plain_tensor
 from crawl.walks import reference
-from crawl.walks.groups import Groups
-
-MAX_WINDOW_SIZE = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,16 +29,19 @@ class Walks:
         code: `[W, T]` int16, int32 or int64 (for s up to 8, 16 and 32); bit j - 1 is the identity bit j, bit s + j - 2
             the adjacency bit j. `bits` unpacks it.
         window_size: How far back the bits look (s).
-        num_real: `[1]` int32 on the device, or None for all: only the first so many walks are real, the rest is room in
-            a padded batch. The kernels of a GPU know it, plain torch does not.
+        num_nodes: The number of nodes of the graph; None if it is not known.
+        num_edges: The number of columns of its `edge_index`; None if it is not known.
+        num_real: `[1]` int32 on the device, or None for all: only the first this many walks are real, the rest is
+            padding, which visits a node that exists and is not part of any graph.
     """
 
     nodes: Tensor
     edges: Tensor
     code: Tensor
     window_size: int
+    num_nodes: int | None = None
+    num_edges: int | None = None
     num_real: Tensor | None = None
-    _cache: dict[tuple[str, int], Groups] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check_window_size(self.window_size)
@@ -89,6 +91,8 @@ class Walks:
             edges=found if edges is None else edges.int(),
             code=reference.encode(graph, nodes, window_size),
             window_size=window_size,
+            num_nodes=graph.num_nodes,
+            num_edges=graph.num_edges,
         )
 
     @property
@@ -106,18 +110,57 @@ class Walks:
         """The device all tensors are on."""
         return self.nodes.device
 
-    def groups_of_nodes(self, num_nodes: int) -> Groups:
-        """Where each of the nodes is visited; worked out once."""
-        return self._groups("nodes", num_nodes)
+    @cached_property
+    def visits(self) -> Segments:
+        """The positions of all walks, `[W * T]` row by row, and the node each of them visits."""
+        return self._segments("num_nodes", self.nodes, self.num_nodes)
 
-    def groups_of_edges(self, num_edges: int) -> Groups:
-        """Where each of the edges is walked along; worked out once."""
-        return self._groups("edges", num_edges)
+    @cached_property
+    def steps(self) -> Segments:
+        """The steps of all walks, `[W * (T - 1)]` row by row, and the edge each of them walks along."""
+        return self._segments("num_edges", self.edges, self.num_edges)
 
-    def _groups(self, name: Literal["nodes", "edges"], num_ids: int) -> Groups:
-        if (name, num_ids) not in self._cache:
-            self._cache[name, num_ids] = Groups.of(getattr(self, name), num_ids)
-        return self._cache[name, num_ids]
+    def _segments(self, name: str, ids: Tensor, num_ids: int | None) -> Segments:
+        if num_ids is None:
+            raise ValueError(f"These walks do not know the {name} of their graph: give Walks the {name}.")
+        owner = ids.flatten()
+        ptr, order = (None, None) if owner.device.type == "cpu" else places_of(owner, num_ids)
+        return Segments(owner, Rows(owner.numel()), Rows(num_ids), ptr, order)
+
+    def gather(self, nodes: Tensor, edges: Tensor | None = None, bits: Tensor | None = None) -> Tensor:
+        """`[W, T, C]`: at each position the row of its node, that of the edge that leads there, and those of its bits,
+        added up.
+
+        So a linear map of the walk features is applied to nodes and edges first, of which there are far fewer.
+
+        Args:
+            nodes: `[N, C]`.
+            edges: `[E, C]`; the first position has no edge.
+            bits: `[2s - 1, C]` a row for each bit, in the order of `bits()`.
+        """
+        num_walks, num_positions = self.nodes.shape
+        rows = self.visits.spread(nodes).view(num_walks, num_positions, -1)
+        if edges is not None:
+            steps = self.steps.spread(edges).view(num_walks, num_positions - 1, -1)
+            rows = rows + F.pad(steps, (0, 0, 1, 0))
+        if bits is not None:
+            rows = rows + self.bits().to(bits.dtype) @ bits
+        return rows
+
+    def mean_at_nodes(self, values: Tensor) -> Tensor:
+        """`[N, C]`: the mean of `values`, `[W, T, C]`, over all positions that visit a node; 0 for one never visited."""
+        return self.visits.mean(self._along(values).flatten(0, 1))
+
+    def mean_at_edges(self, values: Tensor) -> Tensor:
+        """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions that are reached along an edge; 0 for one
+        never walked along.
+        """
+        return self.steps.mean(self._along(values)[:, 1:].flatten(0, 1))
+
+    def _along(self, values: Tensor) -> Tensor:
+        if plain_tensor("values", values).dim() != 3 or values.shape[:2] != self.nodes.shape:
+            raise ValueError(f"values must be of shape {[*self.nodes.shape, 'C']}, not {list(values.shape)}.")
+        return values
 
     def bits(self) -> Tensor:
         """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
@@ -135,7 +178,7 @@ class Walks:
             return self
         num_real = None if self.num_real is None else self.num_real.to(device)
         moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))
-        return Walks(*moved, window_size=self.window_size, num_real=num_real)
+        return Walks(*moved, self.window_size, self.num_nodes, self.num_edges, num_real)
 
     def __len__(self) -> int:
         return self.num_walks

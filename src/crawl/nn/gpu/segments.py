@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from crawl.walks.groups import Groups
+from crawl.ops.segments import Segments
+
 
 # How a place in `order` becomes a row.
 _ROWS = tl.constexpr(0)  # it is the row
@@ -41,7 +42,7 @@ def sum_rows(
 
 
 def mean_windows(
-    windows: Tensor, visits: Groups, num_positions: int, kernel_size: int
+    windows: Tensor, visits: Segments, num_positions: int, kernel_size: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The mean of the positive parts of the windows centred at each node, 0 where there are none, and two by-products:
     how many there are, at least 1, `[N]`, and which entries are positive, int8 in the shape of `windows`.

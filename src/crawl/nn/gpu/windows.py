@@ -89,7 +89,7 @@ class _PooledWindows(torch.autograd.Function):
         inputs = (node_rows, edge_rows, code_rows, kernel.detach().contiguous())
         statistics = finalise(conv.norm, convolve(shape, walks, inputs, windows))
         mixed = multiply(activate(shape, windows, statistics, factors), mix.t(), storage)
-        nodes = walks.groups_of_nodes(num_nodes)
+        nodes = walks.visits
         pooled, counts, is_active = mean_windows(mixed, nodes, shape.num_positions, shape.kernel_size)
         ctx.conv, ctx.walks, ctx.shape = conv, walks, shape
         ctx.save_for_backward(x, edge_attr, weight, mix_t, *inputs, windows, statistics, is_active, counts)
@@ -114,7 +114,7 @@ class _PooledWindows(torch.autograd.Function):
         sums = norm_sums(shape, windows, statistics, grad_hidden, unit)
         grad_rows, grad_kernel = convolve_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums, unit)
         first_bit = conv.in_channels + conv.edge_dim
-        nodes = walks.groups_of_nodes(shape.num_nodes)
+        nodes = walks.visits
         grad_nodes = sum_rows(grad_rows, nodes.ptr, nodes.order, longest=nodes.longest)[:, :num_channels]
 
         def weight_of_project() -> Tensor:
@@ -149,6 +149,6 @@ class _PooledWindows(torch.autograd.Function):
 
 def _sum_edges(shape: Shape, walks: Walks, grad_rows: Tensor, edge_attr: Tensor) -> Tensor:
     """`[E, C]` the gradients of the rows of edges."""
-    edges = walks.groups_of_edges(edge_attr.shape[0])
+    edges = walks.steps
     total = sum_rows(grad_rows, edges.ptr, edges.order, longest=edges.longest, steps_of=shape.num_positions)
     return total[:, : shape.num_channels]

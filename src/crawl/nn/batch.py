@@ -1,0 +1,87 @@
+"""What every block reads: graphs side by side, with walks on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from crawl.graph import Graph
+from crawl.ops.segments import Rows, Segments
+from crawl.walks.walks import Walks
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Graphs with features, targets and walks, of exact size or padded.
+
+    In a padded batch some rows are not real: nodes and edges that belong to no graph, graphs without nodes, walks
+    among those nodes. Ids of padding point at such rows, so plain torch on a batch raises nothing and changes no real
+    row. What adds over rows uses the segments, which know what is real.
+
+    Attributes:
+        edge_index: `[2, E]` the source and the target of each edge.
+        nodes: The graph of each node.
+        edges: The target of each edge, which is a node.
+        sources: The source of each edge.
+        x: `[N, …]` node features, or None.
+        edge_attr: `[E, …]` edge features, or None.
+        y: Targets, or None; NaN in padding.
+        walks: Walks on the graphs, or None.
+        is_encoded: Whether the encoders of a network have seen `x` and `edge_attr` already.
+    """
+
+    edge_index: Tensor
+    nodes: Segments
+    edges: Segments
+    sources: Segments
+    x: Tensor | None = None
+    edge_attr: Tensor | None = None
+    y: Tensor | None = None
+    walks: Walks | None = None
+    is_encoded: bool = False
+
+    @classmethod
+    def from_data(cls, data: Data, graph: Graph, walks: Walks | None, device: torch.device) -> Batch:
+        """The batch of a PyG `Data` or `Batch`.
+
+        Args:
+            data: The graphs, which are only read.
+            graph: `Graph.from_data` of it.
+            walks: Walks on it.
+            device: Where the batch is wanted.
+        """
+        edge_index = torch.empty(2, 0, dtype=torch.long) if data.edge_index is None else data.edge_index
+        edge_index = edge_index.long().to(device)
+        nodes, edges = Rows(graph.num_nodes), Rows(edge_index.shape[1])
+        ptr = graph.graph_ptr.to(device)
+        return cls(
+            edge_index,
+            Segments(graph.batch.long().to(device), nodes, Rows(ptr.numel() - 1), ptr),
+            Segments(edge_index[1], edges, nodes),
+            Segments(edge_index[0], edges, nodes),
+            data.x,
+            data.edge_attr,
+            data.y,
+            None if walks is None else walks.to(device),
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, padding included (N)."""
+        return self.nodes.rows.size
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges, padding included (E)."""
+        return self.edges.rows.size
+
+    @property
+    def num_graphs(self) -> int:
+        """The number of graphs, padding included (G)."""
+        return self.nodes.owners.size

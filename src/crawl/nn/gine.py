@@ -1,0 +1,49 @@
+"""GINE: message passing as strong as 1-WL, with edge features (Hu et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import nn
+
+from crawl.nn.batch import Batch
+from crawl.nn.block import Block, BlockSettings, State
+from crawl.nn.linear import Linear
+from crawl.nn.norm import BatchNorm
+
+
+class GINE(Block):
+    """Messages from neighbours, with a residual.
+
+        h(v) ← h(v) + MLP(h(v) + Σ_(u→v) ReLU(h(u) + e(u→v)))
+
+    with MLP = Linear → BatchNorm → ReLU → Linear, without bias. Edges of another width get a linear map first; without
+    any, this is GIN.
+
+    Args:
+        channels: The width of the nodes' state.
+        edge_channels: The width of the edges' state; 0 for none.
+    """
+
+    uses_walks = False
+
+    def __init__(self, channels: int, edge_channels: int = 0) -> None:
+        super().__init__()
+        self.sees_edges = edge_channels > 0
+        is_wide = edge_channels in (0, channels)
+        self.edge = nn.Identity() if is_wide else Linear(edge_channels, channels)
+        self.first, self.norm, self.last = Linear(channels, channels), BatchNorm(channels), Linear(channels, channels)
+
+    @classmethod
+    def build(cls, settings: BlockSettings) -> GINE:
+        """The block for a network that names it `gine`."""
+        return cls(settings.channels, settings.edge_channels)
+
+    def forward(self, state: State, batch: Batch) -> State:
+        """The state with new nodes."""
+        message = batch.sources.spread(state.nodes)
+        if self.sees_edges and state.edges is not None:
+            message = message + self.edge(state.edges)
+        heard = state.nodes + batch.edges.sum(message.relu())
+        hidden = self.norm(self.first(heard), batch.nodes.rows, relu=True)
+        return replace(state, nodes=self.last(hidden, add=state.nodes))

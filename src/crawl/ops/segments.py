@@ -1,0 +1,168 @@
+"""Many rows, one owner each: sums over the rows of each owner, and what an owner says to its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from crawl.checks import MAX_COUNT, shown, whole_number
+from crawl.nn.gpu import can_use_triton
+from crawl.tensor_checks import holds_integers, plain_tensor
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The number of rows of a tensor.
+
+    Attributes:
+        size: How many there are.
+        real: `[1]` int32 on the device: only this many, the first ones, are real, the rest is padding. None for all.
+    """
+
+    size: int
+    real: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """A map from rows to owners: from nodes to graphs, from edges to nodes, from walk positions to nodes or edges.
+
+    Build one with `Segments.of`. On a GPU every sum adds in one order, so its bits repeat.
+
+    Attributes:
+        owner: `[R]` the owner of each row. A padding row has one that exists, so plain torch is safe on it.
+        rows: The rows (R).
+        owners: The owners (K).
+        ptr: `[K + 1]`; the rows of owner k are `order[ptr[k]:ptr[k + 1]]`, without padding. Worked out when needed if
+            None.
+        order: `[R]` the rows, owner by owner; None if they come in this order by themselves.
+        longest: No owner has more rows; None if the host does not know.
+    """
+
+    owner: Tensor
+    rows: Rows
+    owners: Rows
+    ptr: Tensor | None = None
+    order: Tensor | None = None
+    longest: int | None = None
+
+    @classmethod
+    def of(cls, owner: Tensor, num_owners: int) -> Segments:
+        """The segments given by the owner of each row, from 0 to `num_owners` - 1.
+
+        Raises:
+            ValueError: If `owner` is not a list of whole numbers, or `num_owners` not a number of owners.
+        """
+        num_owners = whole_number("num_owners", num_owners, 0, MAX_COUNT)
+        if not holds_integers(owner) or owner.dim() != 1:
+            raise ValueError(f"owner must be a tensor of integers, one for each row, not {shown(owner)}.")
+        owner = owner if owner.dtype in (torch.int32, torch.int64) else owner.long()
+        return cls(owner, Rows(owner.numel()), Rows(num_owners))
+
+    @cached_property
+    def places(self) -> tuple[Tensor, Tensor | None]:
+        """`ptr` and `order`, worked out from `owner` where they are not given."""
+        if self.ptr is not None:
+            return self.ptr, self.order
+        return places_of(self.owner, self.owners.size)
+
+    @cached_property
+    def count(self) -> Tensor:
+        """`[K]` the number of rows of each owner, without padding."""
+        if self.ptr is None and self.owner.device.type == "cpu":
+            return torch.bincount(self.owner, minlength=self.owners.size)
+        return self.places[0].diff()
+
+    def sum(self, x: Tensor) -> Tensor:
+        """`[K, …]` the sum of the rows of each owner; 0 for an owner without rows."""
+        flat = self._flat(x)
+        if _is_for_triton(flat):
+            total: Tensor = _Sum.apply(flat, self)  # type: ignore[no-untyped-call]
+        else:
+            total = flat.new_zeros(self.owners.size, flat.shape[1]).index_add(0, self.owner, flat)
+        return total.view(-1, *x.shape[1:])
+
+    def mean(self, x: Tensor) -> Tensor:
+        """`[K, …]` the mean of the rows of each owner; 0 for an owner without rows."""
+        return self.sum(x) / self.count.clamp_min(1).view(-1, *[1] * (x.dim() - 1))
+
+    def max(self, x: Tensor) -> Tensor:
+        """`[K, …]` the largest value of the rows of each owner; 0 for an owner without rows."""
+        flat = self._flat(x)
+        index = self.owner.long().unsqueeze(1).expand_as(flat)
+        low = flat.new_zeros(self.owners.size, flat.shape[1])
+        return low.scatter_reduce(0, index, flat, "amax", include_self=False).view(-1, *x.shape[1:])
+
+    def softmax(self, x: Tensor) -> Tensor:
+        """`[R, …]` values that add up to 1 over the rows of each owner."""
+        raised = (x - self.max(x.detach())[self.owner]).exp()
+        return raised / self.spread(self.sum(raised)).clamp_min(torch.finfo(x.dtype).tiny)
+
+    def spread(self, y: Tensor) -> Tensor:
+        """`[R, …]` for each row the row of its owner; what padding rows get has no meaning."""
+        if plain_tensor("y", y).dim() == 0 or y.shape[0] != self.owners.size:
+            raise ValueError(f"There are {self.owners.size} owners, so give as many rows, not {shown(y)}.")
+        flat = y.flatten(1) if y.dim() > 1 else y.unsqueeze(1)
+        if _is_for_triton(flat):
+            rows: Tensor = _Spread.apply(flat, self)  # type: ignore[no-untyped-call]
+            return rows.view(-1, *y.shape[1:])
+        return y[self.owner]
+
+    def _flat(self, x: Tensor) -> Tensor:
+        """`[R, C]`."""
+        if plain_tensor("x", x).dim() == 0 or x.shape[0] != self.rows.size:
+            raise ValueError(f"There are {self.rows.size} rows with an owner, so give as many, not {shown(x)}.")
+        return x.flatten(1) if x.dim() > 1 else x.unsqueeze(1)
+
+
+def places_of(owner: Tensor, num_owners: int) -> tuple[Tensor, Tensor]:
+    """`ptr` `[K + 1]` and `order` `[R]` of `Segments`; the owner `num_owners` stands for nobody."""
+    dtype = torch.int16 if num_owners < 2**15 else torch.int32  # a radix sort of fewer bits is faster
+    keys, order = torch.sort(owner.to(dtype), stable=True)
+    return torch.searchsorted(keys, torch.arange(num_owners + 1, dtype=dtype, device=owner.device)), order
+
+
+def _is_for_triton(rows: Tensor) -> bool:
+    return rows.dtype == torch.float32 and can_use_triton(rows.device)
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, segments: Segments) -> Tensor:
+        ctx.segments = segments
+        return _sum_rows(x, segments)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _spread_rows(grad, ctx.segments), None
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, segments: Segments) -> Tensor:
+        ctx.segments = segments
+        return _spread_rows(y, segments)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _sum_rows(grad, ctx.segments), None
+
+
+def _sum_rows(x: Tensor, segments: Segments) -> Tensor:
+    from crawl.nn.gpu.segments import sum_rows
+
+    ptr, order = segments.places
+    return sum_rows(x.contiguous(), ptr, order, longest=segments.longest)
+
+
+def _spread_rows(y: Tensor, segments: Segments) -> Tensor:
+    from crawl.nn.gpu.segments import spread_rows
+
+    return spread_rows(y.contiguous(), segments.owner, segments.rows.real)

@@ -1,0 +1,106 @@
+"""Which walks a network wants: how a step is drawn, how many steps, from where, and how far back the bits look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+from crawl.checks import MAX_COUNT, MAX_WINDOW_SIZE, check_choice, check_node2vec, check_type, share, whole_number
+from crawl.choices import Strategy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crawl.graph import Graph
+    from crawl.walks.reference import StepLaw
+    from crawl.walks.walks import Walks
+
+
+@dataclass(frozen=True)
+class WalkPlan:
+    """The walks of a network, in training and in evaluation. Nothing here needs torch until walks are drawn.
+
+    Attributes:
+        strategy: The kind of walk: `non_backtracking`, `uniform` or `node2vec`; see `sample_walks`.
+        num_steps: Steps of a walk in training.
+        num_eval_steps: Steps of a walk in evaluation.
+        start_share: The share of nodes that start a walk in training (p*).
+        eval_start_share: The share of nodes that start a walk in evaluation.
+        window_size: How far back the structural bits look (s).
+        p: node2vec's return parameter.
+        q: node2vec's in-out parameter.
+    """
+
+    strategy: Strategy = "non_backtracking"
+    num_steps: int = 50
+    num_eval_steps: int = 150
+    start_share: float = 1.0
+    eval_start_share: float = 1.0
+    window_size: int = 8
+    p: float = 1.0
+    q: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("strategy", self.strategy, get_args(Strategy))
+        for name in ("num_steps", "num_eval_steps"):
+            self._set(name, whole_number(name, getattr(self, name), 0, MAX_COUNT - 1))
+        self._set("window_size", whole_number("window_size", self.window_size, 0, MAX_WINDOW_SIZE))
+        for name in ("start_share", "eval_start_share"):
+            self._set(name, share(name, getattr(self, name)))
+        if self.strategy == "node2vec":
+            check_node2vec(self.p, self.q)
+
+    def _set(self, name: str, value: float) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def law(self) -> StepLaw:
+        """How a step is drawn."""
+        from crawl.walks.reference import StepLaw
+
+        return StepLaw.named(self.strategy, self.p, self.q)
+
+    def steps(self, is_training: bool) -> int:
+        """The number of steps of a walk."""
+        return self.num_steps if is_training else self.num_eval_steps
+
+    def starts(self, is_training: bool) -> float | None:
+        """The share of nodes that start a walk; None for all."""
+        of_nodes = self.start_share if is_training else self.eval_start_share
+        return of_nodes if of_nodes < 1 else None
+
+    def sample(
+        self,
+        graph: Graph,
+        *,
+        is_training: bool = False,
+        num_steps: int | None = None,
+        seed: int | None = None,
+        graph_keys: Tensor | None = None,
+    ) -> Walks:
+        """Walks on a graph.
+
+        Args:
+            graph: The graph or batch of graphs.
+            is_training: Whether they are for training.
+            num_steps: Steps of the walks; those of the plan when None.
+            seed: The seed; taken from torch's generator when None.
+            graph_keys: `[G]` a number for each graph; see `Graph.node_keys`.
+        """
+        import torch
+
+        from crawl.graph import Graph
+        from crawl.walks.sampling import sample_walks
+
+        check_type("graph", graph, Graph, "call Graph.from_data(data)")
+        return sample_walks(
+            graph,
+            num_steps=self.steps(is_training) if num_steps is None else num_steps,
+            strategy=self.strategy,
+            start=self.starts(is_training),
+            window_size=self.window_size,
+            seed=int(torch.randint(2**62, ())) if seed is None else seed,
+            p=self.p,
+            q=self.q,
+            keys=None if graph_keys is None else graph.node_keys(graph_keys),
+        )
