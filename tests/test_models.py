@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, GINConv
 
-from crawl import CRaWl, CRaWlConv, Embedding, Graph, OneHot, Walks
+from crawl import CRaWl, CRaWlConv, Embedding, Graph, OneHot, VirtualNode, Walks
 from crawl.data.csl import csl
 
 each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
@@ -305,7 +305,7 @@ def test_default_walks() -> None:
 
 def test_forward_uses_these_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = make_model(), []
-    monkeypatch.setattr(model.convs[0], "_check", lambda x, walks, edge_attr: seen.append(walks.num_steps))
+    monkeypatch.setattr(model.blocks[0].conv, "_check", lambda x, walks, edge_attr: seen.append(walks.num_steps))
     model(random_graph(0))
     model.eval()(random_graph(0))
     model(random_graph(0), num_steps=15)
@@ -447,17 +447,21 @@ def test_dropout_only_in_training() -> None:
     assert torch.equal(model(data, walks), model(data, walks))
 
 
+def num_virtual_nodes(model: CRaWl) -> int:
+    return sum(isinstance(module, VirtualNode) for module in model.modules())
+
+
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
 def test_a_virtual_node_after_every_layer_but_the_last(num_layers: int) -> None:
-    assert len(make_model(num_layers=num_layers, virtual_node=True).virtual_nodes) == num_layers - 1
-    assert len(make_model(num_layers=num_layers).virtual_nodes) == 0
+    assert num_virtual_nodes(make_model(num_layers=num_layers, virtual_node=True)) == num_layers - 1
+    assert num_virtual_nodes(make_model(num_layers=num_layers)) == 0
 
 
 def test_a_virtual_node_carries_its_state_along() -> None:
     """The second one adds to what the first one said."""
     model, data = make_model(virtual_node=True).eval(), random_graph(0)
     states = []
-    for node in model.virtual_nodes:
+    for node in (module for module in model.modules() if isinstance(module, VirtualNode)):
         node.register_forward_hook(lambda module, inputs, outputs: states.append((inputs[1], outputs[1])))
     model(data)
     assert not states[0][0].any()
@@ -622,7 +626,7 @@ def test_backward_after_the_running_statistics_have_moved(implementation: str) -
     loss = model(data, seed=1).sum()
     model.train()(data, seed=2)
     loss.backward()
-    assert all(parameter.grad is not None for parameter in model.convs.parameters())
+    assert all(parameter.grad is not None for parameter in model.blocks.parameters())
 
 
 def test_unknown_strategy_is_refused_at_once() -> None:

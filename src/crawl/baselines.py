@@ -21,9 +21,9 @@ from torch_geometric.nn import (
 from crawl.choices import Head, Pool
 from crawl.graph import Graph, weights_differ
 from crawl.nn.encoders import Dense, Encoder
-from crawl.nn.membership import Membership
 from crawl.nn.norm import BatchNorm
 from crawl.nn.readout import Readout
+from crawl.ops.segments import Rows, Segments
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -100,7 +100,8 @@ class MessagePassing(nn.Module):
             inputs["edge_attr"] = self.edge_encoder(data.edge_attr, graph.num_edges, like)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = x + norm(conv(x, **inputs)).relu()
-        out: Tensor = self.readout(x, Membership(graph.batch.to(like.device), graph.graph_ptr.to(like.device)))
+        batch, ptr = graph.batch.to(like.device), graph.graph_ptr.to(like.device)
+        out: Tensor = self.readout(x, Segments(batch, Rows(len(batch)), Rows(len(ptr) - 1), ptr))
         return out
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
-import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_LAYERS, MAX_WIDTH, check_choice, check_type, truth, whole_number
@@ -16,7 +15,7 @@ from crawl.graph import Graph, weights_differ
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, BlockSettings, Parallel, State
 from crawl.nn.blocks import BLOCKS
-from crawl.nn.encoders import Dense, Encoder
+from crawl.nn.encoders import Dense, Encoder, OneHot
 from crawl.nn.linear import Linear
 from crawl.nn.readout import Readout
 from crawl.tensor_checks import in_memory, plain_tensor
@@ -111,9 +110,7 @@ class Network(nn.Module):
         self.node_encoder = _as_encoder("in_channels", in_channels, 1)
         self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
         self.ignores_edges = edge_dim is None
-        plan = WalkPlan(
-            strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q
-        )
+        plan = WalkPlan(strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q)
         parts = _parts(layer, num_layers) if layers is None else list(layers)
         width, edge_width = self.node_encoder.out_channels, self.edge_encoder.out_channels
         self.edge_embedding: Linear | None = None
@@ -194,24 +191,30 @@ class Network(nn.Module):
         Raises:
             ValueError: If they do not fit the network.
         """
-        x = self.node_encoder.checked(x, num_nodes)
+        x = _checked(self.node_encoder, x, num_nodes)
         self._refuse_unused(edge_attr)
         if not self.edge_encoder.out_channels or (edge_attr is None and self._edges_may_be_bare):
             return x, None
-        return x, self.edge_encoder.checked(edge_attr, num_edges)
+        return x, _checked(self.edge_encoder, edge_attr, num_edges)
 
     def encode(self, batch: Batch) -> Batch:
         """The batch with the features that the first block sees; it waits for no device."""
-        x = self.node_encoder.encode(batch.x, batch.num_nodes, self._like)
+        x = _encoded(self.node_encoder, batch.x, batch.num_nodes, self._like)
         edge_attr = batch.edge_attr
         if edge_attr is not None or (self.edge_encoder.out_channels and not self._edges_may_be_bare):
-            edge_attr = self.edge_encoder.encode(edge_attr, batch.num_edges, self._like)
+            edge_attr = _encoded(self.edge_encoder, edge_attr, batch.num_edges, self._like)
         return replace(batch, x=x, edge_attr=edge_attr, is_encoded=True)
+
+    @property
+    def passes_messages(self) -> bool:
+        """Whether a block sums over the edges of each node."""
+        return any(block.passes_messages for block in self.blocks)
 
     @property
     def can_encode_ahead(self) -> bool:
         """Whether the encoders have no weights, so that `encode` need not be part of a training step."""
-        return not any(True for encoder in (self.node_encoder, self.edge_encoder) for _ in encoder.parameters())
+        encoders = (self.node_encoder, self.edge_encoder)
+        return all(isinstance(encoder, Dense | OneHot) for encoder in encoders)
 
     def first_state(self, batch: Batch) -> State:
         """What the first block sees of an encoded batch."""
@@ -317,3 +320,14 @@ def _as_encoder(name: str, given: int | Encoder, low: int) -> Encoder:
     if not hasattr(given, "out_channels"):
         raise ValueError(f"{name} must be a number or an encoder with `out_channels`, not {type(given).__name__}.")
     return given
+
+
+def _checked(encoder: Any, features: Tensor | None, num_rows: int) -> Tensor | None:
+    """Features that an encoder takes; one of the user's own may check for itself."""
+    checked: Tensor | None = encoder.checked(features, num_rows) if hasattr(encoder, "checked") else features
+    return checked
+
+
+def _encoded(encoder: Any, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
+    encoded: Tensor = getattr(encoder, "encode", encoder)(features, num_rows, like)
+    return encoded

@@ -52,8 +52,8 @@ def _bare(number: int) -> list[Data]:
     return [Data(x=each.x, edge_index=each.edge_index) for each in world.graphs(number)]
 
 
-def _members() -> crawl.Membership:
-    return crawl.Membership.of(torch.tensor([0, 0, 1]), 2)
+def _members() -> crawl.Segments:
+    return crawl.Segments.of(torch.tensor([0, 0, 1]), 2)
 
 
 def _classes() -> list[Data]:
@@ -188,7 +188,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "Embedding.forward": lambda _: call(
         crawl.Embedding((2, 3), 4), features=torch.tensor([[0, 2], [1, 1]]), num_rows=2, like=torch.zeros(1)
     ),
-    "Membership.of": lambda _: call(crawl.Membership.of, batch=torch.tensor([0, 0, 1]), num_graphs=2),
+    "Segments.of": lambda _: call(crawl.Segments.of, owner=torch.tensor([0, 0, 1]), num_owners=2),
     "Readout": lambda _: call(crawl.Readout, in_channels=2, out_channels=1, pool="sum", head="linear", dropout=0.1),
     "Readout.forward": lambda _: call(crawl.Readout(2, 1).eval(), x=torch.rand(3, 2), members=_members()),
     "VirtualNode": lambda _: call(crawl.VirtualNode, channels=2, dropout=0.1, precision="tf32"),

@@ -37,7 +37,7 @@ def test_everything_public_is_called() -> None:
         assert set(module.__all__) - called - not_called - without_arguments <= {
             "Experiment",
             "Predictions",
-            "Membership",
+            "Segments",
         }
 
 

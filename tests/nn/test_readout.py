@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from crawl import Membership, Readout
+from crawl import Segments, Readout
 
 BATCH = torch.tensor([0, 0, 1, 3, 3, 3], dtype=torch.int32)  # graph 2 has no nodes
-MEMBERS = Membership.of(BATCH, 4)
+MEMBERS = Segments.of(BATCH, 4)
 
 
 def make_readout(**options: object) -> Readout:
@@ -52,7 +52,7 @@ def test_a_graph_without_nodes_pools_to_zero() -> None:
     readout = make_readout(pool="mean")
     x = torch.randn(6, 3)
     torch.testing.assert_close(readout(x, MEMBERS)[2], readout.head(torch.zeros(3)))
-    torch.testing.assert_close(readout(x, Membership.of(BATCH, 5))[4], readout.head(torch.zeros(3)))
+    torch.testing.assert_close(readout(x, Segments.of(BATCH, 5))[4], readout.head(torch.zeros(3)))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -60,7 +60,7 @@ def test_a_graph_without_nodes_pools_to_zero() -> None:
 @pytest.mark.parametrize(("num_nodes", "num_graphs"), [(0, 0), (0, 1), (1, 1), (0, 2)])
 def test_tiny_batches(num_nodes: int, num_graphs: int, pool: str | None, training: bool) -> None:
     batch = torch.zeros(num_nodes, dtype=torch.int32)
-    out = make_readout(pool=pool).train(training)(torch.randn(num_nodes, 3), Membership.of(batch, num_graphs))
+    out = make_readout(pool=pool).train(training)(torch.randn(num_nodes, 3), Segments.of(batch, num_graphs))
     assert out.shape == (num_nodes if pool is None else num_graphs, 2)
     assert out.isfinite().all()
 

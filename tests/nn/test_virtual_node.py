@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from crawl import Membership, VirtualNode
+from crawl import Segments, VirtualNode
 
 
 def make_virtual_node(dropout: float = 0.0) -> VirtualNode:
@@ -18,7 +18,7 @@ def make_virtual_node(dropout: float = 0.0) -> VirtualNode:
 
 
 BATCH = torch.tensor([0, 0, 1, 3, 3, 3], dtype=torch.int32)  # graph 2 has no nodes
-MEMBERS = Membership.of(BATCH, 4)
+MEMBERS = Segments.of(BATCH, 4)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -52,7 +52,7 @@ def test_parameters() -> None:
 @pytest.mark.parametrize(("num_nodes", "num_graphs"), [(0, 0), (0, 1), (1, 1), (0, 2)])
 def test_tiny_batches(num_nodes: int, num_graphs: int, training: bool) -> None:
     x, state = torch.randn(num_nodes, 3), torch.zeros(num_graphs, 3)
-    members = Membership.of(torch.zeros(num_nodes, dtype=torch.int32), num_graphs)
+    members = Segments.of(torch.zeros(num_nodes, dtype=torch.int32), num_graphs)
     new_x, new_state = make_virtual_node().train(training)(x, state, members)
     assert (new_x.shape, new_state.shape) == (x.shape, state.shape)
     assert new_state.isfinite().all()

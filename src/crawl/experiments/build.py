@@ -71,8 +71,8 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
             p=1.0 if walk.p is None else walk.p,
             q=1.0 if walk.q is None else walk.q,
         )
-    layer, shortest = model.convs[0], min(walk.num_steps, walk.num_eval_steps)
-    assert isinstance(layer, CRaWlConv)
+    layer = next(module for module in model.modules() if isinstance(module, CRaWlConv))
+    shortest = min(walk.num_steps, walk.num_eval_steps)
     if shortest + 1 < layer.kernel_size:  # said here, before anything is trained or a folder is made
         raise ValueError(
             f"Walks of {shortest} steps are shorter than one window of {layer.kernel_size} nodes: take more."

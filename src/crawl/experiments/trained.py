@@ -12,7 +12,6 @@ import torch
 from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint, task_changes
-from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.experiments.build import build_model
 from crawl.experiments.contents import described
@@ -20,12 +19,10 @@ from crawl.experiments.experiment import Experiment
 from crawl.experiments.features import Features, HandleUnknown
 from crawl.experiments.folder import RunFolder
 from crawl.training.checkpoint import load_checkpoint
-from crawl.training.engine import Engine, can_use_engine
-from crawl.training.evaluation import Predictions, Scaling, predict, predict_by_engine
+from crawl.training.evaluation import Predictions, Scaling, predict
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
 
-_FEW_BATCHES = 20  # not worth recording for a GPU
 _NOT_COMPARED = (
     "The data cannot be compared with those of the training, because the run is of an older version that kept only "
     "their split and names."
@@ -144,17 +141,15 @@ class TrainedModel:
         seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
         if num_steps is not None:
             num_steps = whole_number("num_steps", num_steps, 1, MAX_COUNT - 1)
-        settings: dict[str, Any] = {
-            "num_repeats": num_repeats,
-            "num_steps": num_steps,
-            "seed": derive_seed(seed, "predict"),
-            "scaling": self.scaling,
-            "batch_size": batch_size,
-            "on_batch": on_batch,
-        }
-        model, task, ids = self.model, self.features.task, torch.arange(len(store))
-        is_long = num_repeats * len(store) > _FEW_BATCHES * batch_size
-        if is_long and can_use_engine(model, store, self.device):
-            engine = Engine(model, store, graph_keys(store), self.device, largest_batch=batch_size)
-            return predict_by_engine(engine, task, ids, **settings)
-        return predict(model, task, store.to(self.device), ids, **settings)
+        return predict(
+            self.model,
+            self.features.task,
+            store,
+            torch.arange(len(store)),
+            num_repeats=num_repeats,
+            num_steps=num_steps,
+            seed=derive_seed(seed, "predict"),
+            scaling=self.scaling,
+            batch_size=batch_size,
+            on_batch=on_batch,
+        )

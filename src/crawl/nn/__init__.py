@@ -18,8 +18,8 @@ from crawl.ops.segments import Rows, Segments
 __all__ = [
     "BLOCKS",
     "GINE",
-    "BatchNorm",
     "Batch",
+    "BatchNorm",
     "Block",
     "BlockSettings",
     "CRaWlConv",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -85,3 +87,25 @@ class Batch:
     def num_graphs(self) -> int:
         """The number of graphs, padding included (G)."""
         return self.nodes.owners.size
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """The same batch with the function applied to every tensor, once to one that occurs several times."""
+        mapped: dict[int, Tensor] = {}
+
+        def once(tensor: Tensor) -> Tensor:
+            if id(tensor) not in mapped:
+                mapped[id(tensor)] = function(tensor)
+            return mapped[id(tensor)]
+
+        batch: Batch = _mapped(self, once)
+        return batch
+
+
+def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, Batch | Segments | Rows | Walks):
+        copied = copy.copy(value)
+        vars(copied).update({name: _mapped(inner, function) for name, inner in vars(value).items()})
+        return copied
+    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 from torch import Tensor, nn
@@ -68,6 +68,7 @@ class Block(nn.Module):
     Attributes:
         in_channels: The width of the nodes' state that the block takes; None if it is that of the network.
         uses_walks: Whether it reads `batch.walks`.
+        passes_messages: Whether it reads `batch.edges` or `batch.sources`.
         sees_edges: Whether it reads `state.edges`.
         changes_edges: Whether it returns other `edges`, of the width of the network.
         why_not_captured: Why it cannot run in a captured step, in a few words; None if it can.
@@ -75,6 +76,7 @@ class Block(nn.Module):
 
     in_channels: int | None = None
     uses_walks: bool = True
+    passes_messages: bool = True
     sees_edges: bool = True
     changes_edges: bool = False
     why_not_captured: str | None = None
@@ -102,14 +104,18 @@ class Parallel(Block):
             raise ValueError(f"Parallel needs blocks, not {[type(block).__name__ for block in blocks]}.")
         self.blocks = nn.ModuleList(blocks)
         self.uses_walks = any(block.uses_walks for block in blocks)
+        self.passes_messages = any(block.passes_messages for block in blocks)
         self.sees_edges = any(block.sees_edges for block in blocks)
         self.changes_edges = any(block.changes_edges for block in blocks)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with the changes of all blocks."""
         states = [block(state, batch) for block in self.blocks]
-        names = [field.name for field in fields(State)]
-        return State(**{name: _added(getattr(state, name), [getattr(new, name) for new in states]) for name in names})
+        nodes = _added(state.nodes, [new.nodes for new in states])
+        graphs = _added(state.graphs, [new.graphs for new in states])
+        assert nodes is not None
+        assert graphs is not None
+        return State(nodes, _added(state.edges, [new.edges for new in states]), graphs)
 
 
 def _added(old: Tensor | None, new: Iterable[Tensor | None]) -> Tensor | None:

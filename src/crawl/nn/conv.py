@@ -90,9 +90,7 @@ class CRaWlConv(nn.Module):
         same_width = in_channels == out_channels
         self.residual = nn.Identity() if same_width else Linear(in_channels, out_channels, precision)
 
-    def forward(
-        self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, rows: Rows | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, rows: Rows | None = None) -> Tensor:
         """`[N, out_channels]`: the new node features.
 
         Args:

@@ -70,7 +70,7 @@ class VirtualNodeBlock(Block):
         dropout: The dropout rate inside the MLP.
     """
 
-    uses_walks = sees_edges = False
+    uses_walks = passes_messages = sees_edges = False
 
     def __init__(self, channels: int, dropout: float = 0.0) -> None:
         super().__init__()

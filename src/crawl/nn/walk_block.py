@@ -16,8 +16,12 @@ class WalkBlock(Block):
         conv: The layer.
     """
 
+    passes_messages = False
+
     def __init__(self, conv: CRaWlConv) -> None:
         super().__init__()
+        if conv.implementation == "reference":
+            self.why_not_captured = "the reference implementation counts padding"
         self.conv, self.in_channels, self.sees_edges = conv, conv.in_channels, conv.edge_dim > 0
 
     @classmethod

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crawl.checks import MAX_COUNT, MAX_SEED, check_type, whole_number
-from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
-from crawl.nn.conv import CRaWlConv
-from crawl.threads import torch_on_one_thread
-from crawl.training.engine import Engine
 from crawl.training.metrics import Array, score
+from crawl.training.runner import Runner
 from crawl.training.seeds import derive_seed
+
+_FEW_BATCHES = 20  # not worth capturing for a GPU
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,6 @@ class Predictions:
         return score(self.task.metric, self.mean, targets)
 
 
-@torch.no_grad()
 def predict(
     model: nn.Module,
     task: Task,
@@ -147,35 +145,37 @@ def predict(
 
     The walks of a graph depend on the seed and on the graph, so its prediction does not depend on `batch_size` or on
     what else is predicted, up to rounding.
+
+    Args:
+        model: It is called with what its `forward` accepts; see `Runner`.
+        task: What it predicts.
+        store: The graphs.
+        ids: Which of them.
+        num_repeats: Evaluations, each with walks of its own.
+        seed: Of the walks.
+        scaling: How targets were scaled in training.
+        num_steps: Steps of the walks; those of the model in evaluation when None.
+        batch_size: Graphs per step.
+        on_batch: Called after every step.
     """
     check_type("model", model, nn.Module)
     check_type("task", task, Task)
     check_type("store", store, GraphStore, "build one with GraphStore.from_graphs(graphs)")
-    num_repeats, batch_size, seed = _checked_numbers(num_repeats, batch_size, seed)
+    num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
+    batch_size = whole_number("batch_size", batch_size, 1, MAX_COUNT)
     ids = store.checked_ids(ids)
-    keys = graph_keys(store)
-    was_training = model.training
-    model.eval()
-    repeats = []
-    for repeat in range(num_repeats):
-        outputs = []
-        for part in torch.split(ids, batch_size) if len(ids) else ():
-            with own_threads(model):
-                batch = store.batch(part)
-                batch.graph_keys = keys[part]
-                outputs.append(model(batch, num_steps=num_steps, seed=derive_seed(seed, "evaluation", repeat)).cpu())
-            if on_batch is not None:
-                on_batch()
-        output = torch.cat(outputs) if outputs else torch.empty(0, task.num_outputs)
-        repeats.append(_as_prediction(task, output.double(), scaling or Scaling()).numpy())
-    model.train(was_training)
-    return Predictions(np.stack(repeats), task)
+    if not torch.equal(ids, torch.arange(len(store))):
+        store, ids = store.subset(ids), torch.arange(len(ids))
+    is_long = num_repeats * len(ids) > _FEW_BATCHES * batch_size
+    device = next(model.parameters()).device
+    runner = Runner(model, task, store, device, largest_batch=batch_size, is_captured=is_long)
+    settings: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "on_batch": on_batch}
+    return predict_with(runner, ids, num_repeats=num_repeats, seed=seed, scaling=scaling, **settings)
 
 
 @torch.no_grad()
-def predict_by_engine(
-    engine: Engine,
-    task: Task,
+def predict_with(
+    runner: Runner,
     ids: Tensor,
     *,
     num_repeats: int,
@@ -185,33 +185,22 @@ def predict_by_engine(
     batch_size: int = 100,
     on_batch: Callable[[], None] | None = None,
 ) -> Predictions:
-    """`predict` for the model and the graphs of an engine."""
-    num_repeats, batch_size, seed = _checked_numbers(num_repeats, batch_size, seed)
-    model = engine.model
+    """`predict` for the model and the graphs of a runner."""
+    model, task = runner.model, runner.task
+    seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
     was_training = model.training
     model.eval()
-    num_steps = num_steps or model.num_eval_steps
-    seeds = [derive_seed(seed, "evaluation", repeat) for repeat in range(num_repeats)]
-    outputs = torch.stack([engine.predict(ids, batch_size, num_steps, walk_seed, on_batch) for walk_seed in seeds])
+    outputs = []
+    for repeat in range(num_repeats):
+        output = torch.empty(0, task.num_outputs)
+        if len(ids):
+            walk_seed = derive_seed(seed, "evaluation", repeat)
+            output = runner.predict(ids, batch_size, seed=walk_seed, num_steps=num_steps, on_batch=on_batch)
+        outputs.append(output)
     model.train(was_training)
-    repeats = [_as_prediction(task, output, scaling or Scaling()).numpy() for output in outputs.cpu().double()]
+    on_host = torch.stack(outputs).cpu().double()
+    repeats = [_as_prediction(task, output, scaling or Scaling()).numpy() for output in on_host]
     return Predictions(np.stack(repeats), task)
-
-
-def own_threads(model: nn.Module) -> AbstractContextManager[None]:
-    """Where to run a model: on a CPU the large operations of walk layers have threads of their own, and sharing out
-    the many small ones that are left costs more than it brings, a lot more beside other work."""
-    is_on_cpu = next(model.parameters()).device.type == "cpu"
-    has_walks = is_on_cpu and any(isinstance(module, CRaWlConv) for module in model.modules())
-    return torch_on_one_thread() if has_walks else nullcontext()
-
-
-def _checked_numbers(num_repeats: int, batch_size: int, seed: int) -> tuple[int, int, int]:
-    return (
-        whole_number("num_repeats", num_repeats, 1, MAX_COUNT),
-        whole_number("batch_size", batch_size, 1, MAX_COUNT),
-        whole_number("seed", seed, -MAX_SEED, MAX_SEED),
-    )
 
 
 def targets_of(store: GraphStore, ids: Tensor) -> Array:

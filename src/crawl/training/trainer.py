@@ -10,23 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.data import Batch
 
 from crawl.checks import MAX_SEED, check_type, shown, whole_number
 from crawl.data.dataset import Dataset
-from crawl.data.identity import graph_keys
 from crawl.data.targets import float32_blurs
 from crawl.data.task import Task
-from crawl.models import CRaWl
 from crawl.nn.dropout import Dropout
-from crawl.nn.encoders import Dense, Embedding, OneHot
 from crawl.nn.gpu.streams import late_gradients
 from crawl.tensor_checks import as_device
 from crawl.training.checkpoint import check_history, check_moments, check_weights
-from crawl.training.engine import Engine, can_use_engine
-from crawl.training.evaluation import Predictions, Scaling, own_threads, predict, predict_by_engine, targets_of
+from crawl.training.evaluation import Predictions, Scaling, predict_with, targets_of
 from crawl.training.norms import Norms
-from crawl.training.padded import PaddedBatch
+from crawl.training.runner import Runner
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
 from crawl.training.settings import Evaluation, Training
@@ -41,7 +36,7 @@ class Trainer:
     stopped: the same seed on the same machine gives the same weights, bit for bit.
 
     Args:
-        model: Called as `model(batch, seed=…)`; its parameters are trained in place.
+        model: It is called with what its `forward` accepts (see `Runner`); its parameters are trained in place.
         dataset: Graphs, targets and split.
         training: How to train.
         evaluation: How to evaluate.
@@ -69,14 +64,9 @@ class Trainer:
             )
         self.device = choose_device(training.device)
         self.model = model.to(self.device)
-        self.task, self.split = dataset.task, dataset.split
-        self.store, self.keys = dataset.store.checked(), graph_keys(dataset.store)
-        self.engine: Engine | None = None
-        if can_use_engine(model, self.store, self.device):
-            largest = max(training.batch_size, evaluation.batch_size)
-            self.engine = Engine(model, self.store, self.keys, self.device, largest_batch=largest)
-        else:
-            self.store, self.keys = self.store.to(self.device), self.keys.to(self.device)
+        self.task, self.split, self.store = dataset.task, dataset.split, dataset.store.checked()
+        largest = max(training.batch_size, evaluation.batch_size)
+        self.runner = Runner(model, self.task, self.store, self.device, largest_batch=largest)
         self.training, self.evaluation, self.seed = training, evaluation, seed
         self.scaling = Scaling()
         if training.normalise_targets and self.task.kind == "regression":
@@ -113,24 +103,14 @@ class Trainer:
             batches: The graphs of each step.
             seed: The seed of the walks.
         """
-        model = self.model
-        if self.engine is not None and isinstance(model, CRaWl):
-            yield from self.engine.run(
-                self._engine_step,
-                batches,
-                self.training.batch_size,
-                num_steps=model.num_steps,
-                seed=seed,
-                start_share=model.starts(),
-                is_training=True,
-                protected=self._changed_by_steps,
-            )
-            return
-        for ids in batches:
-            with own_threads(model):
-                batch = self._batch(ids)
-                loss = self._step(model(batch, seed=seed), batch.y)
-            yield loss
+        return self.runner.run(
+            self._step,
+            batches,
+            self.training.batch_size,
+            seed=seed,
+            is_training=True,
+            protected=self._changed_by_steps,
+        )
 
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
         """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
@@ -140,9 +120,7 @@ class Trainer:
             "scaling": self.scaling,
             "batch_size": self.evaluation.batch_size,
         }
-        if self.engine is not None and len(ids):
-            return predict_by_engine(self.engine, self.task, ids, **settings)
-        return predict(self.model, self.task, self.store.to(self.device), ids, **settings)
+        return predict_with(self.runner, ids, **settings)
 
     def use_best_weights(self) -> None:
         """Put the weights with the best validation score into the model."""
@@ -232,11 +210,13 @@ class Trainer:
 
     @property
     def _has_own_randomness(self) -> bool:
-        """Whether all dropout is ours, which has the generator; a subclass or an encoder may use torch's."""
-        model = self.model
-        return type(model) is CRaWl and all(
-            isinstance(encoder, Dense | OneHot | Embedding) for encoder in (model.node_encoder, model.edge_encoder)
-        )
+        """Whether all dropout is ours, which has the generator; modules of others may use torch's."""
+        for module in self.model.modules():
+            origin, rate = type(module).__module__, getattr(module, "dropout", 0.0)
+            is_random = "dropout" in origin or (isinstance(rate, float) and rate > 0)
+            if not isinstance(module, Dropout) and (is_random or not origin.startswith(("crawl.", "torch.nn."))):
+                return False
+        return True
 
     def _score(self, ids: Tensor, num_repeats: int, purpose: str | int) -> float:
         """The mean score of several evaluations."""
@@ -254,12 +234,6 @@ class Trainer:
                 on_batch(loss.item)
         return total
 
-    def _batch(self, ids: Tensor) -> Batch:
-        """These graphs for the plain way, with the keys of their walks."""
-        batch = self.store.batch(ids)
-        batch.graph_keys = self.keys[ids.to(self.keys.device)]
-        return batch
-
     def _shuffled(self, seed: int) -> Tensor:
         """The training graphs in random order."""
         order = torch.randperm(len(self.split.train), generator=torch.Generator().manual_seed(seed))
@@ -271,48 +245,29 @@ class Trainer:
 
         They are means over batches of equal size, within each of which all norms use its own.
         """
-        num_graphs, model = self.evaluation.num_norm_graphs, self.model
+        num_graphs = self.evaluation.num_norm_graphs
         if num_graphs == 0 or not self.norms.members:
             return
         seed = derive_seed(self.seed, "norms", epoch)
         ids = self._shuffled(seed)[:num_graphs]
         batches = list(torch.tensor_split(ids, -(-len(ids) // self.evaluation.batch_size)))
         with self.norms.using_batches():
-            if self.engine is not None and isinstance(model, CRaWl):
-                seen = self.engine.run(
-                    self._engine_moments,
-                    batches,
-                    self.evaluation.batch_size,
-                    num_steps=model.num_eval_steps,
-                    seed=seed,
-                    start_share=model.starts(),
-                    protected=self.norms.buffers,
-                )
-            else:
-                seen = self._moments(batches, seed)
+            seen = self.runner.run(
+                self._moments, batches, self.evaluation.batch_size, seed=seed, protected=self.norms.buffers
+            )
             total = torch.zeros_like(self.norms.moments())
             for batch, moments in zip(batches, seen, strict=True):
                 total.add_(moments, alpha=len(batch) / len(ids))
         self.norms.set_moments(total)
 
-    def _moments(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
-        for ids in batches:
-            with own_threads(self.model):
-                self.model(self._batch(ids), seed=seed)
-            yield self.norms.moments()
-
-    def _engine_moments(self, batch: PaddedBatch) -> Tensor:
-        assert self.engine is not None
-        self.engine.answer(batch)
+    def _moments(self, batch: Any) -> Tensor:
+        with torch.no_grad():
+            self.runner.answer(batch)
         return self.norms.moments()
 
-    def _engine_step(self, batch: PaddedBatch) -> Tensor:
-        assert self.engine is not None
-        assert batch.y is not None
-        return self._step(self.engine.answer(batch), batch.y)
-
-    def _step(self, output: Tensor, targets: Tensor) -> Tensor:
-        """Change the weights a little; the loss before."""
+    def _step(self, batch: Any) -> Tensor:
+        """One optimiser step; returns the loss before it."""
+        output, targets = self.runner.answer(batch), batch.y
         loss = task_loss(self.task, self.training.loss, output, targets, self.scaling)
         self.optimiser.zero_grad()
         with late_gradients(loss.device):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
@@ -66,7 +67,7 @@ def sample_walks(
     seed = whole_number("seed", seed, 0, MAX_SEED)
     law = StepLaw.named(strategy, p, q)
     check_choice("backend", backend, get_args(Backend))
-    sampler = _SAMPLERS[_chosen_backend(graph, backend)]
+    sampler = sampler_for(graph.device, backend)
     nodes, keys = start_nodes(graph, start, keys, seed)
     with in_memory(f"{nodes.numel()} walks of {num_steps} steps"):
         sampled = sampler(graph, nodes, keys, num_steps, law, window_size, seed)
@@ -128,14 +129,12 @@ def _checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
     return keys.to(starts.device).long().contiguous()
 
 
-def _chosen_backend(graph: Graph, backend: str) -> str:
-    if backend != "auto":
-        return backend
-    if graph.device.type == "cpu":
-        return "numba"
-    if graph.device.type == "cuda" and importlib.util.find_spec("triton") is not None:
-        return "triton"
-    return "reference"
+def sampler_for(device: torch.device, backend: str = "auto") -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """The function that samples there; its arguments are those of `reference.sample`."""
+    if backend == "auto":
+        has_triton = device.type == "cuda" and importlib.util.find_spec("triton") is not None
+        backend = "triton" if has_triton else "numba" if device.type == "cpu" else "reference"
+    return _SAMPLERS[backend]
 
 
 def _sample_numba(

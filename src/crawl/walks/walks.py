@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -120,6 +121,12 @@ class Walks:
         """The steps of all walks, `[W * (T - 1)]` row by row, and the edge each of them walks along."""
         return self._segments("num_edges", self.edges, self.num_edges)
 
+    def with_segments(self, **segments: Segments) -> Walks:
+        """The same walks, whose `visits` or `steps` were worked out elsewhere."""
+        walks = copy.copy(self)
+        vars(walks).update(segments)
+        return walks
+
     def _segments(self, name: str, ids: Tensor, num_ids: int | None) -> Segments:
         if num_ids is None:
             raise ValueError(f"These walks do not know the {name} of their graph: give Walks the {name}.")
@@ -148,7 +155,7 @@ class Walks:
         return rows
 
     def mean_at_nodes(self, values: Tensor) -> Tensor:
-        """`[N, C]`: the mean of `values`, `[W, T, C]`, over all positions that visit a node; 0 for one never visited."""
+        """`[N, C]`: the mean of `values`, `[W, T, C]`, over all positions at a node; 0 for one never visited."""
         return self.visits.mean(self._along(values).flatten(0, 1))
 
     def mean_at_edges(self, values: Tensor) -> Tensor:

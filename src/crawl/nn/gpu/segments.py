@@ -11,7 +11,6 @@ from torch import Tensor
 
 from crawl.ops.segments import Segments
 
-
 # How a place in `order` becomes a row.
 _ROWS = tl.constexpr(0)  # it is the row
 _WINDOWS = tl.constexpr(1)  # a position on a walk: the row of the window with its centre there, if there is one

@@ -1,22 +1,26 @@
-"""The engine against plain torch: on a GPU with CUDA graphs, elsewhere without them, in Triton's interpreter."""
+"""The runner: captured on a GPU, elsewhere the same padded batches in Triton's interpreter, against eager steps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from crawl import CRaWl, Embedding, Graph, OneHot, sample_walks
+from crawl import CRaWl, Embedding, Network, OneHot
 from crawl.data import Dataset, GraphStore, Split, Task
-from crawl.data.identity import graph_keys
+from crawl.data.assembly import Bucket
+from crawl.nn import BLOCKS, Batch, Block, State
 from crawl.nn.encoders import UNKNOWN
-from crawl.nn.gpu.streams import stream_of_thread
-from crawl.training.engine import Engine, _largest_first, _Recorder, can_use_engine
-from crawl.training.evaluation import predict, predict_by_engine
-from crawl.training.padded import DeviceGraphs, Room
+from crawl.ops.triton.streams import stream_of_thread
+from crawl.training.calling import why_not_captured
+from crawl.training.capture import Recorder, largest_first
+from crawl.training.evaluation import predict, predict_with
+from crawl.training.runner import Runner
 from crawl.training.settings import Evaluation, Training
 from crawl.training.trainer import Trainer
 
@@ -25,132 +29,145 @@ pytest.importorskip("triton")
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1, batch_size=3)
-
-
-@pytest.fixture
-def triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the interpreter stand in for a GPU."""
-    monkeypatch.setattr("crawl.nn.gpu._DEVICES", {"cuda", "cpu"})
-
-
-@pytest.fixture
-def plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawl.nn.gpu._DEVICES", set())
+TOLERANCE = 2e-5 if ON_GPU else 1e-5
+WALK_NAMES = {"walk", "gru"}
 
 
 def exact(make_model, dataset: Dataset, **settings: object) -> CRaWl:
-    """A small network that multiplies exactly."""
+    """A small network that multiplies in float32."""
     return make_model(dataset, precision="float32", virtual_node=True, num_layers=2, **settings)
 
 
-@pytest.mark.parametrize("share", [None, 0.4])
-@pytest.mark.parametrize("ids", [[3], [0, 5, 2], [7, 1, 4, 6]])
-def test_a_padded_batch_is_that_of_the_store(make_dataset, make_model, ids: list[int], share: float | None) -> None:
-    dataset = make_dataset("regression")
-    store, keys = dataset.store, graph_keys(dataset.store)
-    graphs = DeviceGraphs(make_model(dataset), store, keys, DEVICE)
-    graphs.draw_starts(share, 5)
-    (room,) = graphs.rooms_for([torch.tensor(ids)], 4)
-    (padded,) = graphs.padded_ids([torch.tensor(ids)], 4)
-    found = graphs.cut(padded, room, 6, torch.tensor([5], device=DEVICE), True)
-    plain = store.batch(ids)
-    graph = Graph.from_data(plain)
-    walks = sample_walks(graph, 6, window_size=4, seed=5, start=share, keys=graph.node_keys(keys[ids]))
-    num_nodes, num_walks = int(found.num_nodes), int(found.num_walks)
-    assert (num_nodes, num_walks, int(found.num_graphs)) == (graph.num_nodes, len(walks), len(ids))
-    assert torch.equal(found.x[:num_nodes].cpu(), plain.x)
-    assert torch.equal(found.batch[:num_nodes].cpu(), graph.batch)
-    assert torch.equal(found.ptr[: len(ids) + 1].cpu(), graph.graph_ptr)
-    assert torch.equal(found.y[: len(ids)].cpu(), plain.y)
-    assert found.y[len(ids) :].isnan().all()
-    for name in ("nodes", "edges", "code"):
-        assert torch.equal(getattr(found, name)[:num_walks].cpu(), getattr(walks, name)), name
-    groups = walks.groups_of_nodes(room.num_nodes)
-    assert torch.equal(found.node_order[: groups.order.numel()].cpu(), groups.order)
-    assert torch.equal(found.node_ptr.cpu(), groups.ptr)
+def runner_of(model: nn.Module, dataset: Dataset, **settings: object) -> Runner:
+    return Runner(model, dataset.task, dataset.store, DEVICE, **({"largest_batch": 4} | settings))
 
 
-def test_targets_keep_their_digits_on_the_device(make_dataset, make_model) -> None:
-    dataset = make_dataset("regression")
-    store = replace(dataset.store, y=1e9 + dataset.store.y.double())
-    graphs = DeviceGraphs(make_model(dataset), store, graph_keys(store), DEVICE)
-    ids = torch.tensor([3, 0, 5])
-    (room,) = graphs.rooms_for([ids], 4)
-    (padded,) = graphs.padded_ids([ids], 4)
-    found = graphs.cut(padded, room, 6, torch.tensor([5], device=DEVICE), True)
-    assert torch.equal(found.y[:3].cpu(), store.y[ids])
-    assert found.y[3:].isnan().all()
+def gradients(model: nn.Module, dataset: Dataset) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """The answers to two batches of different sizes, and the gradients of all parameters after them."""
+    runner = runner_of(model, dataset)
+
+    def step(batch: Batch) -> Tensor:
+        answer = runner.answer(batch)
+        loss = torch.where(batch.y.isnan(), 0, answer * batch.y.nan_to_num()).sum()
+        loss.backward()
+        return answer.detach()
+
+    model.zero_grad(set_to_none=False)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    protected = lambda: [*model.state_dict().values(), *(p.grad for p in model.parameters())]  # noqa: E731
+    batches = [torch.tensor([3, 0, 5, 7]), torch.tensor([1, 2])]
+    results = runner.run(step, batches, 4, seed=7, is_training=True, protected=protected)
+    answers = [answer[: len(batch)].cpu().clone() for batch, answer in zip(batches, results, strict=True)]
+    return answers, {name: parameter.grad.cpu() for name, parameter in model.named_parameters()}
 
 
-def test_edge_features_that_would_not_be_used_are_refused(make_dataset, make_model) -> None:
-    dataset = make_dataset("regression")
-    store = replace(dataset.store, edge_attr=torch.ones(dataset.store.num_edges, 2))
-    with pytest.raises(ValueError, match="give it edge_dim=2 to use them, or edge_dim=None to ignore them"):
-        DeviceGraphs(make_model(dataset), store, graph_keys(store), DEVICE)
-    assert DeviceGraphs(make_model(dataset, edge_dim=None), store, graph_keys(store), DEVICE).edge_attr is None
+def assert_captured_equals_eager(make: Callable[[], nn.Module], dataset: Dataset, monkeypatch) -> None:
+    found = []
+    for devices in (set(), {"cuda", "cpu"}):
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
+        torch.manual_seed(0)
+        model = make().to(DEVICE).train()
+        assert (runner_of(model, dataset).reason is None) == bool(devices)
+        found.append(gradients(model, dataset))
+    (eager, eager_grads), (captured, captured_grads) = found
+    for a, b in zip(eager, captured, strict=True):
+        torch.testing.assert_close(b, a, rtol=TOLERANCE, atol=TOLERANCE)
+    for name, grad in eager_grads.items():
+        scale = max(float(grad.abs().max()), 1e-3)
+        torch.testing.assert_close(captured_grads[name] / scale, grad / scale, rtol=0, atol=TOLERANCE, msg=name)
 
 
-def test_rooms_are_few_and_large_enough(make_dataset, make_model) -> None:
-    dataset = make_dataset("regression", num_graphs=64)
-    graphs = DeviceGraphs(make_model(dataset), dataset.store, graph_keys(dataset.store), DEVICE)
-    rooms = set()
-    for seed in range(200):
-        ids = torch.randperm(64, generator=torch.Generator().manual_seed(seed))[:8]
-        (room,) = graphs.rooms_for([ids], 8)
-        num_nodes, num_edges = dataset.store.sizes[:, ids].sum(1).tolist()
-        assert num_nodes <= room.num_nodes
-        assert num_edges <= room.num_edges
-        rooms.add(room)
-    assert len(rooms) <= 5
+@pytest.fixture
+def with_edges(make_dataset) -> Dataset:
+    dataset = make_dataset("regression", num_graphs=8)
+    edge_attr = torch.rand(dataset.store.num_edges, 2, generator=torch.Generator().manual_seed(1))
+    return replace(dataset, store=replace(dataset.store, edge_attr=edge_attr))
+
+
+def network(*layer: object, **settings: object) -> Network:
+    """A small network of these blocks, or of all those in `layers`."""
+    sees_edges = any(name not in ("gcn", "gin", "sage", "virtual_node", "attention", "feed_forward") for name in layer or [None])
+    arguments = {
+        "edge_dim": 2 if sees_edges else None,
+        "hidden_channels": 8,
+        "num_layers": 2,
+        "num_steps": 6,
+        "num_eval_steps": 8,
+        "window_size": 4,
+        "precision": "float32",
+        "num_heads": 2,
+    }
+    if layer:
+        arguments["layer"] = layer
+    return Network(3, 1, **(arguments | settings))
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_captured_equals_eager_for_every_block(name: str, with_edges: Dataset, monkeypatch) -> None:
+    assert_captured_equals_eager(lambda: network(name, "virtual_node"), with_edges, monkeypatch)
+
+
+def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, monkeypatch) -> None:
+    assert_captured_equals_eager(lambda: network(*BLOCKS, num_layers=1), with_edges, monkeypatch)
+
+
+def test_captured_equals_eager_for_blocks_side_by_side(with_edges: Dataset, monkeypatch) -> None:
+    assert_captured_equals_eager(
+        lambda: network("edge_update", ("walk", "gine", "edge_update")), with_edges, monkeypatch
+    )
+
+
+def test_captured_equals_eager_for_a_tied_block(with_edges: Dataset, monkeypatch) -> None:
+    """The same object twice: its weights get two gradients in one pass."""
+
+    def make() -> Network:
+        walk, gine = network("walk", "gine", num_layers=2).blocks[2:]
+        return network(layers=[walk, gine, walk, gine])
+
+    assert_captured_equals_eager(make, with_edges, monkeypatch)
+
+
+def test_captured_equals_eager_for_a_weight_normed_block(with_edges: Dataset, monkeypatch) -> None:
+    def make() -> Network:
+        model = network("walk", "gine")
+        nn.utils.parametrizations.weight_norm(model.blocks[0].conv.mix)
+        nn.utils.parametrizations.weight_norm(model.blocks[0].conv.project)
+        nn.utils.parametrizations.weight_norm(model.blocks[1].first)
+        return model
+
+    assert_captured_equals_eager(make, with_edges, monkeypatch)
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])
-def test_predictions_are_those_of_plain_torch(make_dataset, make_model, monkeypatch, level: str) -> None:
+def test_predictions_are_those_of_eager_steps(make_dataset, make_model, monkeypatch, level: str) -> None:
     dataset = make_dataset("regression", level=level)
     model = exact(make_model, dataset).to(DEVICE).eval()
     ids = torch.tensor([4, 1, 7, 0, 2])
     arguments = {"num_repeats": 2, "seed": 3, "batch_size": 2}
-    with monkeypatch.context() as patch:
-        patch.setattr("crawl.nn.gpu._DEVICES", set())
-        expected = predict(model, dataset.task, dataset.store.to(DEVICE), ids, **arguments)
-    monkeypatch.setattr("crawl.nn.gpu._DEVICES", {"cuda", "cpu"})
-    engine = Engine(model, dataset.store, graph_keys(dataset.store), DEVICE, largest_batch=2)
-    found = predict_by_engine(engine, dataset.task, ids, **arguments)
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
+    expected = predict(model, dataset.task, dataset.store.to(DEVICE), ids, **arguments)
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
+    found = predict_with(runner_of(model, dataset, largest_batch=2), ids, **arguments)
     assert found.repeats == pytest.approx(expected.repeats, abs=2e-5)
     assert (found.repeats[0] != found.repeats[1]).any()
 
 
-def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_model, triton_everywhere) -> None:
+@pytest.mark.usefixtures("triton_everywhere")
+def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_model) -> None:
     dataset = make_dataset("regression")
     model = exact(make_model, dataset).to(DEVICE).eval()
-    keys = graph_keys(dataset.store)
-    whole = Engine(model, dataset.store, keys, DEVICE, largest_batch=3)
-    parts = Engine(model, dataset.store, keys, DEVICE, largest_batch=3, most_bytes=6000)
+    whole = runner_of(model, dataset, largest_batch=3)
+    parts = runner_of(model, dataset, largest_batch=3, most_bytes=9000)
     assert whole.is_resident
     assert not parts.is_resident
     assert 3 <= parts.part_size < 8
     ids = torch.tensor([9, 4, 1, 7, 0, 2, 15, 11])
-    expected = whole.predict(ids, 2, 8, seed=1)
+    expected = whole.predict(ids, 2, seed=1)
     for batch_size in (2, 3):  # as in training and evaluation
-        assert torch.allclose(parts.predict(ids, batch_size, 8, seed=1), expected, atol=1e-5)
-    with pytest.raises(ValueError, match="larger than largest_batch"):
-        parts.predict(ids, 8, 8, seed=1)
-
-
-def test_rooms_depend_on_the_data_set_alone(make_dataset, make_model) -> None:
-    """Not on the seed that comes first, nor on the part of the data that does: a resumed run has the same ones."""
-    dataset = make_dataset("regression")
-    keys, ids = graph_keys(dataset.store), torch.arange(6)
-    first = DeviceGraphs(make_model(dataset), dataset.store, keys, DEVICE)
-    some = dataset.store.subset(ids)
-    second = DeviceGraphs(
-        make_model(dataset), some, keys[ids], DEVICE, most=(16, 200, 400), all_sizes=dataset.store.sizes
-    )
-    for graphs in (first, second):
-        graphs.draw_starts(0.4, 3 if graphs is first else 4)
-        graphs.draw_starts(0.4, 5)
-    assert first.rooms_for([ids], 8) == second.rooms_for([ids], 8)
-
+        assert torch.allclose(parts.predict(ids, batch_size, seed=1), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="8 graphs .* largest_batch"):
+        parts.predict(ids, 8, seed=1)
 
 @pytest.mark.parametrize("settings", [{}, {"start_share": 0.5}, {"edge_dim": 1}])
 def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, settings) -> None:
@@ -160,9 +177,9 @@ def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, 
     )
     results = []
     for devices in (set(), {"cuda", "cpu"}):
-        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         trainer = Trainer(exact(make_model, dataset, **settings), dataset, training, ONCE)
-        assert (trainer.engine is not None) == bool(devices)
+        assert (trainer.runner.reason is None) == bool(devices)
         results.append((list(trainer.epochs()), trainer.model.state_dict()))
     (plain, plain_weights), (fast, fast_weights) = results
     for a, b in zip(plain, fast, strict=True):
@@ -180,10 +197,10 @@ def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypa
     training = Training(batch_size=4, max_epochs=1, lr=1e-9, schedule="cosine", device=DEVICE.type)
     found = []
     for devices in (set(), {"cuda", "cpu"}):
-        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         model = exact(make_model, dataset, start_share=0.5)
         trainer = Trainer(model, dataset, training, replace(ONCE, num_norm_graphs=5))  # batches of 3 and 2
-        assert (trainer.engine is not None) == bool(devices)
+        assert (trainer.runner.reason is None) == bool(devices)
         list(trainer.epochs())
         found.append(trainer.norms.moments())
     torch.testing.assert_close(found[1], found[0], rtol=1e-4 if ON_GPU else 1e-5, atol=1e-6)
@@ -196,7 +213,7 @@ def test_every_kind_of_target(make_dataset, make_model, monkeypatch, kind: str) 
     training = Training(batch_size=4, max_epochs=1, device=DEVICE.type)
     losses = []
     for devices in (set(), {"cuda", "cpu"}):
-        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         (record,) = Trainer(exact(make_model, dataset), dataset, training, ONCE).epochs()
         losses.append(record["loss"])
     assert losses[0] > 0
@@ -216,7 +233,7 @@ def test_learned_encoders_isolated_nodes_and_graphs_without_edges(monkeypatch) -
     dataset = Dataset(name="odd", store=GraphStore.from_graphs(graphs), task=task, split=split)
     weights = []
     for devices in (set(), {"cuda", "cpu"}):
-        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         torch.manual_seed(0)
         encoders = Embedding(3, 4), Embedding(2, 3)
         model = CRaWl(
@@ -224,7 +241,7 @@ def test_learned_encoders_isolated_nodes_and_graphs_without_edges(monkeypatch) -
             window_size=4,
         )  # fmt: skip
         trainer = Trainer(model, dataset, Training(batch_size=3, max_epochs=2, device=DEVICE.type), ONCE)
-        assert (trainer.engine is not None) == bool(devices)
+        assert (trainer.runner.reason is None) == bool(devices)
         list(trainer.epochs())
         weights.append(trainer.model.state_dict())
     for name, value in weights[0].items():
@@ -245,36 +262,73 @@ def test_unknown_categories_are_encoded_as_in_plain_torch(encoder, make_dataset,
         encoder(3), 1, edge_dim=encoder(2), hidden_channels=8, num_layers=1, num_eval_steps=6, window_size=4,
         precision="float32",
     ).to(DEVICE).eval()  # fmt: skip
-    assert can_use_engine(model, store, DEVICE)
-    engine = Engine(model, store, graph_keys(store), DEVICE, largest_batch=4)
+    runner = Runner(model, dataset.task, store, DEVICE, largest_batch=4)
+    assert runner.reason is None
     settings = {"num_repeats": 1, "seed": 3, "batch_size": 4}
-    found = predict_by_engine(engine, dataset.task, torch.arange(6), **settings)
+    found = predict_with(runner, torch.arange(6), **settings)
     expected = predict(model, dataset.task, store.to(DEVICE), torch.arange(6), **settings)
     assert found.mean == pytest.approx(expected.mean, abs=1e-4)
 
 
-def test_what_it_cannot_do(make_dataset, make_model, triton_everywhere) -> None:
+@pytest.mark.usefixtures("triton_everywhere")
+def test_what_cannot_be_captured_is_named(make_dataset, make_model) -> None:
     dataset = make_dataset("regression")
-    assert can_use_engine(make_model(dataset), dataset.store, DEVICE)
-    assert not can_use_engine(make_model(dataset, implementation="reference"), dataset.store, DEVICE)
-    assert not can_use_engine(make_model(dataset).double(), dataset.store, DEVICE)
-    assert not can_use_engine(torch.nn.Linear(1, 1), dataset.store, DEVICE)
+    assert why_not_captured(make_model(dataset)) is None
+    assert "blocks.0 (WalkBlock): the reference" in why_not_captured(make_model(dataset, implementation="reference"))
+    assert "torch.float64" in why_not_captured(make_model(dataset).double())
+    assert "Linear: its forward does not take a crawl.nn.Batch" in why_not_captured(nn.Linear(1, 1))
     hooked = make_model(dataset)
     hooked.readout.register_forward_hook(lambda *_: None)
-    assert not can_use_engine(hooked, dataset.store, DEVICE)
+    assert why_not_captured(hooked) == "readout (Readout): it has hooks, which run on the host"
+
+    class Normed(Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(8)
+
+    named = why_not_captured(network("walk", Normed()))
+    assert "blocks.1.norm (BatchNorm1d)" in named
+    assert "use crawl.nn.BatchNorm" in named
 
     class Louder(CRaWl):
         def forward(self, *arguments: object, **more: object) -> torch.Tensor:
             return 2 * super().forward(*arguments, **more)
 
-    assert not can_use_engine(Louder(3, 1), dataset.store, DEVICE)
-    without_edges = GraphStore.from_graphs([dataset.store.graph(0).clone()])
-    without_edges = replace(
-        without_edges,
-        edge_index=without_edges.edge_index[:, :0],
-        edge_ptr=torch.zeros_like(without_edges.edge_ptr),
+    assert "Louder" in why_not_captured(Louder(3, 1))
+    empty = replace(
+        dataset.store,
+        edge_index=dataset.store.edge_index[:, :0],
+        edge_ptr=torch.zeros_like(dataset.store.edge_ptr),
     )
-    assert not can_use_engine(make_model(dataset), without_edges, DEVICE)
+    runner = runner_of(make_model(dataset), replace(dataset, store=empty))
+    assert runner.how == "eager: no graph of the data has an edge"
+
+
+class Waiting(Block):
+    """A block that asks the device for a number."""
+
+    uses_walks = passes_messages = sees_edges = False
+
+    def forward(self, state: State, batch: Batch) -> State:
+        return replace(state, nodes=state.nodes * float(state.nodes.abs().max()))
+
+
+@pytest.mark.gpu
+def test_a_block_that_waits_for_the_device_is_named_and_runs_eagerly(with_edges: Dataset) -> None:
+    model = network("walk", Waiting()).to(DEVICE)
+    runner = runner_of(model, with_edges)
+    assert runner.reason is None
+    with pytest.warns(UserWarning, match=r"eagerly.*blocks.1 \(Waiting\)"):
+        found = runner.predict(torch.arange(8), 4, seed=3)
+    assert runner.how.startswith("eager: blocks.1 (Waiting)")
+    expected = runner_of(model, with_edges, is_captured=False).predict(torch.arange(8), 4, seed=3)
+    torch.testing.assert_close(found, expected)
+
+
+def test_without_a_gpu_the_runner_says_so(make_dataset, make_model, monkeypatch) -> None:
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
+    dataset = make_dataset("regression")
+    assert runner_of(make_model(dataset), dataset).how == f"eager: there is no NVIDIA GPU with Triton, but {DEVICE}"
 
 
 def molecule(generator: torch.Generator) -> Data:
@@ -375,23 +429,24 @@ def test_models_that_are_trained_at_the_same_time_do_not_disturb_each_other(make
             assert torch.equal(value, other[name]), name
 
 
-def test_larger_rooms_are_recorded_first():
-    small, middle, large = (Room(7, size, 2 * size, size, 9) for size in (16, 32, 48))
-    assert _largest_first({middle, small, large}) == [large, middle, small]
+def test_larger_bucket_sizes_are_captured_first() -> None:
+    function = lambda batch: batch.x  # noqa: E731
+    small, middle, large = ((function, Bucket(7, size, 2 * size, size, 9)) for size in (16, 32, 48))
+    assert largest_first({middle, small, large}) == [large, middle, small]
 
 
 @pytest.mark.gpu
-def test_an_epoch_records_its_larger_rooms_first(make_dataset, make_model, monkeypatch) -> None:
+def test_an_epoch_captures_its_larger_bucket_sizes_first(make_dataset, make_model, monkeypatch) -> None:
     dataset = make_dataset("regression", num_graphs=64)
     trainer = Trainer(make_model(dataset), dataset, Training(batch_size=3, max_epochs=1, device="cuda"), ONCE)
-    rooms: list[Room] = []
-    record = _Recorder._record
+    keys = []
+    capture = Recorder._captured
 
-    def noted(self, graphs, ids, room):
-        rooms.append(room)
-        return record(self, graphs, ids, room)
+    def noted(self, graphs, ids, function, bucket):
+        keys.append((function, bucket))
+        return capture(self, graphs, ids, function, bucket)
 
-    monkeypatch.setattr(_Recorder, "_record", noted)
+    monkeypatch.setattr(Recorder, "_captured", noted)
     list(trainer.steps(list(torch.split(dataset.split.train, 3)), seed=1))
-    assert len(rooms) > 1
-    assert rooms == _largest_first(rooms)
+    assert len(keys) > 1
+    assert keys == largest_first(keys)

@@ -1,0 +1,310 @@
+"""Batches assembled on the device where the graphs are, of exact size or padded to a bucket size.
+
+The host knows the size of every graph, and so the size of a batch, but never waits for the device. One CUDA graph
+serves all batches that are padded to one bucket size; padding changes results by rounding only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from crawl.data.store import GraphStore
+from crawl.graph import Graph
+from crawl.nn.batch import Batch
+from crawl.nn.gpu import can_use_triton
+from crawl.ops.segments import Rows, Segments, places_of
+from crawl.walks.plan import WalkPlan
+from crawl.walks.sampling import sampler_for, start_nodes
+from crawl.walks.walks import Walks
+
+_RATIO = 1.125  # between one bucket size and the next
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The numbers of rows that a batch is padded to, a spare one of each included; no graph has more nodes than
+    `largest_graph`.
+    """
+
+    num_graphs: int
+    num_nodes: int
+    num_edges: int
+    num_walks: int
+    largest_graph: int
+
+
+@dataclass(frozen=True)
+class _End:
+    """One end of all edges: their nodes, and the edges by this node, graph by graph, if sums need them."""
+
+    node: Tensor
+    ptr: Tensor | None
+    order: Tensor | None
+
+
+class Assembler:
+    """Graphs on a device, ready to be assembled into batches there.
+
+    Its tensors stay at their addresses when other graphs are loaded into them, as CUDA graphs demand.
+
+    Args:
+        store: The graphs, or the first of them.
+        keys: `[G]` the key of each graph; see `Graph.node_keys`.
+        device: Where to.
+        has_edges: Whether batches are for message passing, so that sums over the edges of each node are made ready.
+        most: Graphs, nodes and edges that any later `load` brings at most; None if there is none.
+        all_sizes: `[2, G]` nodes and edges of all graphs that will ever come; those of the store when None. Bucket
+            sizes depend on them alone, and so not on the seed or on which graphs came first.
+    """
+
+    def __init__(
+        self,
+        store: GraphStore,
+        keys: Tensor,
+        device: torch.device,
+        *,
+        has_edges: bool = True,
+        most: tuple[int, int, int] | None = None,
+        all_sizes: Tensor | None = None,
+    ) -> None:
+        self.device = device
+        self.has_edges = has_edges and can_use_triton(device)  # elsewhere sums need nothing
+        self._all_sizes = (store.sizes if all_sizes is None else all_sizes).double()
+        self._most = most
+        self._tensors: dict[str, Tensor] = {}
+        self.load(store, keys)
+
+    def load(self, store: GraphStore, keys: Tensor) -> None:
+        """Put other graphs in the place of these.
+
+        Raises:
+            ValueError: If they are not graphs.
+        """
+        self.store = store = store.to(self.device)
+        num_nodes, num_edges = store.num_nodes, store.num_edges
+        most_graphs, most_nodes, most_edges = self._most or (len(store), num_nodes, num_edges)
+        batch = torch.repeat_interleave(store.node_ptr.diff(), output_size=num_nodes)
+        edge_graph = torch.repeat_interleave(store.edge_ptr.diff(), output_size=num_edges)
+        edge_index = store.edge_index.long() + store.node_ptr[edge_graph]
+        graph = Graph.from_edge_index(edge_index, num_nodes, batch=batch, num_graphs=len(store))
+        # The last graph is empty, for padding.
+        self.node_ptr = self._kept("node_ptr", store.node_ptr, most_graphs + 2, num_nodes)
+        self.edge_ptr = self._kept("edge_ptr", store.edge_ptr, most_graphs + 2, num_edges)
+        self.start_ptr = self._kept("start_ptr", torch.zeros_like(store.node_ptr), most_graphs + 2, 0)
+        self.start_nodes = self._kept("start_nodes", graph.rowptr[1:].clone(), most_nodes)
+        self.node_keys = self._kept("node_keys", graph.node_keys(keys), most_nodes)
+        rowptr = self._kept("rowptr", graph.rowptr, most_nodes + 1, int(graph.num_arcs))
+        col = self._kept("col", graph.col, most_edges)
+        edge_id = self._kept("edge_id", graph.edge_id, most_edges)
+        self.ends: list[_End] = []
+        for end in edge_index:
+            ptr = order = None
+            name = f"end {len(self.ends)}"
+            if self.has_edges:
+                ptr, order = (places.int() for places in places_of(end, num_nodes))
+                ptr = self._kept(f"{name} ptr", ptr, most_nodes + 1, num_edges)
+                order = self._kept(f"{name} order", order, most_edges)
+            self.ends.append(_End(self._kept(name, end, most_edges), ptr, order))
+        y = None if store.y is None else store.y.to(_target_dtype(store))  # which can say that one is missing
+        self.x = None if store.x is None else self._kept("x", store.x, most_nodes)
+        self.edge_attr = None if store.edge_attr is None else self._kept("edge_attr", store.edge_attr, most_edges)
+        self.y = None if y is None else self._kept("y", y, most_nodes if store.y_per_node else most_graphs)
+        self.graph = Graph(rowptr, col, edge_id, graph.batch, graph.graph_ptr, graph.num_edges)
+        self._loaded = graph
+        self._drawn: tuple[float | None, int] = (0.0, 0)
+        self.draw_starts(None, 0)
+
+    def _kept(self, name: str, values: Tensor, size: int, rest: int = 0) -> Tensor:
+        """A tensor of this many rows with the values at its front, at the address it had before."""
+        if name not in self._tensors:
+            if self._most is None and len(values) == size:
+                self._tensors[name] = values.contiguous()
+                return self._tensors[name]
+            self._tensors[name] = values.new_zeros(size, *values.shape[1:])
+        kept = self._tensors[name]
+        kept[: len(values)] = values
+        kept[len(values) :] = rest
+        return kept
+
+    def draw_starts(self, share: float | None, seed: int) -> None:
+        """Choose the start nodes of the walks: all that have an edge, or a share of them."""
+        if self._drawn == (share, seed) or (share is None and self._drawn[0] is None):
+            return
+        self._drawn = (share, seed)
+        graph = self._loaded
+        starts, _ = start_nodes(graph, share, self.node_keys[: graph.num_nodes], seed)
+        ptr = torch.searchsorted(starts, self.store.node_ptr.int())
+        self._kept("start_nodes", starts, len(self.start_nodes))
+        self._kept("start_ptr", ptr, len(self.start_ptr), len(starts))
+        self._sizes = torch.cat([self.store.sizes, ptr.diff().cpu().unsqueeze(0)])
+        num_nodes, num_edges = self._all_sizes
+        num_walks = torch.where(num_edges > 0, (num_nodes * (1.0 if share is None else share)).clamp_min(1.0), 0.0)
+        self._mean_size = torch.stack([num_nodes, num_edges, num_walks]).mean(dim=1)
+
+    def buckets(self, batches: list[Tensor], num_graphs: int) -> list[Bucket]:
+        """For each batch of ids the smallest bucket among few: each is an eighth larger than the one before."""
+        usual = (self._mean_size * num_graphs).clamp_min(1.0)
+        largest = int(self._all_sizes[0].max())
+        batch = torch.repeat_interleave(torch.tensor([len(ids) for ids in batches]))
+        total = torch.zeros(3, len(batches), dtype=torch.double)
+        total.index_add_(1, batch, self._sizes[:, torch.cat(batches)].double())
+        needed = ((total + 1) / usual.unsqueeze(1)).amax(dim=0).tolist()  # with a spare row of each
+        steps = [max(math.ceil(round(math.log(share, _RATIO), 6)), -40) for share in needed]
+        buckets = {}
+        for step in set(steps):
+            nodes, edges, walks = (math.ceil(size * _RATIO**step / 16) * 16 for size in usual.tolist())
+            buckets[step] = Bucket(num_graphs + 1, nodes, edges, walks, largest)
+        return [buckets[step] for step in steps]
+
+    def padded_ids(self, batches: list[Tensor], num_graphs: int) -> Tensor:
+        """`[len(batches), num_graphs + 1]` on the device: the ids of each batch, filled up with an empty graph."""
+        ids = torch.full((len(batches), num_graphs + 1), len(self.node_ptr) - 2)
+        for row, batch in zip(ids, batches, strict=True):
+            row[: len(batch)] = batch
+        return ids.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else ids
+
+    def batch(self, ids: Tensor, plan: WalkPlan | None, num_steps: int, seed: int) -> Batch:
+        """The graphs `ids`, on the CPU, with walks on them; of exact size."""
+        num_nodes, num_edges, num_walks = self._sizes[:, ids].sum(dim=1).tolist()
+        largest = int(self._sizes[0, ids].max()) if len(ids) else 0
+        bucket = Bucket(len(ids), num_nodes, num_edges, num_walks, largest)
+
+        def sample(start: Tensor, node_offset: Tensor, edge_offset: Tensor, _: Tensor) -> list[Tensor]:
+            assert plan is not None
+            sampler = sampler_for(self.graph.device)
+            settings = (num_steps, plan.law, plan.window_size, seed)
+            nodes, edges, code = sampler(self.graph, start, self.node_keys[start], *settings)
+            return [nodes - node_offset.unsqueeze(1), edges - edge_offset.unsqueeze(1), code]
+
+        return self._assembled(ids.to(self.device), bucket, plan, sample if plan is not None else None, is_padded=False)
+
+    def padded_batch(
+        self, ids: Tensor, bucket: Bucket, plan: WalkPlan | None, num_steps: int, seed: Tensor, *, is_training: bool
+    ) -> Batch:
+        """The graphs `ids` with walks on them, padded; nothing here waits for the device.
+
+        Args:
+            ids: `[bucket.num_graphs]` on the device; see `padded_ids`.
+            bucket: What to pad to.
+            plan: The walks; None for none.
+            num_steps: Steps of the walks.
+            seed: `[1]` int64; the seed of the walks.
+            is_training: Whether there is a backward pass, which sums into edges.
+        """
+        from crawl.walks import gpu
+
+        def sample(start: Tensor, node_offset: Tensor, edge_offset: Tensor, num_walks: Tensor) -> list[Tensor]:
+            assert plan is not None
+            slots = gpu.Slots(num_walks, node_offset, edge_offset, no_node=bucket.num_nodes, no_edge=bucket.num_edges)
+            settings = (num_steps, plan.law, plan.window_size, seed, slots)
+            return list(gpu.sample(self.graph, start, self.node_keys[start], *settings))
+
+        chosen = sample if plan is not None else None
+        return self._assembled(ids, bucket, plan, chosen, is_padded=True, sums_into_edges=is_training)
+
+    def _assembled(
+        self,
+        ids: Tensor,
+        bucket: Bucket,
+        plan: WalkPlan | None,
+        sample: Callable[..., list[Tensor]] | None,
+        *,
+        is_padded: bool,
+        sums_into_edges: bool = False,
+    ) -> Batch:
+        node, graph, ptr, node_offset = _rows(self.node_ptr, ids, bucket.num_nodes)
+        edge, edge_graph, edge_ptr, edge_offset = _rows(self.edge_ptr, ids, bucket.num_edges)
+        is_graph = ids < len(self.node_ptr) - 2
+        graphs, nodes, edges = Rows(bucket.num_graphs), Rows(bucket.num_nodes), Rows(bucket.num_edges)
+        is_node = is_edge = None
+        if is_padded:
+            graphs = Rows(graphs.size, is_graph.sum(dim=0, keepdim=True, dtype=torch.int32))
+            nodes, edges = Rows(nodes.size, ptr[-1:].int()), Rows(edges.size, edge_ptr[-1:].int())
+            is_node = torch.arange(nodes.size, device=ids.device) < ptr[-1]
+            is_edge = torch.arange(edges.size, device=ids.device) < edge_ptr[-1]
+        edge_index = torch.stack([end.node[edge] for end in self.ends]) - node_offset[edge_graph]
+        edge_index = edge_index if is_edge is None else torch.where(is_edge, edge_index, nodes.size - 1)
+        ends = []
+        for owner, end in zip(edge_index, self.ends, strict=True):
+            end_ptr = order = None
+            if end.ptr is not None and end.order is not None:
+                end_ptr = end.ptr[node] - edge_offset[graph]
+                end_ptr = end_ptr if is_node is None else torch.where(is_node, end_ptr, edge_ptr[-1])
+                end_ptr = torch.cat([end_ptr, edge_ptr[-1:]]).int()
+                order = (end.order[edge] - edge_offset[edge_graph]).clamp_min(0).int()
+            ends.append(Segments(owner, edges, nodes, end_ptr, order))
+        y = self.y
+        if y is not None:
+            rows, is_real = (node, is_node) if self.store.y_per_node else (ids.clamp_max(len(y) - 1), is_graph)
+            y = y[rows]
+            if is_padded and is_real is not None:
+                y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y, torch.nan)
+        return Batch(
+            edge_index,
+            Segments(graph, nodes, graphs, ptr, None, bucket.largest_graph),
+            ends[1],
+            ends[0],
+            None if self.x is None else self.x[node],
+            None if self.edge_attr is None else self.edge_attr[edge],
+            y,
+            None
+            if sample is None or plan is None
+            else self._walks(ids, bucket, plan, sample, node_offset, edge_offset, is_padded, sums_into_edges),
+        )
+
+    def _walks(
+        self,
+        ids: Tensor,
+        bucket: Bucket,
+        plan: WalkPlan,
+        sample: Callable[..., list[Tensor]],
+        node_offset: Tensor,
+        edge_offset: Tensor,
+        is_padded: bool,
+        sums_into_edges: bool,
+    ) -> Walks:
+        start, graph, ptr, _ = _rows(self.start_ptr, ids, bucket.num_walks)
+        count = ptr[-1:].int()
+        offsets = (node_offset[graph].int(), edge_offset[graph].int())
+        nodes, edges, code = sample(self.start_nodes[start], *offsets, count)
+        sizes = (bucket.num_nodes, bucket.num_edges)
+        if not is_padded:
+            return Walks(nodes, edges, code, plan.window_size, *sizes)
+        longest = bucket.largest_graph * nodes.shape[1]  # no node starts more than one walk
+        segments = {"visits": _segments(nodes, bucket.num_nodes, count, longest)}
+        if sums_into_edges:
+            segments["steps"] = _segments(edges, bucket.num_edges, count, longest)
+        nodes, edges = nodes.clamp_max(bucket.num_nodes - 1), edges.clamp_max(bucket.num_edges - 1)
+        return Walks(nodes, edges, code, plan.window_size, *sizes, count).with_segments(**segments)
+
+
+def _segments(ids: Tensor, num_ids: int, num_walks: Tensor, longest: int) -> Segments:
+    """The segments of the positions or steps of padded walks, where `num_ids` stands for padding."""
+    owner = ids.flatten()
+    ptr, order = places_of(owner, num_ids)
+    rows = Rows(owner.numel(), num_walks * ids.shape[1])
+    return Segments(owner.clamp_max(num_ids - 1), rows, Rows(num_ids), ptr, order, longest)
+
+
+def _rows(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows of the graphs `ids` one after the other, the position of the graph of each row, the new ptr, and how far
+    each graph moved. After the last real row come others that exist; they belong to the last graph.
+    """
+    start = ptr[ids]
+    end = (ptr[ids + 1] - start).cumsum(0)
+    new_ptr = torch.cat([torch.zeros_like(end[:1]), end])
+    offset = start - new_ptr[:-1]
+    place = torch.arange(num_rows, device=ids.device)
+    graph = torch.searchsorted(end, place, right=True).clamp_max(len(ids) - 1)
+    rows = torch.where(place < end[-1:], place + offset[graph], 0)
+    return rows, graph, new_ptr, offset
+
+
+def _target_dtype(store: GraphStore) -> torch.dtype:
+    """A floating-point one, which can say that a target is missing."""
+    return torch.float64 if store.y is not None and store.y.dtype == torch.float64 else torch.float32

@@ -1,0 +1,92 @@
+"""How a model is called: with a `crawl.nn.Batch` or with PyG data, and with what else its `forward` accepts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from crawl.nn.batch import Batch
+from crawl.nn.block import Block
+from crawl.nn.conv import CRaWlConv
+from crawl.nn.norm import BatchNorm
+from crawl.threads import torch_on_one_thread
+
+
+class Caller:
+    """Calls a model with what its `forward` accepts.
+
+    Attributes:
+        model: The model.
+        takes_batch: Whether the first argument of its `forward` is annotated as a `crawl.nn.Batch`; else it gets PyG
+            data.
+        accepts: Which of `seed` and `num_steps` it takes.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        parameters = list(inspect.signature(model.forward).parameters.values())
+        takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        names = {parameter.name for parameter in parameters}
+        self.model = model
+        self.takes_batch = bool(parameters) and _is_batch(parameters[0].annotation, model)
+        self.accepts = {name for name in ("seed", "num_steps") if name in names or takes_all}
+
+    def __call__(self, batch: Any, seed: int, num_steps: int | None) -> Tensor:
+        """The answer of the model to a batch."""
+        words = {} if self.takes_batch else {"seed": seed, "num_steps": num_steps}
+        answer = self.model(batch, **{name: value for name, value in words.items() if name in self.accepts})
+        if not isinstance(answer, Tensor):
+            raise ValueError(f"The model must answer with a tensor, not {type(answer).__name__}.")
+        return answer
+
+    @contextmanager
+    def own_threads(self) -> Iterator[None]:
+        """Where to run the model: on a CPU the large operations of walk layers have threads of their own, and sharing
+        out the many small ones that are left costs more than it brings, a lot more beside other work."""
+        is_on_cpu = next(self.model.parameters()).device.type == "cpu"
+        if is_on_cpu and any(isinstance(module, CRaWlConv) for module in self.model.modules()):
+            with torch_on_one_thread():
+                yield
+        else:
+            yield
+
+
+def why_not_captured(model: nn.Module) -> str | None:
+    """Why the steps of a model cannot be captured in CUDA graphs, with the name of the part; None if they can.
+
+    What only shows when it is tried, such as a block that waits for the device, is found there.
+    """
+    if not Caller(model).takes_batch:
+        return f"{type(model).__name__}: its forward does not take a crawl.nn.Batch, but PyG data"
+    for name, module in model.named_modules():
+        part = f"{name or 'the model'} ({type(module).__name__})"
+        if isinstance(module, Block) and module.why_not_captured is not None:
+            return f"{part}: {module.why_not_captured}"
+        if isinstance(module, _BatchNorm) and not isinstance(module, BatchNorm):
+            return f"{part}: torch's batch norm would count padding rows; use crawl.nn.BatchNorm"
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+            return f"{part}: it has hooks, which run on the host"
+    dtype = next((parameter.dtype for parameter in model.parameters() if parameter.dtype != torch.float32), None)
+    return None if dtype is None else f"the model: its weights are of {dtype}, not float32"
+
+
+class _Names(dict[str, Any]):
+    """The names in an annotation; those that exist for type checkers only are classes of nothing."""
+
+    def __missing__(self, name: str) -> type:
+        return type(name, (), {})
+
+
+def _is_batch(annotation: Any, model: nn.Module) -> bool:
+    """Whether an annotation says `crawl.nn.Batch`, alone or among others."""
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, {}, _Names(getattr(type(model).forward, "__globals__", {})))
+        except Exception:  # an annotation may be anything
+            return False
+    return annotation is Batch or Batch in get_args(annotation)

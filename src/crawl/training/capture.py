@@ -1,0 +1,240 @@
+"""Functions of batches captured in CUDA graphs: one for each bucket size, replayed while the next batch is assembled.
+
+A step by hand is hundreds of small kernels, each of which costs the host more than the GPU. Captured once for every
+bucket size and replayed, they follow each other without the host, which never waits for the device in between.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crawl.choices import Precision
+from crawl.data.assembly import Assembler, Bucket
+from crawl.nn.batch import Batch
+from crawl.nn.gpu.streams import shared_stream, stream_of_thread
+from crawl.walks.plan import WalkPlan
+
+_ALIGNMENT = 256
+_CAPTURING = (
+    threading.Lock()
+)  # runners may work in several threads, each in a stream of its own; one captures at a time
+
+Function = Callable[[Batch], Tensor]
+
+
+class CannotCapture(Exception):
+    """A function did something that no CUDA graph can hold, such as waiting for the device."""
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """A function for batches of one bucket size: `prepare` makes a batch of `ids`, `step` works on a copy of it."""
+
+    ids: Tensor
+    made: Tensor
+    live: Tensor
+    prepare: torch.cuda.CUDAGraph
+    step: torch.cuda.CUDAGraph
+    result: Tensor
+
+
+class Recorder:
+    """Captures functions of batches for every bucket size that comes up, and replays them.
+
+    Args:
+        device: The GPU.
+        plan: The walks of a batch; None for none.
+        num_steps: Steps of the walks.
+        is_training: Whether there is a backward pass.
+        prepare: What is done to a batch before the function sees it; it runs while the step before does.
+        precision: How the function multiplies.
+        generators: The random generators that the function draws from, besides torch's own.
+        protected: What the function changes; trials before it is captured leave it as it was.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        plan: WalkPlan | None,
+        num_steps: int,
+        is_training: bool,
+        prepare: Callable[[Batch], Batch],
+        precision: Precision,
+        generators: list[torch.Generator],
+        protected: Callable[[], list[Tensor]],
+    ) -> None:
+        self.device, self.plan, self.num_steps, self.is_training = device, plan, num_steps, is_training
+        self.prepare, self.precision, self.generators, self.protected = prepare, precision, generators, protected
+        self.seed = torch.zeros(1, dtype=torch.int64, device=device)
+        self.recordings: dict[tuple[Function, Bucket], _Recording] = {}
+        if device.type == "cuda":
+            self.side = stream_of_thread(device, "prepare")
+            self.own = shared_stream(device, "record")
+            self.pools = (torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle())
+
+    def run(
+        self, graphs: Assembler, functions: Sequence[Function], batches: list[Tensor], batch_size: int, seed: int
+    ) -> Iterator[Tensor]:
+        """The result of each function for its batch, in a tensor that the next one may overwrite.
+
+        Raises:
+            CannotCapture: If a function cannot be captured.
+        """
+        self.seed.fill_(seed - (seed >> 63 << 64))
+        buckets = graphs.buckets(batches, batch_size)
+        ids = graphs.padded_ids(batches, batch_size)
+        if self.device.type != "cuda":  # without CUDA graphs, as in tests with Triton's interpreter
+            for function, row, bucket in zip(functions, ids, buckets, strict=True):
+                yield function(self._prepared(graphs, row, bucket))
+            return
+        keys = list(zip(functions, buckets, strict=True))
+        with torch.cuda.device(self.device):
+            for key in largest_first(set(keys) - self.recordings.keys()):
+                with _CAPTURING:
+                    self.recordings[key] = self._captured(graphs, ids[keys.index(key)], *key)
+            try:
+                yield from self._replay([self.recordings[key] for key in keys], ids)
+            finally:  # a consumer that stops early leaves a preparation on its way
+                torch.cuda.current_stream().wait_stream(self.side)
+
+    def _replay(self, recordings: list[_Recording], ids: Tensor) -> Iterator[Tensor]:
+        here = torch.cuda.current_stream()
+        made, copied = (torch.cuda.Event() for _ in range(2))  # type: ignore[no-untyped-call]
+        copied.record(here)
+        for i, recording in enumerate(recordings):
+            if i == 0:
+                self._make(recording, ids[0], copied, made)
+            here.wait_event(made)
+            recording.live.copy_(recording.made)
+            copied.record(here)
+            if i + 1 < len(recordings):
+                self._make(recordings[i + 1], ids[i + 1], copied, made)
+            recording.step.replay()
+            yield recording.result
+
+    def _make(self, recording: _Recording, ids: Tensor, copied: torch.cuda.Event, made: torch.cuda.Event) -> None:
+        """Prepare a batch on the side, when the one before was taken."""
+        with torch.cuda.stream(self.side):
+            self.side.wait_event(copied)
+            recording.ids.copy_(ids)
+            recording.prepare.replay()
+            made.record(self.side)
+
+    def _prepared(self, graphs: Assembler, ids: Tensor, bucket: Bucket) -> Batch:
+        settings = (ids, bucket, self.plan, self.num_steps, self.seed)
+        return self.prepare(graphs.padded_batch(*settings, is_training=self.is_training))
+
+    def _captured(self, graphs: Assembler, ids: Tensor, function: Function, bucket: Bucket) -> _Recording:
+        from crawl.nn.gpu.products import products
+
+        ids = ids.clone()
+        batch = self._prepared(graphs, ids, bucket)  # compiles what needs compiling, and shows the sizes
+        made, made_tensors, _ = _flat_copy(batch)
+        live, _, live_batch = _flat_copy(batch)
+        self._try(function, live_batch)
+        _release_idle_memory(self.device)
+        prepare, step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        for generator in self.generators:
+            step.register_generator_state(generator)
+        with _capture(prepare, self.pools[0], self.own):
+            batch = self._prepared(graphs, ids, bucket)
+            for place, tensor in zip(made_tensors, _tensors(batch), strict=True):
+                place.copy_(tensor)
+        try:
+            with _capture(step, self.pools[1], self.own), products(self.precision):
+                result = function(live_batch)
+        except RuntimeError as error:
+            raise CannotCapture(" ".join(str(error).split())) from error
+        return _Recording(ids, made, live, prepare, step, result)
+
+    def _try(self, function: Function, batch: Batch) -> None:
+        """Call the function on a stream of its own, as capturing demands, and undo what it did."""
+        from crawl.nn.gpu.products import products
+
+        here = torch.cuda.current_stream()
+        before = [tensor.clone() for tensor in self.protected()]
+        random_state = torch.cuda.get_rng_state(self.device)
+        random_states = [generator.get_state() for generator in self.generators]
+        self.own.wait_stream(here)
+        try:
+            with torch.cuda.stream(self.own), products(self.precision):
+                for _ in range(2):
+                    function(batch)
+        finally:
+            here.wait_stream(self.own)
+            with torch.no_grad():
+                for tensor, value in zip(self.protected(), before, strict=True):
+                    tensor.copy_(value)
+            torch.cuda.set_rng_state(random_state, self.device)
+            for generator, state in zip(self.generators, random_states, strict=True):
+                generator.set_state(state)
+            torch.cuda.synchronize(self.device)
+
+
+def largest_first(keys: Iterable[tuple[Function, Bucket]]) -> list[tuple[Function, Bucket]]:
+    """The order in which to capture: a graph can work in the memory of a larger one, not of a smaller."""
+    return sorted(keys, key=lambda key: (key[1].num_walks, key[1].num_edges), reverse=True)
+
+
+def _release_idle_memory(device: torch.device) -> None:
+    """Hand back what torch keeps for later, if less than half the GPU is free: CUDA graphs have memory of their own."""
+    free, total = torch.cuda.mem_get_info(device)
+    if free < total / 2:
+        torch.cuda.empty_cache()
+
+
+@contextmanager
+def _capture(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> Iterator[None]:
+    """Capture what is done here, while other threads work.
+
+    Unlike `torch.cuda.graph`, this does not wait for the device nor hand back its memory. cuBLAS gets workspaces of
+    this graph's own, because another that runs at the same time must not write to them. A graph that the garbage
+    collector found now would spoil this one.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        with torch.cuda.stream(stream):
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                yield
+            finally:
+                graph.capture_end()
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
+        if collects:
+            gc.enable()
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    """All tensors of a batch, each once."""
+    found: list[Tensor] = []
+
+    def take(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    batch.map(take)
+    return found
+
+
+def _flat_copy(batch: Batch) -> tuple[Tensor, list[Tensor], Batch]:
+    """One piece of memory, the tensors of the batch copied there, and the batch of these: one copy moves all."""
+    tensors = _tensors(batch)
+    sizes = [-(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT for tensor in tensors]
+    flat = torch.empty(sum(sizes), dtype=torch.uint8, device=tensors[0].device)
+    views = []
+    for tensor, piece in zip(tensors, torch.split(flat, sizes), strict=True):
+        view = piece[: tensor.numel() * tensor.element_size()].view(tensor.dtype).view(tensor.shape)
+        views.append(view.copy_(tensor))
+    copies = iter(views)
+    return flat, views, batch.map(lambda _: next(copies))

@@ -1,0 +1,298 @@
+"""Runs functions of batches of a data set, captured in CUDA graphs or eagerly: training steps and evaluations."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from crawl.choices import Precision
+from crawl.data.assembly import Assembler
+from crawl.data.identity import graph_keys
+from crawl.data.store import GraphStore
+from crawl.data.task import Task
+from crawl.nn.dropout import Dropout
+from crawl.nn.gpu import can_use_triton
+from crawl.training.calling import Caller, why_not_captured
+from crawl.training.capture import CannotCapture, Recorder
+from crawl.walks.plan import WalkPlan
+
+_SHARE_OF_MEMORY = 0.4  # of what is free on the device, for the data set
+
+Function = Callable[[Any], Tensor]
+
+
+class Runner:
+    """Makes batches of a data set and runs functions of them.
+
+    On an NVIDIA GPU the data set is kept in its memory, and each function is captured in a CUDA graph for every bucket
+    size. If the data set does not fit, parts of it are brought there, one after the other. What cannot be captured runs
+    eagerly; `reason` says why.
+
+    Args:
+        model: What the functions call, by `answer`. It is called with what its `forward` accepts: a `crawl.nn.Batch` if
+            the first argument is annotated as one, else a PyG `Batch`, and `seed` and `num_steps` of walks. The walks
+            of a `crawl.nn.Batch` are those of the model's `walk_plan`.
+        task: What it predicts.
+        store: The graphs, wherever they are.
+        device: Where the model is.
+        largest_batch: The most graphs that any batch will have.
+        is_captured: Whether to capture what can be captured.
+        most_bytes: What the data set may take of the GPU's memory; a share of what is free when None.
+
+    Attributes:
+        reason: Why functions are not captured; None if they are.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        store: GraphStore,
+        device: torch.device,
+        *,
+        largest_batch: int,
+        is_captured: bool = True,
+        most_bytes: int | None = None,
+    ) -> None:
+        self.model, self.task, self.device = model, task, device
+        self.caller, module = Caller(model), cast(Any, model)
+        self.keys = graph_keys(store)
+        self.plan: WalkPlan | None = getattr(model, "walk_plan", None)
+        if not is_captured:
+            self.reason: str | None = "there are too few batches"
+        elif not can_use_triton(device):
+            self.reason = f"there is no NVIDIA GPU with Triton, but {device}"
+        elif store.num_edges == 0:
+            self.reason = "no graph of the data has an edge"
+        else:
+            self.reason = why_not_captured(model)
+        if self.caller.takes_batch and hasattr(model, "checked_features"):
+            x, edge_attr = module.checked_features(store.x, store.num_nodes, store.edge_attr, store.num_edges)
+            store = replace(store, x=x, edge_attr=edge_attr)
+        most_bytes = _free_bytes(device) if most_bytes is None else most_bytes
+        cost = _bytes_on_device(store)
+        self.is_resident = float(cost.sum()) <= most_bytes
+        # Whichever graphs they are, this many fit.
+        self.part_size = max(int((cost.sort(descending=True).values.cumsum(0) <= most_bytes).sum()), largest_batch)
+        self.store = store if self.is_resident else store.to("cpu")
+        self.graphs: Assembler | None = None
+        self._recorders: dict[tuple[int, bool], tuple[tuple[Any, ...], Recorder]] = {}
+        self._words: tuple[int, int | None] = (0, None)
+
+    @property
+    def how(self) -> str:
+        """`captured`, or `eager` with the reason."""
+        return "captured" if self.reason is None else f"eager: {self.reason}"
+
+    def answer(self, batch: Any) -> Tensor:
+        """The model's answer to a batch that `run` made.
+
+        Raises:
+            ValueError: If it does not have the shape that the task needs.
+        """
+        answer = self.caller(batch, *self._words)
+        level = self.task.level
+        expected = (batch.num_nodes if level == "node" else batch.num_graphs, self.task.num_outputs)
+        if answer.shape != expected:
+            raise ValueError(
+                f"The model must answer with {self.task.num_outputs} number{'s'[: self.task.num_outputs - 1]} for each "
+                f"{level}, in a tensor of shape {list(expected)}, not {list(answer.shape)}."
+            )
+        return answer
+
+    def run(
+        self,
+        functions: Function | Sequence[Function],
+        batches: list[Tensor],
+        batch_size: int,
+        *,
+        seed: int,
+        num_steps: int | None = None,
+        is_training: bool = False,
+        protected: Callable[[], list[Tensor]] = list,
+    ) -> Iterator[Tensor]:
+        """The result of the function for each batch, in a tensor that the next one may overwrite.
+
+        Args:
+            functions: What to run; one for all batches, or one for each.
+            batches: The ids of the graphs of each batch, on the CPU.
+            batch_size: The most graphs of a batch.
+            seed: The seed of the walks.
+            num_steps: Steps of the walks; those of the model when None.
+            is_training: Whether there is a backward pass, and the walks are those of training.
+            protected: What a function changes; trials before it is captured leave it as it was.
+        """
+        functions = [functions] * len(batches) if callable(functions) else list(functions)
+        self._words = (seed, num_steps)
+        if not self.caller.takes_batch:
+            yield from self._run_on_data(functions, batches)
+            return
+        if num_steps is None:
+            num_steps = self.plan.steps(is_training) if self.plan is not None else 0
+        done = 0
+        while done < len(batches):
+            recorder = None if self.reason is not None else self._recorder(num_steps, is_training, protected)
+            rest = (functions[done:], batches[done:])
+            try:
+                for result in self._run(recorder, *rest, batch_size, num_steps, seed, is_training):
+                    done += 1
+                    yield result
+            except CannotCapture as error:
+                self.reason = f"{_blamed(self.model, error)}: {error}"
+                warnings.warn(f"Steps run eagerly, which is slower: {self.reason}.", UserWarning, stacklevel=2)
+
+    def _run(
+        self,
+        recorder: Recorder | None,
+        functions: list[Function],
+        batches: list[Tensor],
+        batch_size: int,
+        num_steps: int,
+        seed: int,
+        is_training: bool,
+    ) -> Iterator[Tensor]:
+        for graphs, part in self._parts(batches, batch_size):
+            own, functions = functions[: len(part)], functions[len(part) :]
+            graphs.draw_starts(self.plan.starts(is_training) if self.plan is not None else None, seed)
+            if recorder is not None:
+                yield from recorder.run(graphs, own, part, batch_size, seed)
+                continue
+            for function, ids in zip(own, part, strict=True):
+                with self.caller.own_threads():
+                    result = function(graphs.batch(ids, self.plan, num_steps, seed))
+                yield result
+
+    def _run_on_data(self, functions: list[Function], batches: list[Tensor]) -> Iterator[Tensor]:
+        self.store, self.keys = self.store.to(self.device), self.keys.to(self.device)
+        for function, ids in zip(functions, batches, strict=True):
+            with self.caller.own_threads():
+                batch = self.store.batch(ids)
+                batch.graph_keys = self.keys[ids.to(self.device)]
+                result = function(batch)
+            yield result
+
+    @torch.no_grad()
+    def predict(
+        self,
+        ids: Tensor,
+        batch_size: int,
+        *,
+        seed: int,
+        num_steps: int | None = None,
+        on_batch: Callable[[], None] | None = None,
+    ) -> Tensor:
+        """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the device.
+
+        Args:
+            ids: Which graphs, on the CPU.
+            batch_size: The most graphs of a batch.
+            seed: The seed of the walks.
+            num_steps: Steps of the walks; those of the model in evaluation when None.
+            on_batch: Called after every batch is begun.
+        """
+        outputs, per_node = [], self.task.level == "node"
+        batches = list(torch.split(ids, batch_size))
+        results = self.run(self._answer_without_gradient, batches, batch_size, num_steps=num_steps, seed=seed)
+        for batch, result in zip(batches, results, strict=True):
+            outputs.append(result[: int(self.store.sizes[0, batch].sum()) if per_node else len(batch)].clone())
+            if on_batch is not None:
+                on_batch()
+        return torch.cat(outputs)
+
+    def _answer_without_gradient(self, batch: Any) -> Tensor:
+        with torch.no_grad():
+            return self.answer(batch)
+
+    def _recorder(self, num_steps: int, is_training: bool, protected: Callable[[], list[Tensor]]) -> Recorder:
+        """What has captured functions so far; a new one if the model, or what it changes, is another."""
+        model: Any = self.model
+        generators = _generators(model)
+        precision: Precision = getattr(model, "precision", "tf32")
+        state = [*model.parameters(), *model.buffers(), *protected()]
+        signature = (
+            *(model.training, precision, self.plan),
+            *(tensor.data_ptr() for tensor in state),
+            *map(id, generators),
+        )
+        known, recorder = self._recorders.get((num_steps, is_training), ((), None))
+        if recorder is None or known != signature:
+            prepare = model.encode if getattr(model, "can_encode_ahead", False) else _as_it_is
+            recorder = Recorder(
+                self.device, self.plan, num_steps, is_training, prepare, precision, generators, protected
+            )
+            self._recorders[num_steps, is_training] = signature, recorder
+        return recorder
+
+    def _parts(self, batches: list[Tensor], batch_size: int) -> Iterator[tuple[Assembler, list[Tensor]]]:
+        """The batches, as many at a time as have their graphs on the device together."""
+        has_edges = getattr(self.model, "passes_messages", True)
+        if self.is_resident:
+            if self.graphs is None:
+                self.graphs = Assembler(self.store, self.keys, self.device, has_edges=has_edges)
+            yield self.graphs, batches
+            return
+        if batch_size > self.part_size:
+            raise ValueError(f"A batch of {batch_size} graphs is larger than largest_batch of this runner.")
+        num_batches = self.part_size // batch_size
+        for first in range(0, len(batches), num_batches):
+            part = batches[first : first + num_batches]
+            ids = torch.cat(part)
+            store, keys = self.store.subset(ids), self.keys.cpu()[ids]
+            if self.graphs is None:
+                # Whichever graphs come later, they will not be larger than the largest.
+                largest = self.store.sizes.sort(dim=1, descending=True).values[:, : self.part_size].sum(1)
+                most = (self.part_size, int(largest[0]), int(largest[1]))
+                self.graphs = Assembler(
+                    store, keys, self.device, has_edges=has_edges, most=most, all_sizes=self.store.sizes
+                )
+            else:
+                self.graphs.load(store, keys)
+            ends = torch.tensor([len(batch) for batch in part]).cumsum(0).tolist()
+            yield self.graphs, [torch.arange(end - len(batch), end) for batch, end in zip(part, ends, strict=True)]
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def _generators(model: nn.Module) -> list[torch.Generator]:
+    """The random generators that the model has for itself, each once."""
+    found = [module.generator for module in model.modules() if isinstance(module, Dropout)]
+    return list({id(generator): generator for generator in found if generator is not None}.values())
+
+
+def _blamed(model: nn.Module, error: BaseException) -> str:
+    """The part of the model in which an error happened."""
+    names = {id(module): f"{name or 'the model'} ({type(module).__name__})" for name, module in model.named_modules()}
+    found = "the step"
+    cause = error.__cause__ or error
+    place: TracebackType | None = cause.__traceback__
+    while place is not None:
+        found = names.get(id(place.tb_frame.f_locals.get("self")), found)
+        place = place.tb_next
+    return found
+
+
+def _free_bytes(device: torch.device) -> int:
+    """A share of the memory of a GPU that nobody uses."""
+    if device.type != "cuda":
+        return 2**62
+    gc.collect()  # CUDA graphs and what they work on refer to each other: without this, old ones would still be there
+    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(_SHARE_OF_MEMORY * (torch.cuda.mem_get_info(device)[0] + idle))
+
+
+def _bytes_on_device(store: GraphStore) -> Tensor:
+    """`[G]` about what each graph takes in an `Assembler`, the store's own tensors and the sort of edges included."""
+    num_nodes, num_edges = store.sizes.double()
+    widths = [0.0 if rows is None else 16.0 * rows[:1].numel() for rows in (store.x, store.edge_attr, store.y)]
+    num_targets = num_nodes if store.y_per_node else 1
+    cost: Tensor = num_nodes * (48 + widths[0]) + num_edges * (140 + widths[1]) + 48 + num_targets * widths[2]
+    return cost

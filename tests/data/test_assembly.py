@@ -1,0 +1,164 @@
+"""Batches that are assembled on a device, exact and padded, against those of the store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from crawl import Graph, GraphStore, WalkPlan, sample_walks
+from crawl.data.assembly import Assembler, Bucket
+from crawl.data.identity import graph_keys
+from crawl.nn import Batch, Segments
+
+pytest.importorskip("triton")
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+PLAN = WalkPlan(num_steps=6, window_size=4)
+
+
+def some_graphs(num_graphs: int = 16) -> GraphStore:
+    """Random graphs of 1 to 7 nodes with features and edges that go one way, both ways, or twice."""
+    generator = torch.Generator().manual_seed(0)
+    graphs = []
+    for i in range(num_graphs):
+        num_nodes = 1 + i % 7
+        node = torch.arange(num_nodes)
+        edges = torch.stack([node, (node + 1) % num_nodes])[:, : None if num_nodes > 1 else 0]
+        more = torch.randint(num_nodes, (2, i % 4), generator=generator)[:, : None if num_nodes > 1 else 0]
+        edge_index = torch.cat([edges, edges.flip(0), more], dim=1)
+        graphs.append(
+            Data(
+                x=torch.rand(num_nodes, 3, generator=generator),
+                edge_index=edge_index[:, torch.randperm(edge_index.shape[1], generator=generator)],
+                edge_attr=torch.rand(edge_index.shape[1], 2, generator=generator),
+                y=torch.rand(1, 1, generator=generator),
+            )
+        )
+    return GraphStore.from_graphs(graphs)
+
+
+def padded(graphs: Assembler, ids: torch.Tensor, seed: int = 5) -> tuple[Batch, Bucket]:
+    (bucket,) = graphs.buckets([ids], 4)
+    (row,) = graphs.padded_ids([ids], 4)
+    seeds = torch.tensor([seed], device=DEVICE)
+    return graphs.padded_batch(row, bucket, PLAN, 6, seeds, is_training=True), bucket
+
+
+def rows_of(segments: Segments) -> list[list[int]]:
+    """The rows of each owner that is real."""
+    ptr, order = segments.places
+    order = torch.arange(segments.rows.size) if order is None else order
+    ends = ptr.tolist()
+    num_owners = segments.owners.size if segments.owners.real is None else int(segments.owners.real)
+    return [order[first:last].tolist() for first, last in zip(ends[:num_owners], ends[1 : num_owners + 1], strict=True)]
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.parametrize("ids", [[3], [0, 5, 2], [7, 1, 4, 6]])
+@pytest.mark.usefixtures("triton_everywhere")
+def test_batches_are_those_of_the_store(ids: list[int], share: float | None) -> None:
+    store, chosen = some_graphs(), torch.tensor(ids)
+    keys = graph_keys(store)
+    graphs = Assembler(store, keys, DEVICE)
+    graphs.draw_starts(share, 5)
+    plain = store.batch(ids)
+    graph = Graph.from_data(plain)
+    walks = sample_walks(graph, 6, window_size=4, seed=5, start=share, keys=graph.node_keys(keys[ids]))
+    exact = graphs.batch(chosen, PLAN, 6, 5)
+    found, bucket = padded(graphs, chosen)
+    assert exact.nodes.rows.real is None
+    assert (exact.num_nodes, exact.num_edges, exact.num_graphs) == (graph.num_nodes, graph.num_edges, len(ids))
+    assert (found.num_nodes, found.num_edges) == (bucket.num_nodes, bucket.num_edges)
+    assert found.num_graphs == bucket.num_graphs == 5
+    real = [int(rows.real) for rows in (found.nodes.rows, found.edges.rows, found.nodes.owners)]
+    assert real == [graph.num_nodes, graph.num_edges, len(ids)]
+    assert int(found.walks.num_real) == len(walks)
+    for batch in (exact, found):
+        assert torch.equal(batch.x[: real[0]].cpu(), plain.x)
+        assert torch.equal(batch.edge_attr[: real[1]].cpu(), plain.edge_attr)
+        assert torch.equal(batch.edge_index[:, : real[1]].cpu(), plain.edge_index)
+        assert torch.equal(batch.nodes.owner[: real[0]].cpu(), graph.batch)
+        assert torch.equal(batch.y[: len(ids)].cpu(), plain.y)
+        for name in ("nodes", "edges", "code"):
+            assert torch.equal(getattr(batch.walks, name)[: len(walks)].cpu(), getattr(walks, name)), name
+        for end, segments in enumerate((batch.sources, batch.edges)):
+            expected = [(plain.edge_index[end] == v).nonzero().flatten().tolist() for v in range(graph.num_nodes)]
+            assert rows_of(segments)[: graph.num_nodes] == expected
+    assert found.y[len(ids) :].isnan().all()
+    for segments, ids_on_walks in ((found.walks.visits, walks.nodes), (found.walks.steps, walks.edges)):
+        flat = ids_on_walks.flatten()
+        expected = [(flat == k).nonzero().flatten().tolist() for k in range(segments.owners.size)]
+        assert rows_of(segments) == expected
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_padding_points_inside_the_tensors_and_at_nothing_real() -> None:
+    found, _ = padded(Assembler(some_graphs(), graph_keys(some_graphs()), DEVICE), torch.tensor([3, 6]))
+    num_nodes, num_edges, num_graphs, num_walks = (
+        int(real)
+        for real in (found.nodes.rows.real, found.edges.rows.real, found.nodes.owners.real, found.walks.num_real)
+    )
+    assert num_nodes < found.num_nodes
+    assert num_edges < found.num_edges
+    assert num_graphs < found.num_graphs
+    for ids, low, high in (
+        (found.edge_index[:, num_edges:], num_nodes, found.num_nodes),
+        (found.nodes.owner[num_nodes:], num_graphs, found.num_graphs),
+        (found.walks.nodes[num_walks:], num_nodes, found.num_nodes),
+        (found.walks.edges[num_walks:], num_edges, found.num_edges),
+    ):
+        assert ids.numel() > 0
+        assert low <= int(ids.min()) <= int(ids.max()) < high
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_targets_keep_their_digits() -> None:
+    store = some_graphs()
+    store = replace(store, y=1e9 + store.y.double())
+    ids = torch.tensor([3, 0, 5])
+    found, _ = padded(Assembler(store, graph_keys(store), DEVICE), ids)
+    assert torch.equal(found.y[:3].cpu(), store.y[ids])
+    assert found.y[3:].isnan().all()
+
+
+def test_bucket_sizes_are_few_and_large_enough() -> None:
+    store = some_graphs(64)
+    graphs = Assembler(store, graph_keys(store), DEVICE)
+    buckets = set()
+    for seed in range(200):
+        ids = torch.randperm(64, generator=torch.Generator().manual_seed(seed))[:8]
+        (bucket,) = graphs.buckets([ids], 8)
+        num_nodes, num_edges = store.sizes[:, ids].sum(1).tolist()
+        assert num_nodes < bucket.num_nodes
+        assert num_edges < bucket.num_edges
+        buckets.add(bucket)
+    assert len(buckets) <= 6
+
+
+def test_bucket_sizes_depend_on_the_data_set_alone() -> None:
+    """Not on the seed that comes first, nor on the part of the data that does: a resumed run has the same ones."""
+    store, ids = some_graphs(), torch.arange(6)
+    keys = graph_keys(store)
+    first = Assembler(store, keys, DEVICE)
+    second = Assembler(store.subset(ids), keys[ids], DEVICE, most=(16, 200, 400), all_sizes=store.sizes)
+    for graphs in (first, second):
+        graphs.draw_starts(0.4, 3 if graphs is first else 4)
+        graphs.draw_starts(0.4, 5)
+    assert first.buckets([ids], 8) == second.buckets([ids], 8)
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_graphs_that_are_loaded_later_are_at_the_same_addresses() -> None:
+    store = some_graphs()
+    keys, first, second = graph_keys(store), torch.arange(6), torch.arange(9, 14)
+    graphs = Assembler(store.subset(first), keys[first], DEVICE, most=(8, 60, 120), all_sizes=store.sizes)
+    addresses = {name: tensor.data_ptr() for name, tensor in graphs._tensors.items()}
+    graphs.load(store.subset(second), keys[second])
+    assert {name: tensor.data_ptr() for name, tensor in graphs._tensors.items()} == addresses
+    batch = graphs.batch(torch.tensor([2, 0]), PLAN, 6, 5)
+    assert torch.equal(batch.x.cpu(), store.batch([11, 9]).x)
+    assert torch.equal(batch.edge_index.cpu(), store.batch([11, 9]).edge_index)
