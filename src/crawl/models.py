@@ -16,6 +16,7 @@ from crawl.nn.encoders import Dense, Encoder
 from crawl.nn.membership import Membership
 from crawl.nn.readout import Readout
 from crawl.nn.virtual_node import VirtualNode
+from crawl.ops.precision import check_precision, precision
 from crawl.tensor_checks import in_memory, plain_tensor
 from crawl.walks import Walks, sample_walks
 from crawl.walks.reference import StepLaw
@@ -87,6 +88,7 @@ class CRaWl(nn.Module):
         num_layers = whole_number("num_layers", num_layers, 1, MAX_LAYERS)
         hidden_channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
         virtual_node = truth("virtual_node", virtual_node)
+        check_precision(precision)
         self.hidden_channels, self.precision = hidden_channels, precision
         StepLaw.named(strategy, p, q)  # refuses what it does not know
         self.window_size, self.strategy, self.p, self.q = window_size, strategy, p, q
@@ -108,12 +110,11 @@ class CRaWl(nn.Module):
                 identity=identity,
                 adjacency=adjacency,
                 implementation=implementation,
-                precision=precision,
             )
             for width_in, width_out in pairwise(widths)
         )
         num_virtual = num_layers - 1 if virtual_node else 0
-        self.virtual_nodes = nn.ModuleList(VirtualNode(hidden_channels, dropout, precision) for _ in range(num_virtual))
+        self.virtual_nodes = nn.ModuleList(VirtualNode(hidden_channels, dropout) for _ in range(num_virtual))
         self.readout = Readout(hidden_channels, out_channels, pool=pool, head=head, dropout=dropout)
 
     def forward(
@@ -148,10 +149,11 @@ class CRaWl(nn.Module):
     def network(self, x: Tensor, edge_attr: Tensor | None, walks: Walks, members: Membership) -> Tensor:
         """The answer, from encoded features and walks: `forward` without what concerns the data."""
         state = x.new_zeros(members.ptr.numel() - 1, self.hidden_channels)
-        for i, conv in enumerate(self.convs):
-            x = conv(x, walks, edge_attr, members.num_nodes)
-            if i < len(self.virtual_nodes):
-                x, state = self.virtual_nodes[i](x, state, members)
+        with precision(self.precision):
+            for i, conv in enumerate(self.convs):
+                x = conv(x, walks, edge_attr, members.num_nodes)
+                if i < len(self.virtual_nodes):
+                    x, state = self.virtual_nodes[i](x, state, members)
         out: Tensor = self.readout(x, members)
         return out
 

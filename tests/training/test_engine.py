@@ -13,7 +13,7 @@ from crawl import CRaWl, Embedding, Graph, OneHot, sample_walks
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.data.identity import graph_keys
 from crawl.nn.encoders import UNKNOWN
-from crawl.nn.gpu.streams import stream_of_thread
+from crawl.ops.triton.streams import stream_of_thread
 from crawl.training.engine import Engine, _largest_first, _Recorder, can_use_engine
 from crawl.training.evaluation import predict, predict_by_engine
 from crawl.training.padded import DeviceGraphs, Room
@@ -30,12 +30,12 @@ ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1, batch_size=3)
 @pytest.fixture
 def triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the interpreter stand in for a GPU."""
-    monkeypatch.setattr("crawl.nn.gpu._DEVICES", {"cuda", "cpu"})
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
 
 
 @pytest.fixture
 def plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawl.nn.gpu._DEVICES", set())
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
 
 
 def exact(make_model, dataset: Dataset, **settings: object) -> CRaWl:
@@ -111,9 +111,9 @@ def test_predictions_are_those_of_plain_torch(make_dataset, make_model, monkeypa
     ids = torch.tensor([4, 1, 7, 0, 2])
     arguments = {"num_repeats": 2, "seed": 3, "batch_size": 2}
     with monkeypatch.context() as patch:
-        patch.setattr("crawl.nn.gpu._DEVICES", set())
+        patch.setattr("crawl.ops.backends._DEVICES", set())
         expected = predict(model, dataset.task, dataset.store.to(DEVICE), ids, **arguments)
-    monkeypatch.setattr("crawl.nn.gpu._DEVICES", {"cuda", "cpu"})
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
     engine = Engine(model, dataset.store, graph_keys(dataset.store), DEVICE, largest_batch=2)
     found = predict_by_engine(engine, dataset.task, ids, **arguments)
     assert found.repeats == pytest.approx(expected.repeats, abs=2e-5)
@@ -160,7 +160,7 @@ def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, 
     )
     results = []
     for devices in (set(), {"cuda", "cpu"}):
-        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         trainer = Trainer(exact(make_model, dataset, **settings), dataset, training, ONCE)
         assert (trainer.engine is not None) == bool(devices)
         results.append((list(trainer.epochs()), trainer.model.state_dict()))
@@ -180,7 +180,7 @@ def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypa
     training = Training(batch_size=4, max_epochs=1, lr=1e-9, schedule="cosine", device=DEVICE.type)
     found = []
     for devices in (set(), {"cuda", "cpu"}):
-        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         model = exact(make_model, dataset, start_share=0.5)
         trainer = Trainer(model, dataset, training, replace(ONCE, num_norm_graphs=5))  # batches of 3 and 2
         assert (trainer.engine is not None) == bool(devices)
@@ -196,7 +196,7 @@ def test_every_kind_of_target(make_dataset, make_model, monkeypatch, kind: str) 
     training = Training(batch_size=4, max_epochs=1, device=DEVICE.type)
     losses = []
     for devices in (set(), {"cuda", "cpu"}):
-        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         (record,) = Trainer(exact(make_model, dataset), dataset, training, ONCE).epochs()
         losses.append(record["loss"])
     assert losses[0] > 0
@@ -216,7 +216,7 @@ def test_learned_encoders_isolated_nodes_and_graphs_without_edges(monkeypatch) -
     dataset = Dataset(name="odd", store=GraphStore.from_graphs(graphs), task=task, split=split)
     weights = []
     for devices in (set(), {"cuda", "cpu"}):
-        monkeypatch.setattr("crawl.nn.gpu._DEVICES", devices)
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         torch.manual_seed(0)
         encoders = Embedding(3, 4), Embedding(2, 3)
         model = CRaWl(

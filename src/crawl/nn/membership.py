@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from crawl.checks import MAX_COUNT, check_type, shown, whole_number
-from crawl.nn.gpu import can_use_triton
+from crawl.ops.backends import can_use_triton
 from crawl.tensor_checks import holds_integers, plain_tensor
 
 
@@ -81,7 +81,7 @@ def check_rows(x: Tensor, members: Membership, like: Tensor) -> None:
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, members: Membership) -> Tensor:
-        from crawl.nn.gpu.segments import sum_rows
+        from crawl.ops.triton.segments import sum_rows
 
         ctx.members = members
         return sum_rows(x.contiguous(), members.ptr, longest=members.largest)
@@ -89,7 +89,7 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        from crawl.nn.gpu.segments import spread_rows
+        from crawl.ops.triton.segments import spread_rows
 
         return spread_rows(grad.contiguous(), ctx.members.batch, ctx.members.num_nodes), None
 
@@ -97,7 +97,7 @@ class _Sum(torch.autograd.Function):
 class _Spread(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, state: Tensor, members: Membership) -> Tensor:
-        from crawl.nn.gpu.segments import spread_rows
+        from crawl.ops.triton.segments import spread_rows
 
         ctx.members = members
         return spread_rows(state.contiguous(), members.batch, members.num_nodes)
@@ -105,6 +105,6 @@ class _Spread(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        from crawl.nn.gpu.segments import sum_rows
+        from crawl.ops.triton.segments import sum_rows
 
         return sum_rows(grad.contiguous(), ctx.members.ptr, longest=ctx.members.largest), None

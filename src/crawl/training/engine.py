@@ -20,8 +20,8 @@ from crawl.data.store import GraphStore
 from crawl.models import CRaWl
 from crawl.nn.dropout import Dropout
 from crawl.nn.encoders import Dense, Embedding, OneHot
-from crawl.nn.gpu import can_use_triton
-from crawl.nn.gpu.streams import shared_stream, stream_of_thread
+from crawl.ops.backends import can_use_triton
+from crawl.ops.triton.streams import shared_stream, stream_of_thread
 from crawl.training.padded import DeviceGraphs, PaddedBatch, Room, learns
 
 _SHARE_OF_MEMORY = 0.4  # of what is free on the device, for the data set
@@ -286,7 +286,7 @@ class _Recorder:
         return graphs.cut(ids, room, self.num_steps, self.seed, self.has_edge_groups)
 
     def _record(self, graphs: DeviceGraphs, ids: Tensor, room: Room) -> _Recording:
-        from crawl.nn.gpu.products import products
+        from crawl.ops.precision import products
 
         ids = ids.clone()
         batch = self._prepare(graphs, ids, room)  # compiles what needs compiling, and shows the sizes
@@ -307,7 +307,7 @@ class _Recorder:
 
     def _try(self, batch: PaddedBatch) -> None:
         """Call the function on a stream of its own, as recording demands, and undo what it did."""
-        from crawl.nn.gpu.products import products
+        from crawl.ops.precision import products
 
         here = torch.cuda.current_stream()
         before = [tensor.clone() for tensor in self.protected()]

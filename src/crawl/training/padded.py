@@ -84,10 +84,11 @@ class PaddedBatch:
     def walks(self, window_size: int) -> Walks:
         """The walks, with what is known of them."""
         longest = self.room.largest_graph * self.nodes.shape[1]  # no node starts more than one walk
-        groups = {("nodes", self.room.num_nodes): Groups(self.node_order, self.node_ptr, longest)}
+        walks = Walks(self.nodes, self.edges, self.code, window_size, num_real=self.num_walks)
+        walks.keep_groups("nodes", Groups(self.node_order, self.node_ptr, longest))
         if self.edge_order is not None and self.edge_ptr is not None:
-            groups["edges", self.room.num_edges] = Groups(self.edge_order, self.edge_ptr, longest)
-        return Walks(self.nodes, self.edges, self.code, window_size, num_real=self.num_walks, _cache=groups)
+            walks.keep_groups("edges", Groups(self.edge_order, self.edge_ptr, longest))
+        return walks
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors by name."""

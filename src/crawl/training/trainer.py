@@ -20,7 +20,7 @@ from crawl.data.task import Task
 from crawl.models import CRaWl
 from crawl.nn.dropout import Dropout
 from crawl.nn.encoders import Dense, Embedding, OneHot
-from crawl.nn.gpu.streams import late_gradients
+from crawl.ops.triton.streams import backward
 from crawl.tensor_checks import as_device
 from crawl.training.checkpoint import check_history, check_moments, check_weights
 from crawl.training.engine import Engine, can_use_engine
@@ -315,8 +315,7 @@ class Trainer:
         """Change the weights a little; the loss before."""
         loss = task_loss(self.task, self.training.loss, output, targets, self.scaling)
         self.optimiser.zero_grad()
-        with late_gradients(loss.device):
-            torch.autograd.backward(loss)
+        backward(loss)
         if self.training.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
         self.optimiser.step()

@@ -69,7 +69,8 @@ def sample_walks(
     sampler = _SAMPLERS[_chosen_backend(graph, backend)]
     nodes, keys = start_nodes(graph, start, keys, seed)
     with in_memory(f"{nodes.numel()} walks of {num_steps} steps"):
-        return Walks(*sampler(graph, nodes, keys, num_steps, law, window_size, seed), window_size=window_size)
+        nodes, edges, code = sampler(graph, nodes, keys, num_steps, law, window_size, seed)
+        return Walks(nodes, edges, code, window_size, num_nodes=graph.num_nodes, num_edges=graph.num_edges)
 
 
 def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:

@@ -30,8 +30,10 @@ class Walks:
         code: `[W, T]` int16, int32 or int64 (for s up to 8, 16 and 32); bit j - 1 is the identity bit j, bit s + j - 2
             the adjacency bit j. `bits` unpacks it.
         window_size: How far back the bits look (s).
-        num_real: `[1]` int32 on the device, or None for all: only the first so many walks are real, the rest is room in
-            a padded batch. The kernels of a GPU know it, plain torch does not.
+        num_real: `[1]` int32 on the device, or None for all: only the first this many walks are real, the rest pads a
+            batch to its bucket size. The kernels of a GPU know it, plain torch does not.
+        num_nodes: How many nodes the graph has; None if that is not known.
+        num_edges: How many columns its `edge_index` has; None if that is not known.
     """
 
     nodes: Tensor
@@ -39,7 +41,9 @@ class Walks:
     code: Tensor
     window_size: int
     num_real: Tensor | None = None
-    _cache: dict[tuple[str, int], Groups] = field(default_factory=dict, repr=False)
+    num_nodes: int | None = None
+    num_edges: int | None = None
+    _cache: dict[tuple[str, int], Groups] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_window_size(self.window_size)
@@ -51,6 +55,20 @@ class Walks:
         dtypes = (self.nodes.dtype, self.edges.dtype, self.code.dtype)
         if not fits or dtypes != (torch.int32, torch.int32, reference.code_dtype(self.window_size)):
             raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
+        self._check_ids("nodes", self.num_nodes)
+        self._check_ids("edges", self.num_edges)
+
+    def _check_ids(self, name: Literal["nodes", "edges"], number: int | None) -> None:
+        """Refuses ids outside the graph, so that no layer has to look. On a GPU that would mean to wait."""
+        ids = getattr(self, name)
+        if number is None:
+            return
+        number = whole_number(f"num_{name}", number, 0, 2**31 - 1)
+        if ids.numel() and ids.device.type == "cpu" and self.num_real is None:
+            low, high = (int(bound) for bound in torch.aminmax(ids))
+            if low < 0 or high >= number:
+                outside = low if low < 0 else high
+                raise ValueError(f"The walks have {name} {outside}, but num_{name} is {number}: give the right number.")
 
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
@@ -72,7 +90,7 @@ class Walks:
             raise ValueError("nodes must be a tensor of integers of shape [num_walks, num_steps + 1].")
         nodes = nodes.to(graph.device).long().contiguous()
         if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
-            raise ValueError(f"nodes must lie between 0 and {graph.num_nodes - 1}, the nodes of the graph.")
+            raise ValueError(f"nodes must be from 0 to {graph.num_nodes - 1}, the nodes of the graph.")
         found, is_edge = reference.find_edges(graph, nodes[:, :-1], nodes[:, 1:])
         if not bool(is_edge.all()):
             walk, step = (int(i) for i in (~is_edge).nonzero()[0])
@@ -89,6 +107,8 @@ class Walks:
             edges=found if edges is None else edges.int(),
             code=reference.encode(graph, nodes, window_size),
             window_size=window_size,
+            num_nodes=graph.num_nodes,
+            num_edges=graph.num_edges,
         )
 
     @property
@@ -114,6 +134,10 @@ class Walks:
         """Where each of the edges is walked along; worked out once."""
         return self._groups("edges", num_edges)
 
+    def keep_groups(self, name: Literal["nodes", "edges"], groups: Groups) -> None:
+        """Keep what `groups_of_nodes` or `groups_of_edges` would work out, where it is known already."""
+        self._cache[name, groups.ptr.numel() - 1] = groups
+
     def _groups(self, name: Literal["nodes", "edges"], num_ids: int) -> Groups:
         if (name, num_ids) not in self._cache:
             self._cache[name, num_ids] = Groups.of(getattr(self, name), num_ids)
@@ -135,7 +159,7 @@ class Walks:
             return self
         num_real = None if self.num_real is None else self.num_real.to(device)
         moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))
-        return Walks(*moved, window_size=self.window_size, num_real=num_real)
+        return Walks(*moved, self.window_size, num_real, self.num_nodes, self.num_edges)
 
     def __len__(self) -> int:
         return self.num_walks
