@@ -26,3 +26,15 @@ def interruptible() -> Iterator[None]:
 
 
 torch.set_num_threads(1)  # tensors as small as in tests only wait for a second thread, and long if the machine is busy
+
+
+@pytest.fixture
+def triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the interpreter stand in for a GPU."""
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
+
+
+@pytest.fixture
+def plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use no kernels, on a GPU either."""
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", set())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -18,6 +18,7 @@ from crawl.nn.blocks import BLOCKS
 from crawl.nn.encoders import Dense, Encoder, OneHot
 from crawl.nn.linear import Linear
 from crawl.nn.readout import Readout
+from crawl.ops.precision import check_precision, precision
 from crawl.tensor_checks import in_memory, plain_tensor
 from crawl.walks.plan import WalkPlan
 from crawl.walks.walks import Walks
@@ -105,7 +106,7 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         channels = self.hidden_channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
-        check_choice("precision", precision, get_args(Precision))
+        check_precision(precision)
         self.precision = precision
         self.node_encoder = _as_encoder("in_channels", in_channels, 1)
         self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
@@ -158,10 +159,11 @@ class Network(nn.Module):
         """
         batch = data if isinstance(data, Batch) else self._batch(data, walks, num_steps, seed)
         batch = batch if batch.is_encoded else self.encode(batch)
-        state = self.first_state(batch)
-        for i in self.order:
-            state = self.blocks[i](state, batch)
-        out: Tensor = self.readout(state.nodes, batch.nodes)
+        with precision(self.precision):
+            state = self.first_state(batch)
+            for i in self.order:
+                state = self.blocks[i](state, batch)
+            out: Tensor = self.readout(state.nodes, batch.nodes)
         return out
 
     def _batch(self, data: Data, walks: Walks | None, num_steps: int | None, seed: int | None) -> Batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def rows_of(segments: Segments) -> list[list[int]]:
     order = torch.arange(segments.rows.size) if order is None else order
     ends = ptr.tolist()
     num_owners = segments.owners.size if segments.owners.real is None else int(segments.owners.real)
-    return [order[first:last].tolist() for first, last in zip(ends[:num_owners], ends[1 : num_owners + 1], strict=True)]
+    return [order[first:last].tolist() for first, last in pairwise(ends[: num_owners + 1])]
 
 
 @pytest.mark.parametrize("share", [None, 0.4])

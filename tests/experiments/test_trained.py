@@ -41,7 +41,7 @@ def test_predictions(model, paths):
 def test_many_batches_are_predicted_by_the_engine(model, paths, monkeypatch):
     pytest.importorskip("triton")
     expected = model.predict(paths.store, num_repeats=3, batch_size=1)
-    monkeypatch.setattr("crawl.nn.gpu._DEVICES", {"cuda", "cpu"})  # Triton's interpreter stands in for a GPU
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})  # Triton's interpreter stands in for a GPU
     monkeypatch.setattr("crawl.experiments.trained.predict", None)
     batches = []
     found = model.predict(paths.store, num_repeats=3, batch_size=1, on_batch=lambda: batches.append(1))

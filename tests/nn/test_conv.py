@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from crawl import CRaWlConv, Graph, Walks, sample_walks
-from crawl.nn import bits, cpu, fast, reference
 from crawl.nn.norm import BatchNorm
+from crawl.ops import cpu, walk_conv
+from crawl.ops import walks as walk_ops
 
 # The largest difference, relative to the largest value expected, or to 1 where all are smaller. The gradients count as
 # one vector, since some of them (of a weight whose scale a norm takes out) are sums of terms that cancel.
@@ -99,7 +100,7 @@ def assert_equals_reference(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr:
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either of the two ways in which `fast` computes."""
     if request.param == "torch":
-        monkeypatch.setattr(cpu, "pool_walks", fast.pool_walks)
+        monkeypatch.setattr(walk_conv, "fast_module", lambda *_: None)
 
 
 # ---- fast equals reference
@@ -222,7 +223,7 @@ def test_two_threads_change_no_bit(graph: Graph, dtype: torch.dtype, training: b
         conv = make_conv(20, 147, dtype=dtype, edge_dim=2).train(training)
         x = random(130, 20, dtype=dtype).requires_grad_()
         edge_attr = random(130, 2, dtype=dtype, seed=1).requires_grad_()
-        pooled = fast.pooled_windows(conv, x, walks, edge_attr)
+        pooled, _ = conv.pooled(x, walks, edge_attr)
         weights = [conv.project.weight, conv.depthwise.weight, conv.norm.weight, conv.norm.bias, conv.mix.weight]
         grads = torch.autograd.grad((pooled * random(130, 147, dtype=dtype)).sum(), [x, edge_attr, *weights])
         return [pooled, *grads, conv.norm.running_mean, conv.norm.running_var]
@@ -331,7 +332,8 @@ def test_feature_matrix_by_hand() -> None:
     walks = Walks.from_nodes(graph, torch.tensor([[0, 1, 2, 0, 2, 3]]), window_size=3)
     x = torch.tensor([[10.0], [11.0], [12.0], [13.0]])
     edge_attr = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
-    features = reference.walk_features(x, walks, edge_attr, torch.arange(5))
+    conv = CRaWlConv(1, 2, edge_dim=1, window_size=3, kernel_size=3)
+    features = conv.walk_features(x, walks, edge_attr)
     #  node edge  same as 1, 2, 3 back  joined to 2, 3 back
     expected = [
         [10, 0, 0, 0, 0, 0, 0],
@@ -342,9 +344,8 @@ def test_feature_matrix_by_hand() -> None:
         [13, 4, 0, 0, 0, 0, 1],
     ]
     assert features.tolist() == [expected]
-    assert reference.walk_features(x, walks, None, torch.tensor([1])).tolist() == [
-        [[row[0], row[3]] for row in expected]
-    ]
+    only_adjacent = CRaWlConv(1, 2, edge_dim=1, window_size=3, kernel_size=3, identity=False)
+    assert only_adjacent.walk_features(x, walks).tolist() == [[[row[0], 0, *row[5:]] for row in expected]]
 
 
 @each_mode
@@ -521,13 +522,14 @@ def test_bad_layers_are_refused(options: dict[str, object], message: str) -> Non
         ({"x": torch.zeros(11)}, r"x must be floating-point .* \[rows, 3\], not torch.float32 of shape \[11\]"),
         ({"x": torch.zeros(11, 4)}, r"x must be .* \[11, 4\]"),
         ({"x": torch.zeros(11, 3).long()}, "x must be floating-point .* torch.int64"),
-        ({"x": torch.zeros(9, 3)}, "x has 9 rows, but the walks visit row 9: they are of another graph"),
+        ({"x": torch.zeros(9, 3)}, "x has 9 rows, .* graph of 11 nodes: give the features"),
+        ({"x": torch.zeros(12, 3)}, "x has 12 rows, .* graph of 11 nodes"),
         ({"x": torch.zeros(0, 3)}, "x has 0 rows"),
         ({"edge_attr": None}, "needs edge_attr with 2 channels"),
         ({"edge_attr": torch.zeros(14)}, r"edge_attr must be .* \[14\]"),
         ({"edge_attr": torch.zeros(14, 3)}, r"edge_attr must be .* \[14, 3\]"),
         ({"edge_attr": torch.zeros(14, 2).long()}, "edge_attr must be floating-point .* torch.int64"),
-        ({"edge_attr": torch.zeros(13, 2)}, "edge_attr has 13 rows, but the walks visit row 13"),
+        ({"edge_attr": torch.zeros(13, 2)}, "edge_attr has 13 rows, .* graph of 14 edges"),
         ({"walks": sample_walks(odd_graph(), 12, window_size=7)}, "see 7 nodes back, the layer needs 8"),
         ({"walks": sample_walks(odd_graph(), 7)}, "of 7 steps are shorter .* 9 nodes: sample at least 8 steps"),
         ({"walks": no_walks(num_steps=7)}, "of 7 steps are shorter"),
@@ -555,14 +557,14 @@ def test_walks_below_the_first_row_are_refused() -> None:
 def test_edge_features_that_would_not_be_used_are_refused(implementation: str) -> None:
     conv = make_conv(4, 6, implementation=implementation)
     with pytest.raises(ValueError, match="edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out"):
-        conv(torch.ones(3, 4), no_walks(), torch.ones(2, 3))
+        conv(torch.ones(11, 4), sample_walks(odd_graph(), 12), torch.ones(14, 3))
 
 
 # ---- beside other things that torch does
 
 
 def test_a_call_under_autocast_leaves_no_trace() -> None:
-    bits._bytes.cache_clear()
+    walk_ops._in_bytes.cache_clear()
     walks = sample_walks(ring(7), 12, seed=1)
     conv, x = make_conv(2, 4).eval(), random(7, 2)
     with torch.autocast("cpu"):

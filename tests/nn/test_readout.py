@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from crawl import Segments, Readout
+from crawl import Readout, Segments
 
 BATCH = torch.tensor([0, 0, 1, 3, 3, 3], dtype=torch.int32)  # graph 2 has no nodes
 MEMBERS = Segments.of(BATCH, 4)

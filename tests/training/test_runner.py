@@ -87,7 +87,9 @@ def with_edges(make_dataset) -> Dataset:
 
 def network(*layer: object, **settings: object) -> Network:
     """A small network of these blocks, or of all those in `layers`."""
-    sees_edges = any(name not in ("gcn", "gin", "sage", "virtual_node", "attention", "feed_forward") for name in layer or [None])
+    sees_edges = any(
+        name not in ("gcn", "gin", "sage", "virtual_node", "attention", "feed_forward") for name in layer or [None]
+    )
     arguments = {
         "edge_dim": 2 if sees_edges else None,
         "hidden_channels": 8,
@@ -166,8 +168,9 @@ def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_mod
     expected = whole.predict(ids, 2, seed=1)
     for batch_size in (2, 3):  # as in training and evaluation
         assert torch.allclose(parts.predict(ids, batch_size, seed=1), expected, atol=1e-5)
-    with pytest.raises(ValueError, match="8 graphs .* largest_batch"):
+    with pytest.raises(ValueError, match=r"8 graphs .* largest_batch"):
         parts.predict(ids, 8, seed=1)
+
 
 @pytest.mark.parametrize("settings", [{}, {"start_share": 0.5}, {"edge_dim": 1}])
 def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, settings) -> None:

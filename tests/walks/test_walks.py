@@ -171,8 +171,8 @@ def test_walks_without_steps_and_no_walks() -> None:
     [
         ({"nodes": torch.tensor([[0, 1], [1, 3]])}, "Walk 1 steps from node 1 to node 3, which is not an edge"),
         ({"nodes": torch.tensor([[0, 0]])}, "Walk 0 steps from node 0 to node 0, which is not an edge"),
-        ({"nodes": torch.tensor([[0, 6]])}, "nodes must lie between 0 and 5"),
-        ({"nodes": torch.tensor([[-1, 0]])}, "nodes must lie between 0 and 5"),
+        ({"nodes": torch.tensor([[0, 6]])}, "nodes must be from 0 to 5"),
+        ({"nodes": torch.tensor([[-1, 0]])}, "nodes must be from 0 to 5"),
         ({"nodes": torch.tensor([0, 1])}, r"shape \[num_walks, num_steps \+ 1\]"),
         ({"nodes": torch.empty(3, 0, dtype=torch.long)}, r"shape \[num_walks, num_steps \+ 1\]"),
         ({"nodes": torch.tensor([[0.0, 1.0]])}, "nodes must be a tensor of integers"),

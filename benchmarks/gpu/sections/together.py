@@ -14,7 +14,7 @@ import torch
 from measure import Spread, progress, spread_cell
 
 from crawl import CRaWl
-from crawl.nn.gpu.streams import stream_of_thread
+from crawl.ops.triton.streams import stream_of_thread
 from gpu.bench import Bench
 from gpu.report import Section
 from gpu.steps import ZINC, build_model

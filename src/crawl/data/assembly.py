@@ -16,7 +16,7 @@ from torch import Tensor
 from crawl.data.store import GraphStore
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
-from crawl.nn.gpu import can_use_triton
+from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.walks.plan import WalkPlan
 from crawl.walks.sampling import sampler_for, start_nodes

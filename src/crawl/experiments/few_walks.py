@@ -33,6 +33,7 @@ def evaluate_share(
     if not isinstance(trained.model, CRaWl):
         raise ValueError(f"The model of {trained_run} does not walk.")
     trained.check_data(dataset)
+    assert trained.model.walk_plan is not None
     trained.model.walk_plan = replace(trained.model.walk_plan, eval_start_share=start_share)
     predictions = trained.predict(dataset.store.subset(dataset.split.test), seed=trained.experiment.seed)
     scores = scores_of(predictions, targets_of(dataset.store, dataset.split.test))

@@ -33,7 +33,7 @@ from crawl.experiments.run import Stopped, resume_run, run_experiment
 from crawl.experiments.summary import Line, summarise, to_markdown
 from crawl.experiments.tables import GROUPS, TABLES
 from crawl.experiments.workers import Workers, is_fatal, say
-from crawl.nn.gpu.streams import stream_of_thread
+from crawl.ops.triton.streams import stream_of_thread
 from crawl.threads import use_threads
 
 FOLDER = Path("runs/reproduce")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_type, truth, whole_number
 from crawl.choices import Implementation, Precision
-from crawl.nn import fast, reference
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.ops.precision import check_precision, precision
 from crawl.ops.segments import Rows
+from crawl.ops.walk_conv import Weights, mean_of_groups, walk_conv
+from crawl.ops.walks import Bits
 from crawl.tensor_checks import in_memory, plain_tensor
 from crawl.walks import Walks
 from crawl.walks.walks import check_window_size
@@ -25,7 +27,7 @@ class CRaWlConv(nn.Module):
         p(v) = mean over the windows centred at v;   h(v) ← R h(v) + U p(v)
 
     with U = Linear(d, 2d) → BatchNorm → ReLU → Linear(2d, d), and R a Linear where widths differ, else the identity.
-    No bias, no padding. It takes and returns node features, so it mixes with the layers of PyG.
+    No bias. It takes and returns node features, so it mixes with the layers of PyG.
 
     Args:
         in_channels: The width of the node features.
@@ -37,8 +39,10 @@ class CRaWlConv(nn.Module):
         adjacency: Use the adjacency bits.
         implementation: `fast`, or `reference`, the same function spelled out as in the paper. The weights fit both;
             `fast` can be differentiated once only.
-        precision: How `fast` multiplies on a GPU: `tf32` (float32 with products of ten bits), `bf16` (what lies along
-            the walks is kept in bfloat16, too) or `float32` (exact). A CPU is exact.
+        precision: How `fast` multiplies on a GPU: `tf32`, `bf16` or `float32`; see `crawl.ops.precision`. None for what
+            is set around the call, by `CRaWl` or `with crawl.ops.precision.precision(…)`, else `tf32`.
+        padding: Put zeros around the walks, so that every position is the centre of a window, and walks may be shorter
+            than one. The paper has none.
     """
 
     @in_memory("A layer of this size")
@@ -53,7 +57,8 @@ class CRaWlConv(nn.Module):
         identity: bool = True,
         adjacency: bool = True,
         implementation: Implementation = "fast",
-        precision: Precision = "tf32",
+        precision: Precision | None = None,
+        padding: bool = False,
     ) -> None:
         super().__init__()
         in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)  # without features, a constant 1
@@ -70,25 +75,25 @@ class CRaWlConv(nn.Module):
                 "It is window_size + 1 by default: choose an even window_size or give an odd kernel_size."
             )
         check_choice("implementation", implementation, get_args(Implementation))
-        check_choice("precision", precision, get_args(Precision))
+        check_precision(precision)
         self.in_channels, self.out_channels, self.edge_dim = in_channels, out_channels, edge_dim
         self.window_size, self.kernel_size = window_size, kernel_size
-        self.implementation, self.precision = implementation, precision
-        self.num_identity_bits = window_size if identity else 0
-        self.num_adjacency_bits = max(window_size - 1, 0) if adjacency else 0
-        num_features = in_channels + edge_dim + self.num_identity_bits + self.num_adjacency_bits
+        self.implementation, self.precision, self.padding = implementation, precision, truth("padding", padding)
+        self.bits = Bits(window_size if identity else 0, max(window_size - 1, 0) if adjacency else 0)
+        num_features = in_channels + edge_dim + self.bits.number
         self.project = nn.Conv1d(num_features, out_channels, 1, bias=False)
-        self.depthwise = nn.Conv1d(out_channels, out_channels, kernel_size, groups=out_channels, bias=False)
+        self.depthwise = nn.Conv1d(
+            out_channels,
+            out_channels,
+            kernel_size,
+            padding=kernel_size // 2 if self.padding else 0,
+            groups=out_channels,
+            bias=False,
+        )
         self.norm = BatchNorm(out_channels)
         self.mix = nn.Conv1d(out_channels, out_channels, 1, bias=False)
-        self.update = nn.Sequential(
-            Linear(out_channels, 2 * out_channels, precision),
-            BatchNorm(2 * out_channels),
-            nn.ReLU(),
-            Linear(2 * out_channels, out_channels, precision),
-        )
-        same_width = in_channels == out_channels
-        self.residual = nn.Identity() if same_width else Linear(in_channels, out_channels, precision)
+        self.update = Update(out_channels)
+        self.residual = nn.Identity() if in_channels == out_channels else Linear(in_channels, out_channels)
 
     def forward(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, rows: Rows | None = None) -> Tensor:
         """`[N, out_channels]`: the new node features.
@@ -103,30 +108,83 @@ class CRaWlConv(nn.Module):
         Raises:
             ValueError: If the features or the walks do not fit the layer.
         """
-        self._check(x, walks, edge_attr)
-        pooled_windows = fast.pooled_windows if self.implementation == "fast" else reference.pooled_windows
-        pooled = pooled_windows(self, x, walks, edge_attr)
-        first, norm, _, last = self.update
-        new_x: Tensor = last(norm(first(pooled), rows, relu=True), add=self.residual(x))
+        pooled, _ = self.pooled(x, walks, edge_attr)
+        with precision(self.precision):
+            new_x: Tensor = self.update(pooled, rows, add=self.residual(x))
         return new_x
+
+    def pooled(
+        self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, *, into_edges: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """p(v), `[N, out_channels]`, and with `into_edges` p(e), `[E, out_channels]`.
+
+        The mean of the CNN's outputs over the windows whose centre is at v, or was reached by e; 0 if there are none.
+        The first position of a walk was not reached by an edge.
+
+        Args:
+            x: `[N, in_channels]` node features.
+            walks: Walks on these nodes.
+            edge_attr: `[E, edge_dim]` edge features.
+            into_edges: Whether to pool into edges, too; else None comes back in place of p(e).
+
+        Raises:
+            ValueError: If the features or the walks do not fit the layer.
+        """
+        self._check(x, walks, edge_attr)
+        num_edges = _num_edges(walks, edge_attr) if into_edges else None
+        if self.implementation == "fast":
+            with precision(self.precision):
+                return walk_conv(x, edge_attr, walks.sized(len(x), edge_attr), self._weights(), num_edges)
+        windows = self.project(self.walk_features(x, walks, edge_attr).transpose(1, 2))
+        windows = self.norm(self.depthwise(windows)).relu()
+        windows = self.mix(windows).relu().transpose(1, 2)  # [W, number of windows, C]
+        first = (walks.nodes.shape[1] - windows.shape[1]) // 2  # the position at the centre of the first window
+        centres = walks.nodes[:, first : first + windows.shape[1]]
+        of_nodes = mean_of_groups(windows.flatten(0, 1), centres.flatten(), len(x))
+        if num_edges is None:
+            return of_nodes, None
+        skipped = max(1 - first, 0)  # the window at the start of a walk
+        edges = walks.edges[:, first + skipped - 1 : first + windows.shape[1] - 1]
+        return of_nodes, mean_of_groups(windows[:, skipped:].flatten(0, 1), edges.flatten(), num_edges)
+
+    def walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None) -> Tensor:
+        """The walk feature matrix X = [h | g | I | A], `[W, T, D]`: node features, the features of the edge that led
+        there (zeros at the first position, or without `edge_attr`), identity and adjacency bits.
+        """
+        if edge_attr is None:
+            edge_attr = x.new_zeros(1, self.edge_dim)
+            edges = edge_attr[torch.zeros_like(walks.edges)]
+        else:
+            edges = edge_attr[walks.edges]
+        edges = torch.cat([edges.new_zeros(len(walks), 1, self.edge_dim), edges], dim=1)
+        bits, s = walks.bits(), walks.window_size  # which may be larger than that of the layer
+        identity, adjacency = bits[..., : self.bits.num_identity], bits[..., s : s + self.bits.num_adjacency]
+        return torch.cat([x[walks.nodes], edges, identity.to(x.dtype), adjacency.to(x.dtype)], dim=-1)
+
+    def _weights(self) -> Weights:
+        norm = self.norm.tensors()
+        return Weights(self.project.weight, self.depthwise.weight, norm, self.mix.weight, self.bits, self.padding)
 
     def _check(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> None:
         check_type("walks", walks, Walks, "call sample_walks(graph)")
         x = plain_tensor("x", x)
-        if walks.window_size < self.window_size and self.num_identity_bits + self.num_adjacency_bits:
+        if walks.window_size < self.window_size and self.bits.number:
             raise ValueError(
                 f"The walks see {walks.window_size} nodes back, the layer needs {self.window_size}: set window_size."
             )
-        if walks.num_steps + 1 < self.kernel_size:
+        if walks.num_steps + 1 < self.kernel_size and not self.padding:
             raise ValueError(
                 f"Walks of {walks.num_steps} steps are shorter than one window of {self.kernel_size} nodes: "
-                f"sample at least {self.kernel_size - 1} steps."
+                f"sample at least {self.kernel_size - 1} steps, or give the layer padding=True."
             )
         if walks.device != x.device:
             raise ValueError(f"x is on {x.device}, the walks are on {walks.device}: move one with .to(device).")
-        _check_features("x", x, self.in_channels, walks, walks.nodes)
+        _check_features("x", x, self.in_channels)
+        _check_rows("x", x, "nodes", walks.num_nodes, walks)
         if self.edge_dim > 1 or (self.edge_dim == 1 and edge_attr is not None):
-            _check_features("edge_attr", edge_attr, self.edge_dim, walks, walks.edges)
+            _check_features("edge_attr", edge_attr, self.edge_dim)
+            assert edge_attr is not None
+            _check_rows("edge_attr", edge_attr, "edges", walks.num_edges, walks)
         if self.edge_dim == 0 and edge_attr is not None:
             raise ValueError("The layer has edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out.")
         dtype, is_exact = self.project.weight.dtype, x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
@@ -142,7 +200,33 @@ class CRaWlConv(nn.Module):
         )
 
 
-def _check_features(name: str, features: Tensor | None, num_channels: int, walks: Walks, visited: Tensor) -> None:
+class Update(nn.Sequential):
+    """U: Linear(d, 2d) → BatchNorm → ReLU → Linear(2d, d), without bias.
+
+    Args:
+        channels: The width of input and output (d).
+    """
+
+    def __init__(self, channels: int) -> None:
+        hidden = 2 * channels
+        super().__init__(Linear(channels, hidden), BatchNorm(hidden), nn.ReLU(), Linear(hidden, channels))
+
+    def forward(self, pooled: Tensor, rows: Rows | None = None, add: Tensor | None = None) -> Tensor:
+        """`[N, channels]`, with `add` added to it."""
+        first, norm, _, last = self
+        out: Tensor = last(norm(first(pooled), rows, relu=True), add=add)  # the norm's kernel has the ReLU in it
+        return out
+
+
+def _num_edges(walks: Walks, edge_attr: Tensor | None) -> int:
+    if edge_attr is not None:
+        return len(edge_attr)
+    if walks.num_edges is None:
+        raise ValueError("To pool into edges, the walks must know how many there are: give Walks num_edges.")
+    return walks.num_edges
+
+
+def _check_features(name: str, features: Tensor | None, num_channels: int) -> None:
     if features is None:
         raise ValueError(f"The layer needs {name} with {num_channels} channels.")
     features = plain_tensor(name, features)
@@ -151,11 +235,23 @@ def _check_features(name: str, features: Tensor | None, num_channels: int, walks
             f"{name} must be floating-point numbers of shape [rows, {num_channels}], "
             f"not {features.dtype} of shape {list(features.shape)}."
         )
-    # Compiled loops on the CPU check no bounds. On a GPU a look at the largest id would mean to wait for it.
+
+
+def _check_rows(name: str, features: Tensor, of: Literal["nodes", "edges"], number: int | None, walks: Walks) -> None:
+    """Refuses features of another graph. Compiled loops check no bounds."""
+    if number is not None:
+        if len(features) != number:
+            raise ValueError(
+                f"{name} has {len(features)} rows, but the walks are on a graph of {number} {of}: "
+                "give the features of that graph."
+            )
+        return
+    visited = getattr(walks, of)
+    # On a GPU a look at the largest id would mean to wait for it.
     if visited.device.type == "cpu" and visited.numel() and walks.num_real is None:
         low, high = int(visited.min()), int(visited.max())
         if low < 0 or high >= len(features):
             row = low if low < 0 else high
             raise ValueError(
-                f"{name} has {len(features)} rows, but the walks visit row {row}: they are of another graph."
+                f"{name} has {len(features)} rows, but the walks visit row {row}: give the features of their graph."
             )

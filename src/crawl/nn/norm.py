@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from crawl.checks import check_type, shown
-from crawl.nn.gpu import can_use_triton
+from crawl.ops.norm import Norm, batch_norm
 from crawl.ops.segments import Rows, Segments
 from crawl.tensor_checks import plain_tensor
 
@@ -33,31 +32,14 @@ class BatchNorm(nn.BatchNorm1d):
         Args:
             x: `[R, C]` or `[W, C, T]`.
             rows: Which of the rows are real, as in `batch.nodes.rows`: padding does not count. All when None.
-            relu: Apply a ReLU after it.
+            relu: Clip the result at zero.
         """
-        num_rows = None if rows is None else rows.real
-        if x.dim() == 2 and x.dtype == torch.float32 and can_use_triton(x.device):
-            from crawl.nn.gpu.norm import batch_norm
+        return batch_norm(x, self.tensors(), None if rows is None else rows.real, relu=relu)
 
-            return batch_norm(self, x, num_rows, relu)
-        normed = self._forward(x)
-        return normed.relu() if relu else normed
-
-    def _forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.uses_batch_statistics(x.numel() // self.num_features):
-            return super().forward(x)
-        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-
-    def uses_batch_statistics(self, num_values: int) -> bool:
-        """Whether a batch with this many values per channel is normalised with its own mean and variance."""
-        return self.training and num_values >= 2
-
-    @torch.no_grad()
-    def track(self, mean: Tensor, var: Tensor, num_values: int) -> None:
-        """Move the running statistics towards those of a batch whose (biased) variance is `var`."""
-        self.running_mean.lerp_(mean, self.momentum)
-        self.running_var.lerp_(var * (num_values / (num_values - 1)), self.momentum)
-        self.num_batches_tracked += 1
+    def tensors(self) -> Norm:
+        """The weights, running statistics and settings, for the operations of `crawl.ops`."""
+        statistics = (self.running_mean, self.running_var, self.num_batches_tracked)
+        return Norm(self.weight, self.bias, *statistics, self.momentum, self.eps, self.training)
 
 
 def check_rows(x: Tensor, members: Segments, like: Tensor) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
 
 from torch import Tensor, nn
 
-from crawl.checks import MAX_WIDTH, check_choice, whole_number
+from crawl.checks import MAX_WIDTH, whole_number
 from crawl.choices import Precision
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, BlockSettings, State
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm, check_rows
+from crawl.ops.precision import check_precision, precision
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory, plain_tensor
 
@@ -28,20 +28,21 @@ class VirtualNode(nn.Module):
     Args:
         channels: The width of the node features and of the state.
         dropout: The dropout rate inside the MLP.
-        precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
+        precision: `tf32`, `bf16` or `float32`, on a GPU; None for what is set around the call. See `CRaWlConv`.
     """
 
     @in_memory("A virtual node of this size")
-    def __init__(self, channels: int, dropout: float = 0.0, precision: Precision = "tf32") -> None:
+    def __init__(self, channels: int, dropout: float = 0.0, precision: Precision | None = None) -> None:
         super().__init__()
         channels = self.channels = whole_number("channels", channels, 1, MAX_WIDTH)
-        check_choice("precision", precision, get_args(Precision))
+        check_precision(precision)
+        self.precision = precision
         self.mlp = nn.Sequential(
-            Linear(channels, channels, precision),
+            Linear(channels, channels),
             BatchNorm(channels),
             nn.ReLU(),
             Dropout(dropout),
-            Linear(channels, channels, precision),
+            Linear(channels, channels),
         )
 
     def forward(self, x: Tensor, state: Tensor, members: Segments) -> tuple[Tensor, Tensor]:
@@ -57,8 +58,9 @@ class VirtualNode(nn.Module):
         check_rows(x, members, norm.weight)
         if plain_tensor("state", state).shape != (members.owners.size, self.channels):
             raise ValueError(f"state must have a row for each graph, not the shape {list(state.shape)}.")
-        hidden = norm(first(state + members.sum(x)), members.owners, relu=True)
-        state = last(dropout(hidden))
+        with precision(self.precision):
+            hidden = norm(first(state + members.sum(x)), members.owners, relu=True)
+            state = last(dropout(hidden))
         return x + members.spread(state), state
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from crawl.checks import MAX_COUNT, shown, whole_number
-from crawl.nn.gpu import can_use_triton
+from crawl.ops.backends import fast_module
 from crawl.tensor_checks import holds_integers, plain_tensor
 
 
@@ -81,8 +81,9 @@ class Segments:
     def sum(self, x: Tensor) -> Tensor:
         """`[K, …]` the sum of the rows of each owner; 0 for an owner without rows."""
         flat = self._flat(x)
-        if _is_for_triton(flat):
-            total: Tensor = _Sum.apply(flat, self)  # type: ignore[no-untyped-call]
+        kernels = fast_module("segments", flat.device, flat.dtype)
+        if kernels is not None:
+            total: Tensor = _Sum.apply(flat, self, kernels)  # type: ignore[no-untyped-call]
         else:
             total = flat.new_zeros(self.owners.size, flat.shape[1]).index_add(0, self.owner, flat)
         return total.view(-1, *x.shape[1:])
@@ -108,8 +109,9 @@ class Segments:
         if plain_tensor("y", y).dim() == 0 or y.shape[0] != self.owners.size:
             raise ValueError(f"There are {self.owners.size} owners, so give as many rows, not {shown(y)}.")
         flat = y.flatten(1) if y.dim() > 1 else y.unsqueeze(1)
-        if _is_for_triton(flat):
-            rows: Tensor = _Spread.apply(flat, self)  # type: ignore[no-untyped-call]
+        kernels = fast_module("segments", flat.device, flat.dtype)
+        if kernels is not None:
+            rows: Tensor = _Spread.apply(flat, self, kernels)  # type: ignore[no-untyped-call]
             return rows.view(-1, *y.shape[1:])
         return y[self.owner]
 
@@ -127,42 +129,35 @@ def places_of(owner: Tensor, num_owners: int) -> tuple[Tensor, Tensor]:
     return torch.searchsorted(keys, torch.arange(num_owners + 1, dtype=dtype, device=owner.device)), order
 
 
-def _is_for_triton(rows: Tensor) -> bool:
-    return rows.dtype == torch.float32 and can_use_triton(rows.device)
-
-
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, segments: Segments) -> Tensor:
-        ctx.segments = segments
-        return _sum_rows(x, segments)
+    def forward(ctx: Any, x: Tensor, segments: Segments, kernels: Any) -> Tensor:
+        ctx.segments, ctx.kernels = segments, kernels
+        return _sum_rows(x, segments, kernels)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _spread_rows(grad, ctx.segments), None
+        return _spread_rows(grad, ctx.segments, ctx.kernels), None, None
 
 
 class _Spread(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, y: Tensor, segments: Segments) -> Tensor:
-        ctx.segments = segments
-        return _spread_rows(y, segments)
+    def forward(ctx: Any, y: Tensor, segments: Segments, kernels: Any) -> Tensor:
+        ctx.segments, ctx.kernels = segments, kernels
+        return _spread_rows(y, segments, kernels)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _sum_rows(grad, ctx.segments), None
+        return _sum_rows(grad, ctx.segments, ctx.kernels), None, None
 
 
-def _sum_rows(x: Tensor, segments: Segments) -> Tensor:
-    from crawl.nn.gpu.segments import sum_rows
-
-    ptr, order = segments.places
-    return sum_rows(x.contiguous(), ptr, order, longest=segments.longest)
+def _sum_rows(x: Tensor, segments: Segments, kernels: Any) -> Tensor:
+    total: Tensor = kernels.sum_rows(x.contiguous(), *segments.places, longest=segments.longest)
+    return total
 
 
-def _spread_rows(y: Tensor, segments: Segments) -> Tensor:
-    from crawl.nn.gpu.segments import spread_rows
-
-    return spread_rows(y.contiguous(), segments.owner, segments.rows.real)
+def _spread_rows(y: Tensor, segments: Segments, kernels: Any) -> Tensor:
+    rows: Tensor = kernels.spread_rows(y.contiguous(), segments.owner, segments.rows.real)
+    return rows

@@ -19,7 +19,8 @@ from torch import Tensor
 from crawl.choices import Precision
 from crawl.data.assembly import Assembler, Bucket
 from crawl.nn.batch import Batch
-from crawl.nn.gpu.streams import shared_stream, stream_of_thread
+from crawl.ops.precision import products
+from crawl.ops.triton.streams import shared_stream, stream_of_thread
 from crawl.walks.plan import WalkPlan
 
 _ALIGNMENT = 256
@@ -133,8 +134,6 @@ class Recorder:
         return self.prepare(graphs.padded_batch(*settings, is_training=self.is_training))
 
     def _captured(self, graphs: Assembler, ids: Tensor, function: Function, bucket: Bucket) -> _Recording:
-        from crawl.nn.gpu.products import products
-
         ids = ids.clone()
         batch = self._prepared(graphs, ids, bucket)  # compiles what needs compiling, and shows the sizes
         made, made_tensors, _ = _flat_copy(batch)
@@ -157,8 +156,6 @@ class Recorder:
 
     def _try(self, function: Function, batch: Batch) -> None:
         """Call the function on a stream of its own, as capturing demands, and undo what it did."""
-        from crawl.nn.gpu.products import products
-
         here = torch.cuda.current_stream()
         before = [tensor.clone() for tensor in self.protected()]
         random_state = torch.cuda.get_rng_state(self.device)

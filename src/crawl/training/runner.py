@@ -18,7 +18,7 @@ from crawl.data.identity import graph_keys
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.nn.dropout import Dropout
-from crawl.nn.gpu import can_use_triton
+from crawl.ops.backends import can_use_triton
 from crawl.training.calling import Caller, why_not_captured
 from crawl.training.capture import CannotCapture, Recorder
 from crawl.walks.plan import WalkPlan

@@ -16,7 +16,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.targets import float32_blurs
 from crawl.data.task import Task
 from crawl.nn.dropout import Dropout
-from crawl.nn.gpu.streams import late_gradients
+from crawl.ops.triton.streams import backward
 from crawl.tensor_checks import as_device
 from crawl.training.checkpoint import check_history, check_moments, check_weights
 from crawl.training.evaluation import Predictions, Scaling, predict_with, targets_of
@@ -270,8 +270,7 @@ class Trainer:
         output, targets = self.runner.answer(batch), batch.y
         loss = task_loss(self.task, self.training.loss, output, targets, self.scaling)
         self.optimiser.zero_grad()
-        with late_gradients(loss.device):
-            torch.autograd.backward(loss)
+        backward(loss)
         if self.training.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
         self.optimiser.step()

@@ -14,9 +14,9 @@ import torch
 from numba import njit, uint32, uint64
 from torch import Tensor
 
-from crawl import _lanes as lanes
-from crawl._lanes import LANES
 from crawl.graph import Graph
+from crawl.ops import lanes
+from crawl.ops.lanes import LANES
 from crawl.threads import share_out
 from crawl.walks import philox
 from crawl.walks.reference import StepLaw, code_dtype

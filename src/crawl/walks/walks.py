@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from crawl.checks import MAX_WINDOW_SIZE, check_type, shown, whole_number
 from crawl.graph import Graph
+from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.tensor_checks import as_device, holds_integers, plain_tensor
 from crawl.walks import reference
@@ -127,11 +128,18 @@ class Walks:
         vars(walks).update(segments)
         return walks
 
+    def sized(self, num_nodes: int, edge_attr: Tensor | None) -> Walks:
+        """The same walks, which know how many nodes and edges there are."""
+        if self.num_nodes is not None and (self.num_edges is not None or edge_attr is None):
+            return self
+        num_edges = len(edge_attr) if self.num_edges is None and edge_attr is not None else self.num_edges
+        return replace(self, num_nodes=num_nodes, num_edges=num_edges)
+
     def _segments(self, name: str, ids: Tensor, num_ids: int | None) -> Segments:
         if num_ids is None:
             raise ValueError(f"These walks do not know the {name} of their graph: give Walks the {name}.")
         owner = ids.flatten()
-        ptr, order = (None, None) if owner.device.type == "cpu" else places_of(owner, num_ids)
+        ptr, order = places_of(owner, num_ids) if can_use_triton(owner.device) else (None, None)
         return Segments(owner, Rows(owner.numel()), Rows(num_ids), ptr, order)
 
     def gather(self, nodes: Tensor, edges: Tensor | None = None, bits: Tensor | None = None) -> Tensor:

@@ -4,22 +4,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from crawl.nn.gpu.norm import MEAN, RSTD, SCALE, SHIFT
-from crawl.nn.gpu.products import dot_precision
-from crawl.nn.gpu.segments import sum_parts
-from crawl.nn.gpu.shape import CHANNELS, ROWS, Shape
-from crawl.walks import Walks
-from crawl.walks.walks import num_bits
-
-if TYPE_CHECKING:
-    from crawl.choices import Precision
+from crawl.choices import Precision
+from crawl.ops.triton.norm import MEAN, RSTD, SCALE, SHIFT
+from crawl.ops.triton.products import dot_precision
+from crawl.ops.triton.segments import sum_parts
+from crawl.ops.triton.shape import CHANNELS, ROWS, Shape
+from crawl.ops.walks import WalkTensors
 
 _NUM_MAXIMA = 64
 _LARGEST_HALF = tl.constexpr(65504.0)  # of float16; no activation comes near it
@@ -82,7 +77,7 @@ def _hidden(
     STRIDE: tl.constexpr,
     IS_HALF: tl.constexpr,
 ) -> tl.tensor:
-    """Windows, normalised and clipped at zero; zeros for rows that are none."""
+    """Windows, normalised and clipped at zero; zeros for rows that are not real."""
     mask = is_row[:, None] & inside[None, :]
     value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
     scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)
@@ -95,30 +90,35 @@ def _hidden(
 
 def mixed_backward(
     shape: Shape,
-    walks: Walks,
+    walks: WalkTensors,
     windows: Tensor,
     statistics: Tensor,
     is_active: Tensor,
-    grad_pooled: Tensor,
-    counts: Tensor,
+    pooled: list[tuple[Tensor, Tensor]],
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The activations again, the gradients of the CNN's outputs before their ReLU, and the unit these are in, `[1]`."""
+    """The activations again, the gradients of the CNN's outputs before their ReLU, and the unit these are in, `[1]`.
+
+    `pooled` holds the gradients of the means at nodes and of how many windows each mean is; if windows were pooled into
+    edges, too, the same of edges.
+    """
     hidden, grad_mixed = (torch.empty_like(windows, dtype=dtype) for _ in range(2))
-    grad_pooled = grad_pooled.contiguous()
+    pooled = [(grad.contiguous(), counts) for grad, counts in pooled]
     unit = windows.new_ones(1, dtype=torch.float32)
-    maxima = windows.new_empty(_NUM_MAXIMA, dtype=torch.float32)
+    maxima = windows.new_empty(len(pooled), _NUM_MAXIMA, dtype=torch.float32)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
-            _largest[(_NUM_MAXIMA,)](grad_pooled, counts, maxima, grad_pooled.numel(), C=shape.num_channels, BLOCK=1024)
+            for (grad, counts), largest in zip(pooled, maxima, strict=True):
+                _largest[(_NUM_MAXIMA,)](grad, counts, largest, grad.numel(), C=shape.num_channels, BLOCK=1024)
             _mixed_backward[shape.tiles(ROWS)](
                 windows,
                 statistics,
                 is_active,
-                grad_pooled,
+                *pooled[0],
+                *pooled[-1],
                 maxima,
-                counts,
                 walks.nodes,
+                walks.edges,
                 shape.count,
                 hidden,
                 grad_mixed,
@@ -127,8 +127,9 @@ def mixed_backward(
                 shape.num_windows,
                 C=shape.num_channels,
                 STRIDE=shape.stride,
-                KERNEL_SIZE=shape.kernel_size,
-                NUM_MAXIMA=_NUM_MAXIMA,
+                KERNEL_SIZE=shape.centred_size,
+                NUM_MAXIMA=maxima.numel(),
+                HAS_EDGES=len(pooled) > 1,
                 ROWS=ROWS,
                 CHANNELS=CHANNELS,
             )
@@ -158,10 +159,13 @@ def _mixed_backward(
     windows: tl.tensor,
     statistics: tl.tensor,
     is_active: tl.tensor,
-    grad_pooled: tl.tensor,
-    maxima: tl.tensor,
+    grad_nodes: tl.tensor,
     counts: tl.tensor,
+    grad_edges: tl.tensor,
+    edge_counts: tl.tensor,
+    maxima: tl.tensor,
     nodes: tl.tensor,
+    edges: tl.tensor,
     count: tl.tensor,
     hidden: tl.tensor,
     grad_mixed: tl.tensor,
@@ -172,6 +176,7 @@ def _mixed_backward(
     STRIDE: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
     NUM_MAXIMA: tl.constexpr,
+    HAS_EDGES: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
@@ -187,14 +192,21 @@ def _mixed_backward(
     windows_per_walk = num_positions - KERNEL_SIZE + 1
     row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
     is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
-    centre = row // windows_per_walk * num_positions + row % windows_per_walk + KERNEL_SIZE // 2
+    walk, position = row // windows_per_walk, row % windows_per_walk + KERNEL_SIZE // 2
+    centre = walk * num_positions + position
     node = tl.load(nodes + centre, mask=is_row, other=0).to(tl.int64)
     place = row[:, None] * STRIDE + channel[None, :]
     mask = is_row[:, None] & inside[None, :]
     active = tl.load(is_active + place, mask=mask, other=0)
-    # every window centred at a node has the same gradient, but for the ReLU
-    grad = tl.load(grad_pooled + node[:, None] * C + channel[None, :], mask=mask & (channel < C)[None, :], other=0)
+    # every window centred at a node has the same gradient, except for the ReLU
+    grad = tl.load(grad_nodes + node[:, None] * C + channel[None, :], mask=mask & (channel < C)[None, :], other=0)
     grad = grad * per_unit / tl.load(counts + node, mask=is_row, other=1)[:, None]
+    if HAS_EDGES:
+        has_edge = is_row & (position > 0)
+        edge = tl.load(edges + (centre - walk - 1), mask=has_edge, other=0).to(tl.int64)
+        inside_edge = has_edge[:, None] & (channel < C)[None, :]
+        more = tl.load(grad_edges + edge[:, None] * C + channel[None, :], mask=inside_edge, other=0)
+        grad += more * per_unit / tl.load(edge_counts + edge, mask=has_edge, other=1)[:, None]
     value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE, hidden.dtype.element_ty == tl.float16)
     stored = (row < num_slots)[:, None] & inside[None, :]
     tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=stored)
@@ -251,9 +263,9 @@ def _sum_grads(
     tl.store(parts + STRIDE, tl.sum(grad * ((value - mean) * rstd), axis=0), mask=inside)
 
 
-def bit_weight_backward(shape: Shape, walks: Walks, grad_rows: Tensor, precision: Precision) -> Tensor:
+def bit_weight_backward(shape: Shape, walks: WalkTensors, grad_rows: Tensor, precision: Precision) -> Tensor:
     """The gradients of the weights of all bits of the code, `[bits, stride]`."""
-    num_code_bits = max(triton.next_power_of_2(num_bits(walks.window_size)), 16)
+    num_code_bits = 8 * walks.code.element_size()
     num_tiles = triton.cdiv(grad_rows.shape[0], ROWS)
     num_parts = max(1, min(triton.cdiv(num_tiles, 8), 256))
     parts = grad_rows.new_empty(num_parts, num_code_bits, shape.stride, dtype=torch.float32)

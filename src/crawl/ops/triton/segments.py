@@ -11,13 +11,8 @@ from torch import Tensor
 
 from crawl.ops.segments import Segments
 
-# How a place in `order` becomes a row.
-_ROWS = tl.constexpr(0)  # it is the row
-_WINDOWS = tl.constexpr(1)  # a position on a walk: the row of the window with its centre there, if there is one
-_STEPS = tl.constexpr(2)  # a step of a walk: the row of the position it leads to
-
 # One program sums a group, which takes long for the hub of a large graph. So where groups may have more places than
-# this, others first sum each piece of so many places that lies within a group.
+# this, others first sum each piece of `_PIECE` places that is within one group.
 _LONG = 2048
 _PIECE = 512
 
@@ -32,32 +27,35 @@ def sum_rows(
         ptr: `[K + 1]`; group k has the places `ptr[k]` to `ptr[k + 1] - 1`.
         order: The places, group by group; 0, 1, 2, … when None.
         longest: No group has more places; None if that is not known.
-        steps_of: If not 0, a place is a step of a walk with so many positions, and its row that of the position it
-            leads to; otherwise a place is a row.
+        steps_of: If not 0, a place is a step of a walk with this many positions, and its row belongs to the position
+            that the step leads to; otherwise a place is a row.
     """
     out = rows.new_empty(ptr.numel() - 1, rows.shape[1], dtype=torch.float32)
-    _launch(rows, ptr, order, out, None, None, longest, _STEPS if steps_of else _ROWS, steps_of, 1)
+    _launch(rows, ptr, order, out, None, None, longest, steps_of, 1, is_step=steps_of > 0)
     return out
 
 
 def mean_windows(
-    windows: Tensor, visits: Segments, num_positions: int, kernel_size: int
+    windows: Tensor, groups: Segments, num_positions: int, kernel_size: int, *, are_steps: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The mean of the positive parts of the windows centred at each node, 0 where there are none, and two by-products:
     how many there are, at least 1, `[N]`, and which entries are positive, int8 in the shape of `windows`.
 
     Args:
         windows: `[W * (T - kernel_size + 1), C]`, walk by walk.
-        visits: The positions of each node.
+        groups: The positions of each node; or the steps of each edge, for the mean over the windows whose centre was
+            reached by the edge. Windows whose centre is in no group have no entry among the positive ones.
         num_positions: Positions on a walk (T).
         kernel_size: Positions in a window.
+        are_steps: Whether the groups are of steps.
     """
-    out = windows.new_empty(visits.ptr.numel() - 1, windows.shape[1], dtype=torch.float32)
+    ptr, order = groups.places
+    out = windows.new_empty(ptr.numel() - 1, windows.shape[1], dtype=torch.float32)
     counts = windows.new_empty(len(out), dtype=torch.float32)
     is_active = torch.empty_like(windows, dtype=torch.int8)
     _launch(
-        *(windows, visits.ptr, visits.order, out, counts, is_active, visits.longest),
-        *(_WINDOWS, num_positions, kernel_size),
+        *(windows, ptr, order, out, counts, is_active, groups.longest, num_positions, kernel_size),
+        is_step=are_steps,
     )
     return out, counts, is_active
 
@@ -70,9 +68,10 @@ def _launch(
     counts: Tensor | None,
     is_active: Tensor | None,
     longest: int | None,
-    places: tl.constexpr,
     num_positions: int,
     kernel_size: int,
+    *,
+    is_step: bool,
 ) -> None:
     if out.numel() == 0:
         return
@@ -83,11 +82,13 @@ def _launch(
     num_pieces = num_places // _PIECE if min(num_places, longest or num_places) > _LONG else 0
     sums = out.new_empty(num_pieces, num_channels + 1)  # the last column counts
     order, has_order = (ptr, False) if order is None else (order, True)
+    is_window = is_active is not None
     is_active = out if is_active is None else is_active
     settings = {
         "NUM_CHANNELS": num_channels,
         "KERNEL_SIZE": kernel_size,
-        "PLACES": places,
+        "IS_STEP": is_step,
+        "IS_WINDOW": is_window,
         "HAS_ORDER": has_order,
         "BLOCK_ROWS": 512 // block_channels,
         "BLOCK_CHANNELS": block_channels,
@@ -125,14 +126,15 @@ def _sum_rows(
     num_positions: tl.int32,
     NUM_CHANNELS: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
-    PLACES: tl.constexpr,
+    IS_STEP: tl.constexpr,
+    IS_WINDOW: tl.constexpr,
     HAS_ORDER: tl.constexpr,
     HAS_PIECES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
     PIECE: tl.constexpr,
 ) -> None:
-    """The sum of each group: places before its first piece, pieces, places behind its last piece."""
+    """The sum of each group: places before its first piece, pieces, places after its last piece."""
     group = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BLOCK_CHANNELS + tl.arange(0, BLOCK_CHANNELS)
     inside = channel < NUM_CHANNELS
@@ -155,7 +157,8 @@ def _sum_rows(
                 num_positions,
                 NUM_CHANNELS,
                 KERNEL_SIZE,
-                PLACES,
+                IS_STEP,
+                IS_WINDOW,
                 HAS_ORDER,
                 BLOCK_ROWS,
             )
@@ -180,12 +183,13 @@ def _sum_rows(
         num_positions,
         NUM_CHANNELS,
         KERNEL_SIZE,
-        PLACES,
+        IS_STEP,
+        IS_WINDOW,
         HAS_ORDER,
         BLOCK_ROWS,
     )
     value = tl.sum(total, axis=0)
-    if PLACES == _WINDOWS:
+    if IS_WINDOW:
         num_rows = tl.maximum(tl.sum(count, axis=0), 1)
         value = value / num_rows
         if tl.program_id(1) == 0:
@@ -204,13 +208,14 @@ def _sum_pieces(
     num_groups: tl.int32,
     NUM_CHANNELS: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
-    PLACES: tl.constexpr,
+    IS_STEP: tl.constexpr,
+    IS_WINDOW: tl.constexpr,
     HAS_ORDER: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
     PIECE: tl.constexpr,
 ) -> None:
-    """The sum of each piece that lies within a group."""
+    """The sum of each piece that is within one group."""
     piece = tl.program_id(0).to(tl.int64)
     begin, end = piece * PIECE, (piece + 1) * PIECE
     low, high = tl.zeros([], tl.int32), tl.zeros([], tl.int32) + num_groups
@@ -236,7 +241,8 @@ def _sum_pieces(
             num_positions,
             NUM_CHANNELS,
             KERNEL_SIZE,
-            PLACES,
+            IS_STEP,
+            IS_WINDOW,
             HAS_ORDER,
             BLOCK_ROWS,
         )
@@ -260,7 +266,8 @@ def _add_places(
     num_positions: tl.int32,
     NUM_CHANNELS: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
-    PLACES: tl.constexpr,
+    IS_STEP: tl.constexpr,
+    IS_WINDOW: tl.constexpr,
     HAS_ORDER: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ) -> tl.tuple:
@@ -271,19 +278,19 @@ def _add_places(
         if HAS_ORDER:
             place = tl.load(order + place, mask=is_row, other=0)
         row = place.to(tl.int64)
-        if PLACES == _WINDOWS:
+        if IS_STEP:  # its row belongs to the position it leads to
+            row += row // (num_positions - 1) + 1
+        if IS_WINDOW:  # the row of the window with its centre at this position, if there is one
             walk, position = row // num_positions, row % num_positions
             window = position - KERNEL_SIZE // 2
             num_windows = num_positions - KERNEL_SIZE + 1
             is_row = is_row & (window >= 0) & (window < num_windows)
             row = walk * num_windows + window
             count += is_row.to(tl.float32)
-        if PLACES == _STEPS:
-            row += row // (num_positions - 1) + 1
         place = row[:, None] * NUM_CHANNELS + channel[None, :]
         mask = is_row[:, None] & inside[None, :]
         value = tl.load(rows + place, mask=mask, other=0).to(tl.float32)
-        if PLACES == _WINDOWS:
+        if IS_WINDOW:
             tl.store(is_active + place, (value > 0).to(tl.int8), mask=mask)
             value = tl.where(value < 0, 0, value)  # unlike a maximum, it lets NaN through
         total += value
@@ -315,7 +322,7 @@ def _sum_parts(
 
 
 def spread_rows(rows: Tensor, groups: Tensor, num_rows: Tensor | None = None) -> Tensor:
-    """`[R, C]` for each row the row of its group; zeros behind the first `num_rows` (`[1]` int32, all when None).
+    """`[R, C]` for each row the row of its group; zeros after the first `num_rows` (`[1]` int32, all when None).
 
     Args:
         rows: `[K, C]`, contiguous.

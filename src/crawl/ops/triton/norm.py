@@ -12,8 +12,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from crawl.nn.gpu.segments import sum_parts
-from crawl.nn.norm import BatchNorm
+from crawl.ops.norm import Norm
+from crawl.ops.triton.segments import sum_parts
 
 # The rows of `statistics`: what the kernels need to know of a normalisation, per channel.
 MEAN, RSTD, SCALE, SHIFT, SHARE = (tl.constexpr(i) for i in range(5))  # SHARE: 1 / rows, 0 with running statistics
@@ -24,8 +24,8 @@ _AT_ONCE = 2**13  # values that the registers of one program can hold
 _MOST_ROWS_AT_ONCE = 2**13
 
 
-def batch_norm(norm: BatchNorm, x: Tensor, num_rows: Tensor | None, relu: bool) -> Tensor:
-    """The normalised rows `[R, C]`; zeros behind the first `num_rows` (`[1]` int32, all when None)."""
+def batch_norm(x: Tensor, norm: Norm, num_rows: Tensor | None, relu: bool) -> Tensor:
+    """The normalised rows `[R, C]`; zeros after the first `num_rows` (`[1]` int32, all when None)."""
     if x.shape[0] == 0:
         return x
     out: Tensor = _BatchNorm.apply(x, norm.weight, norm.bias, norm, num_rows, relu)
@@ -35,27 +35,28 @@ def batch_norm(norm: BatchNorm, x: Tensor, num_rows: Tensor | None, relu: bool) 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, norm: BatchNorm, num_rows: Tensor | None, relu: bool
+        ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, norm: Norm, num_rows: Tensor | None, relu: bool
     ) -> Tensor:
-        x = x.contiguous()
+        del gamma, beta  # they are here for their gradients; `norm` holds them, too
+        x, num_channels = x.contiguous(), x.shape[1]
         if num_rows is None:
             num_rows = torch.full((1,), x.shape[0], dtype=torch.int32, device=x.device)
         out = torch.empty_like(x)
         with torch.cuda.device(x.get_device()):
             if len(x) <= _MOST_ROWS_AT_ONCE:
-                statistics = x.new_empty(NUM_STATISTICS, norm.num_features)
+                statistics = x.new_empty(NUM_STATISTICS, num_channels)
                 grid, tile = _columns(x)
                 _normalise_at_once[grid](
-                    x, num_rows, *_tensors(norm), statistics, out, len(x), norm.momentum, norm.eps,
-                    C=norm.num_features, USES_BATCH=norm.training, RELU=relu, **tile,
+                    x, num_rows, *norm[:5], statistics, out, len(x), norm.momentum, norm.eps,
+                    C=num_channels, USES_BATCH=norm.training, RELU=relu, **tile,
                 )  # fmt: skip
             else:
                 grid, tile = _tiles(x)
-                moments = x.new_empty(grid[0], 3, norm.num_features, dtype=torch.float32)
+                moments = x.new_empty(grid[0], 3, num_channels, dtype=torch.float32)
                 if norm.training:
-                    _moments[grid](x, num_rows, moments, C=norm.num_features, **tile)
+                    _moments[grid](x, num_rows, moments, C=num_channels, **tile)
                 statistics = finalise(norm, moments)
-                _normalise[grid](x, num_rows, statistics, out, len(x), C=norm.num_features, RELU=relu, **tile)
+                _normalise[grid](x, num_rows, statistics, out, len(x), C=num_channels, RELU=relu, **tile)
         ctx.relu = relu
         ctx.save_for_backward(x, num_rows, statistics)
         return out
@@ -98,11 +99,7 @@ def _tiles(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     return (triton.cdiv(len(x), _ROWS), triton.cdiv(x.shape[1], _CHANNELS)), {"ROWS": _ROWS, "CHANNELS": _CHANNELS}
 
 
-def _tensors(norm: BatchNorm) -> tuple[Tensor, ...]:
-    return norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked
-
-
-def finalise(norm: BatchNorm, moments: Tensor) -> Tensor:
+def finalise(norm: Norm, moments: Tensor) -> Tensor:
     """`[5, S]` the statistics to normalise with, of a batch given by its parts; moves the running ones in training.
 
     With fewer than two rows in the batch, and in evaluation, they are the running ones.
@@ -110,7 +107,7 @@ def finalise(norm: BatchNorm, moments: Tensor) -> Tensor:
     Args:
         norm: The batch norm.
         moments: `[P, 3, S]` the number of rows, mean and sum of squared deviations of each part; S is at least the
-            number of channels, and the channels behind those get zeros.
+            number of channels, and the channels after those get zeros.
     """
     num_parts, _, stride = moments.shape
     statistics = moments.new_empty(NUM_STATISTICS, stride)
@@ -118,11 +115,11 @@ def finalise(norm: BatchNorm, moments: Tensor) -> Tensor:
         _finalise[(triton.cdiv(stride, 16),)](
             moments,
             num_parts,
-            *_tensors(norm),
+            *norm[:5],
             statistics,
             norm.momentum,
             norm.eps,
-            C=norm.num_features,
+            C=norm.weight.numel(),
             STRIDE=stride,
             USES_BATCH=norm.training,
             PARTS=128,

@@ -1,17 +1,13 @@
-"""The sizes that the kernels of a layer share."""
+"""The sizes that the kernels of a walk convolution share."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 import triton
 from torch import Tensor
 
-from crawl.walks import Walks
-
-if TYPE_CHECKING:
-    from crawl.nn.conv import CRaWlConv
+from crawl.ops.walk_conv import Weights
+from crawl.ops.walks import WalkTensors
 
 CHANNELS = 32  # of a tile: a row of it is one line of memory
 ROWS = 64  # of a tile of windows
@@ -19,23 +15,28 @@ _MOST_TAPS = 9  # of the depthwise kernel in one pass along the walks
 
 
 class Shape:
-    """The sizes of a layer on some walks; `count` tells on the device how many of the walks are real."""
+    """The sizes of a walk convolution on some walks; `count` tells on the device how many of the walks are real."""
 
-    def __init__(self, conv: CRaWlConv, walks: Walks, num_nodes: int) -> None:
+    def __init__(self, weights: Weights, walks: WalkTensors, num_nodes: int) -> None:
         self.num_nodes = num_nodes
         self.num_walks, self.num_positions = walks.nodes.shape
-        self.kernel_size = conv.kernel_size
-        self.num_channels = conv.out_channels
-        self.stride = -(-conv.out_channels // 16) * 16
-        self.num_code_bytes = walks.code.element_size() if conv.num_identity_bits + conv.num_adjacency_bits else 0
-        self.windows_per_walk = self.num_positions - self.kernel_size + 1
+        self.kernel_size, self.margin, self.first_centre = weights.kernel_size, weights.margin, weights.first_centre
+        self.num_channels = len(weights.mix)
+        self.stride = -(-self.num_channels // 16) * 16
+        self.num_code_bytes = walks.code.element_size() if weights.bits.number else 0
+        self.windows_per_walk = self.num_positions - 2 * self.first_centre
         self.num_windows = self.num_walks * self.windows_per_walk
         self.count = walks.num_real
         if self.count is None:
-            self.count = torch.full((1,), self.num_walks, dtype=torch.int32, device=walks.device)
+            self.count = torch.full((1,), self.num_walks, dtype=torch.int32, device=walks.nodes.device)
+
+    @property
+    def centred_size(self) -> int:
+        """The windows have the centres that windows of this size would have without a margin."""
+        return 2 * self.first_centre + 1
 
     def tiles(self, num_rows: int) -> tuple[int, int]:
-        """The grid of tiles of so many windows and `CHANNELS` channels."""
+        """The grid of tiles of this many windows and `CHANNELS` channels."""
         return triton.cdiv(self.num_windows, num_rows), triton.cdiv(self.stride, CHANNELS)
 
     def is_large(self, *tables: Tensor | None) -> bool:

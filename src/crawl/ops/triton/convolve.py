@@ -9,17 +9,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from crawl.nn.gpu.norm import MEAN, RSTD, SCALE, SHARE, SHIFT
-from crawl.nn.gpu.segments import sum_parts
-from crawl.nn.gpu.shape import CHANNELS, Shape
-from crawl.walks import Walks
+from crawl.ops.triton.norm import MEAN, RSTD, SCALE, SHARE, SHIFT
+from crawl.ops.triton.segments import sum_parts
+from crawl.ops.triton.shape import CHANNELS, Shape
+from crawl.ops.walks import WalkTensors
 
 _WALKS = (4, 2)  # of a tile, on the way there and back: with more, a thread would need more registers than there are
 _REGISTERS = (168, 128)  # of a thread: with fewer, more of them fit
 
 
 def convolve(
-    shape: Shape, walks: Walks, inputs: tuple[Tensor, Tensor | None, Tensor, Tensor], windows: Tensor
+    shape: Shape, walks: WalkTensors, inputs: tuple[Tensor, Tensor | None, Tensor, Tensor], windows: Tensor
 ) -> Tensor:
     """Fill `windows`; the moments of each block of walks, `[P, 3, stride]`."""
     node_rows, edge_rows, code_rows, kernel = inputs
@@ -48,6 +48,7 @@ def convolve(
                 IS_LAST=first_tap + num_taps == shape.kernel_size,
                 NUM_BYTES=shape.num_code_bytes,
                 HAS_EDGES=edge_rows is not None,
+                MARGIN=shape.margin,
                 IS_LARGE=shape.is_large(node_rows, edge_rows),
                 WALKS=_WALKS[0],
                 CHANNELS=CHANNELS,
@@ -79,11 +80,12 @@ def _convolve(
     IS_LAST: tl.constexpr,
     NUM_BYTES: tl.constexpr,
     HAS_EDGES: tl.constexpr,
+    MARGIN: tl.constexpr,
     IS_LARGE: tl.constexpr,
     WALKS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
-    num_windows = num_positions - kernel_size + 1
+    num_windows = num_positions + 2 * MARGIN - kernel_size + 1
     walk, is_walk, channel, inside = _walk_tile(count, STRIDE, IS_LARGE, WALKS, CHANNELS)
     is_value = is_walk[:, None] & inside[None, :]
     windows += (walk * num_windows)[:, None] * STRIDE + channel[None, :]
@@ -96,7 +98,7 @@ def _convolve(
         for i in tl.static_range(TAPS):  # all loads first: a load does not overtake a store
             row = _gather(
                 node_rows, edge_rows, code_rows, nodes, edges, code, walk, is_walk, channel, inside,
-                none + (first_tap + begin + i), num_positions, STRIDE, NUM_BYTES, HAS_EDGES,
+                none + (first_tap + begin + i - MARGIN), num_positions, STRIDE, NUM_BYTES, HAS_EDGES, MARGIN,
             )  # fmt: skip
             rows = rows + (row,)  # noqa: RUF005 - Triton cannot unpack with a star
             value = zero
@@ -174,9 +176,10 @@ def _gather(
     STRIDE: tl.constexpr,
     NUM_BYTES: tl.constexpr,
     HAS_EDGES: tl.constexpr,
+    MARGIN: tl.constexpr,
 ) -> tl.tensor:
-    """The rows at a position of the walks; zeros behind their end."""
-    is_there = is_walk & (position < num_positions)
+    """The rows at a position of the walks; zeros before their start and after their end."""
+    is_there = is_walk & _is_on_walk(position, num_positions, MARGIN)
     mask = is_there[:, None] & inside[None, :]
     place = walk * num_positions + position
     node = tl.load(nodes + place, mask=is_there, other=0).to(walk.dtype)
@@ -195,9 +198,17 @@ def _gather(
     return row
 
 
+@triton.jit
+def _is_on_walk(position: tl.tensor, num_positions: tl.int32, MARGIN: tl.constexpr) -> tl.tensor:
+    is_there = position < num_positions
+    if MARGIN > 0:
+        is_there = is_there & (position >= 0)
+    return is_there
+
+
 def convolve_backward(
     shape: Shape,
-    walks: Walks,
+    walks: WalkTensors,
     inputs: tuple[Tensor, Tensor | None, Tensor, Tensor],
     windows: Tensor,
     statistics: Tensor,
@@ -237,6 +248,7 @@ def convolve_backward(
                 IS_FIRST=first_tap == 0,
                 NUM_BYTES=shape.num_code_bytes,
                 HAS_EDGES=edge_rows is not None,
+                MARGIN=shape.margin,
                 IS_LARGE=shape.is_large(node_rows, edge_rows),
                 WALKS=_WALKS[1],
                 CHANNELS=CHANNELS,
@@ -272,11 +284,12 @@ def _convolve_backward(
     IS_FIRST: tl.constexpr,
     NUM_BYTES: tl.constexpr,
     HAS_EDGES: tl.constexpr,
+    MARGIN: tl.constexpr,
     IS_LARGE: tl.constexpr,
     WALKS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
-    num_windows = num_positions - kernel_size + 1
+    num_windows = num_positions + 2 * MARGIN - kernel_size + 1
     walk, is_walk, channel, inside = _walk_tile(count, STRIDE, IS_LARGE, WALKS, CHANNELS)
     is_value = is_walk[:, None] & inside[None, :]
     window_place = (walk * num_windows)[:, None] * STRIDE + channel[None, :]
@@ -295,15 +308,15 @@ def _convolve_backward(
     none, zero = tl.zeros([WALKS], tl.int32), tl.zeros([WALKS, CHANNELS], tl.float32)
     grads = (zero,) * TAPS  # of the latest windows; every pass of the loop replaces all of them
     grad_taps = (zero,) * TAPS
-    for begin in range(0, num_positions - first_tap, TAPS):
+    for begin in range(0, num_positions + MARGIN - first_tap, TAPS):
         rows = ()
         totals = ()
         for i in tl.static_range(TAPS):  # all loads first: a load does not overtake a store
             window = none + (begin + i)
-            position = window + first_tap
+            position = window + first_tap - MARGIN
             row = _gather(
                 node_rows, edge_rows, code_rows, nodes, edges, code, walk, is_walk, channel, inside,
-                position, num_positions, STRIDE, NUM_BYTES, HAS_EDGES,
+                position, num_positions, STRIDE, NUM_BYTES, HAS_EDGES, MARGIN,
             )  # fmt: skip
             rows = rows + (row,)  # noqa: RUF005 - Triton cannot unpack with a star
             mask = is_value & (window < num_windows)[:, None]
@@ -314,11 +327,11 @@ def _convolve_backward(
             grads = grads + (tl.where(mask, grad, 0),)  # noqa: RUF005
             total = zero
             if not IS_FIRST:
-                mask = is_value & (position < num_positions)[:, None]
+                mask = is_value & _is_on_walk(position, num_positions, MARGIN)[:, None]
                 total = tl.load(grad_rows + position[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
             totals = totals + (total,)  # noqa: RUF005
         for i in tl.static_range(TAPS):
-            position = none + (first_tap + begin + i)  # it is in this window, the one before, and so on
+            position = none + (first_tap + begin + i - MARGIN)  # it is in this window, the one before, and so on
             grads = grads[1:]
             total = totals[i]
             new_taps = ()
@@ -326,7 +339,7 @@ def _convolve_backward(
                 total += taps[k][None, :] * grads[TAPS - 1 - k]
                 new_taps = new_taps + (grad_taps[k] + rows[i] * grads[TAPS - 1 - k],)  # noqa: RUF005
             grad_taps = new_taps
-            mask = is_value & (position < num_positions)[:, None]
+            mask = is_value & _is_on_walk(position, num_positions, MARGIN)[:, None]
             tl.store(grad_rows + position[:, None] * STRIDE, total.to(grad_rows.dtype.element_ty), mask=mask)
     parts += (tl.program_id(0).to(tl.int64) * kernel_size + first_tap) * STRIDE + channel
     for k in tl.static_range(TAPS):

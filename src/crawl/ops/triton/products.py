@@ -1,26 +1,21 @@
-"""Matrix products of the small matrices of a batch, and the precision of all products.
+"""Matrix products of the small matrices of a batch.
 
 Rows of odd length, such as the 147 channels of the model for ZINC, slow cuBLAS down. For some layouts the kernel here
-takes two thirds of its time: long sums are cut into parts, which are added in a fixed order.
+takes two thirds of its time: long sums are split into parts, which are added in a fixed order.
 """
 
 # mypy: allow-untyped-decorators
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from crawl.nn.gpu.segments import sum_parts
-
-if TYPE_CHECKING:
-    from crawl.choices import Precision
+from crawl.choices import Precision
+from crawl.ops.precision import products
+from crawl.ops.triton.segments import sum_parts
 
 _HEIGHT, _WIDTH, _DEPTH = 64, 64, 32  # of a tile
 _FEW_TILES = 132  # of which a large GPU takes one on each of its processors
@@ -34,9 +29,9 @@ def product(a: Tensor, b: Tensor, precision: Precision, *, add: Tensor | None = 
     Args:
         a: `[M, K]`, with any strides.
         b: `[K, N]`, with any strides.
-        precision: `float32` is exact, the others use products of ten bits.
+        precision: `float32` is IEEE single; the others round inputs to ten mantissa bits (TF32).
         add: `[M, N]`, contiguous; nothing when None.
-        width: If larger than N, so many columns come back, zeros behind the N.
+        width: If larger than N, this many columns come back, zeros after the first N.
     """
     (height, depth), num_columns = a.shape, max(b.shape[1], width)
     are_rows = a.stride(1) == 1 and b.stride(1) == 1  # a layout that suits cuBLAS
@@ -160,28 +155,3 @@ def _pad(square: tl.tensor, out: tl.tensor, size: tl.int32, STRIDE: tl.constexpr
 def dot_precision(precision: Precision) -> str:
     """What Triton calls the precision of a product of float32."""
     return "ieee" if precision == "float32" else "tf32"
-
-
-@contextmanager
-def products(precision: Precision) -> Iterator[None]:
-    """Here torch multiplies float32 matrices with products of ten bits (TF32), unless the precision is `float32`.
-
-    Sums of products of half-precision numbers are kept in float32 to the end.
-    """
-    settings = torch.backends.cuda.matmul
-    wanted: dict[str, Any] = {
-        "allow_fp16_reduced_precision_reduction": False,
-        "allow_bf16_reduced_precision_reduction": False,
-    }
-    if hasattr(settings, "fp32_precision"):
-        wanted["fp32_precision"] = "ieee" if precision == "float32" else "tf32"
-    else:  # before torch 2.9
-        wanted["allow_tf32"] = precision != "float32"
-    before = {name: getattr(settings, name) for name in wanted}
-    try:
-        for name, value in wanted.items():
-            setattr(settings, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(settings, name, value)

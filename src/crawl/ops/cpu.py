@@ -1,4 +1,4 @@
-"""`fast.pooled_windows` on the CPU, forward and backward: numba along the walks, torch's matrix products in between.
+"""`walk_conv` on the CPU, forward and backward: numba along the walks, torch's matrix products in between.
 
 Two things make it fast. Between the passes along the walks, rows are handled in pieces that stay in the cache; what
 the backward pass needs of them, except signs, is computed again. And along the walks threads share out the channels,
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,12 +20,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from crawl import _lanes as lanes
-from crawl._lanes import LANES
 from crawl.memory import recycled
-from crawl.nn.norm import BatchNorm
+from crawl.ops import lanes
+from crawl.ops.lanes import LANES
+from crawl.ops.walk_conv import Tables, Weights, centres, pool_walks
+from crawl.ops.walks import WalkTensors
 from crawl.threads import num_threads, share_out
-from crawl.walks import Walks
 
 _ALIGNED = 8  # channels: products whose width is a multiple of it are faster, padding included
 _PIECE = 1024  # rows that are normalised and multiplied while they are in the cache
@@ -33,28 +33,27 @@ _PART, _MOST_PARTS = 2048, 32  # the rows a thread takes at a time; sums of part
 
 
 @torch.compiler.disable
-def pool_walks(
-    node_rows: Tensor,
-    edge_rows: Tensor | None,
-    code_rows: Tensor,
-    kernel: Tensor,
-    norm: BatchNorm,
-    mix: Tensor,
-    walks: Walks,
-    centres: Tensor,
-) -> Tensor:
-    """See `fast.pool_walks`."""
-    if edge_rows is None:
-        edge_rows = node_rows.new_zeros(0, node_rows.shape[1])
-    statistics = None
-    if not norm.uses_batch_statistics(centres.numel()):
+def walk_conv(
+    x: Tensor, edge_attr: Tensor | None, walks: WalkTensors, weights: Weights, num_edges: int | None
+) -> tuple[Tensor, Tensor | None]:
+    """See `crawl.ops.walk_conv.walk_conv`."""
+    tables = Tables.of(x, edge_attr, walks, weights)
+    nodes, edges = centres(walks, weights, num_edges)
+    is_autocast = tables.nodes.dtype != weights.mix.dtype
+    if is_autocast or nodes.numel() == 0:
+        return pool_walks(tables, walks, weights, num_edges)
+    norm, statistics = weights.norm, None
+    if not norm.uses_batch_statistics(nodes.numel()):
         statistics = (norm.running_mean.clone(), norm.running_var.clone())  # training may move them before backward
-    pooled, mean, var = _PoolWalks.apply(
-        node_rows, edge_rows, code_rows, kernel, norm.weight, norm.bias, mix, walks, centres, norm.eps, statistics
+    kernel, mix = weights.depthwise.squeeze(1), weights.mix.squeeze(2)
+    edge_rows = tables.nodes.new_zeros(0, tables.nodes.shape[1]) if tables.edges is None else tables.edges
+    pooled, pooled_edges, mean, var = _PoolWalks.apply(
+        *(tables.nodes, edge_rows, tables.code, kernel, norm.weight, norm.bias, mix),
+        *(walks, nodes, edges, num_edges, weights.margin, norm.eps, statistics),
     )
     if statistics is None:
-        norm.track(mean, var, centres.numel())
-    return pooled  # type: ignore[no-any-return]
+        norm.track(mean, var, nodes.numel())
+    return pooled, pooled_edges
 
 
 class _PoolWalks(torch.autograd.Function):
@@ -68,17 +67,20 @@ class _PoolWalks(torch.autograd.Function):
         gamma: Tensor,
         beta: Tensor,
         mix: Tensor,
-        walks: Walks,
-        centres: Tensor,
+        walks: WalkTensors,
+        nodes: Tensor,
+        edges: Tensor | None,
+        num_edges: int | None,
+        margin: int,
         eps: float,
         statistics: tuple[Tensor, Tensor] | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        num_channels, num_rows = kernel.shape[0], centres.numel()
+    ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+        num_channels, num_rows = kernel.shape[0], nodes.numel()
         inputs = [_padded(rows) for rows in (node_rows, edge_rows, code_rows, kernel.t())]
         stride = inputs[0].shape[-1]
         windows = recycled(num_rows, stride, dtype=node_rows.dtype)
         moments = np.zeros((2, stride))
-        convolve = partial(_convolve, *_flat(*inputs), stride, *_walk_arrays(walks), *_flat(windows), moments)
+        convolve = partial(_convolve, *_flat(*inputs), stride, margin, *_walk_arrays(walks), *_flat(windows), moments)
         _by_channels(convolve, stride)
         if statistics is None:
             mean = torch.from_numpy(moments[0, :num_channels]).to(windows.dtype)
@@ -92,8 +94,10 @@ class _PoolWalks(torch.autograd.Function):
         mix_padded = F.pad(mix.detach(), (0, width - num_channels, 0, width - num_channels))
 
         is_active = recycled(num_rows, stride, dtype=torch.bool)
-        pooled = node_rows.new_zeros(len(node_rows), stride)
-        parts = _separate_parts(walks, num_rows)
+        pools = [_Pool.zeros(nodes, len(node_rows), stride, node_rows.dtype)]
+        if edges is not None and num_edges is not None:
+            pools.append(_Pool.zeros(edges, num_edges, stride, node_rows.dtype))
+        parts = _separate_parts(walks, num_rows, has_edges=edges is not None)
         all_mixed = None if parts else recycled(num_rows, stride, dtype=windows.dtype)
         parts = parts or _even_parts(num_rows)
 
@@ -106,25 +110,30 @@ class _PoolWalks(torch.autograd.Function):
                 torch.mm(hidden[:size, :width], mix_padded.t(), out=mixed[:, :width])
                 _rectify(mixed.numpy(), is_active[piece].numpy())
                 if all_mixed is None:
-                    _pool(*_flat(mixed), centres[piece].numpy(), stride, *_flat(pooled), 0, stride)
+                    for pool in pools:
+                        _pool(*_flat(mixed), pool.owners[piece].numpy(), stride, *_flat(pool.total), 0, stride)
 
         share_out(mix_rows, len(parts))
         if all_mixed is not None:
-            _by_channels(partial(_pool, *_flat(all_mixed), centres.numpy(), stride, *_flat(pooled)), stride)
-        count = torch.bincount(centres, minlength=len(pooled)).clamp_min(1).unsqueeze(1)
+            for pool in pools:
+                add_rows = partial(_pool, *_flat(all_mixed), pool.owners.numpy(), stride, *_flat(pool.total))
+                _by_channels(add_rows, stride)
 
-        ctx.walks, ctx.uses_batch = walks, statistics is None
-        ctx.save_for_backward(*inputs, mix_padded, centres, count, windows, is_active, mean, var + eps, affine)
+        ctx.walks, ctx.margin, ctx.uses_batch, ctx.num_pools = walks, margin, statistics is None, len(pools)
+        owners = [tensor for pool in pools for tensor in (pool.owners, pool.num_rows)]
+        ctx.save_for_backward(*inputs, mix_padded, windows, is_active, mean, var + eps, affine, *owners)
         ctx.mark_non_differentiable(mean, var)
-        return pooled[:, :num_channels] / count, mean, var
+        means = [pool.total[:, :num_channels] / pool.num_rows for pool in pools]
+        return means[0], means[1] if len(means) > 1 else None, mean, var
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_pooled: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        *inputs, mix, centres, count, windows, is_active, mean, var, affine = ctx.saved_tensors
+    def backward(ctx: Any, *grads_pooled: Tensor) -> tuple[Tensor | None, ...]:
+        *inputs, mix, windows, is_active, mean, var, affine = ctx.saved_tensors[: -2 * ctx.num_pools]
+        owners, counts = ctx.saved_tensors[-2 * ctx.num_pools :: 2], ctx.saved_tensors[1 - 2 * ctx.num_pools :: 2]
         num_channels, width, (num_rows, stride) = len(mean), len(mix), windows.shape
         parts = _even_parts(num_rows)
-        grad_rows = _padded(grad_pooled / count)
+        grad_means = [_padded(grad / count) for grad, count in zip(grads_pooled, counts, strict=False)]
         grad_normed = recycled(num_rows, stride, dtype=windows.dtype)
         grad_mix = windows.new_zeros(len(parts), width, width)
         sums = np.zeros((len(parts), 2, stride))
@@ -135,7 +144,9 @@ class _PoolWalks(torch.autograd.Function):
                 size = piece.stop - piece.start
                 window, active, grad = windows[piece].numpy(), is_active[piece].numpy(), grad_normed[piece]
                 _activate(window, affine.numpy(), hidden.numpy())
-                _spread(grad_rows.numpy(), centres[piece].numpy(), active, grad_mixed.numpy())
+                _spread(grad_means[0].numpy(), owners[0][piece].numpy(), active, grad_mixed.numpy())
+                for grad_mean, owner in zip(grad_means[1:], owners[1:], strict=True):
+                    _spread_more(grad_mean.numpy(), owner[piece].numpy(), active, grad_mixed.numpy())
                 grad_mix[i].addmm_(grad_mixed[:size, :width].t(), hidden[:size, :width])
                 torch.mm(grad_mixed[:size, :width], mix, out=grad[:, :width])
                 _deactivate(grad.numpy(), hidden.numpy(), window, sums[i])
@@ -157,6 +168,7 @@ class _PoolWalks(torch.autograd.Function):
             _convolve_backward,
             *_flat(*inputs),
             stride,
+            ctx.margin,
             *_walk_arrays(ctx.walks),
             *_flat(windows, grad_normed, back),
             *_flat(*grads),
@@ -164,7 +176,21 @@ class _PoolWalks(torch.autograd.Function):
         _by_channels(convolve_backward, stride)
         node, edge, code, kernel = (grad[..., :num_channels] for grad in grads)
         grad_mix = grad_mix.sum(0)[:num_channels, :num_channels]
-        return node, edge, code, kernel.t(), grad_gamma, grad_sum, grad_mix, None, None, None, None
+        return node, edge, code, kernel.t(), grad_gamma, grad_sum, grad_mix, *[None] * 7
+
+
+class _Pool(NamedTuple):
+    """Sums into nodes or edges: the owner of each row, or -1, the sums, and how many rows each is of, at least 1."""
+
+    owners: Tensor
+    total: Tensor
+    num_rows: Tensor
+
+    @classmethod
+    def zeros(cls, owners: Tensor, num_owners: int, stride: int, dtype: torch.dtype) -> _Pool:
+        """Sums of nothing yet."""
+        num_rows = torch.bincount(owners + 1, minlength=num_owners + 1)[1:].clamp_min(1).unsqueeze(1)
+        return cls(owners, torch.zeros(num_owners, stride, dtype=dtype), num_rows)
 
 
 def _padded(rows: Tensor) -> Tensor:
@@ -176,7 +202,7 @@ def _flat(*tensors: Tensor) -> list[np.ndarray[Any, Any]]:
     return [tensor.view(-1).numpy() for tensor in tensors]
 
 
-def _walk_arrays(walks: Walks) -> list[np.ndarray[Any, Any]]:
+def _walk_arrays(walks: WalkTensors) -> list[np.ndarray[Any, Any]]:
     return [tensor.contiguous().numpy() for tensor in (walks.nodes, walks.edges, walks.code)]
 
 
@@ -195,21 +221,29 @@ def _even_parts(num_rows: int) -> list[slice]:
     return [slice(low, high) for low, high in pairwise(bounds)]
 
 
-def _separate_parts(walks: Walks, num_rows: int) -> list[slice] | None:
-    """Parts whose walks have no node in common, so that each is pooled by itself, or None.
+def _separate_parts(walks: WalkTensors, num_rows: int, *, has_edges: bool = False) -> list[slice] | None:
+    """Parts whose walks have no node in common, nor an edge, so that each is pooled by itself, or None.
 
     Batches of small graphs have them, since their walks come graph by graph; a single large graph has none.
     """
     even, num_walks = _even_parts(num_rows), len(walks.nodes)
-    highest = walks.nodes.amax(1).cummax(0).values
-    lowest = walks.nodes.amin(1).flip(0).cummin(0).values.flip(0)
-    is_free = F.pad(highest[:-1] < lowest[1:], (1, 1), value=True)  # [W + 1]: whether a part may begin with this walk
+    is_free = _is_new(walks.nodes)
+    if has_edges and walks.edges.numel():
+        is_free &= _is_new(walks.edges)
+    is_free = F.pad(is_free, (1, 1), value=True)  # [W + 1]: whether a part may begin with this walk
     free = is_free.nonzero().squeeze(1) * (num_rows // num_walks)
     wanted = torch.tensor([part.start for part in even] + [num_rows])
     bounds = free[torch.searchsorted(free, wanted)].unique().tolist()
     parts = [slice(low, high) for low, high in pairwise(bounds)]
     largest = max(part.stop - part.start for part in parts)
     return parts if largest <= 2 * (even[0].stop + 1) else None
+
+
+def _is_new(ids: Tensor) -> Tensor:
+    """`[W - 1]` whether the ids of this walk, from the second on, and of all after it are above those before it."""
+    highest = ids.amax(1).cummax(0).values
+    lowest = ids.amin(1).flip(0).cummin(0).values.flip(0)
+    return highest[:-1] < lowest[1:]
 
 
 def _pieces(part: slice) -> Iterator[slice]:
@@ -249,6 +283,17 @@ def _spread(grad_rows, centres, is_active, grad_mixed):
 
 
 @njit(nogil=True, cache=True)
+def _spread_more(grad_rows, owners, is_active, grad_mixed):
+    """Add the gradient of each window's owner, if it has one, where the window was active."""
+    for r in range(len(owners)):
+        if owners[r] >= 0:
+            grad_row = grad_rows[owners[r]]
+            for c in range(grad_row.size):
+                if is_active[r, c]:
+                    grad_mixed[r, c] += grad_row[c]
+
+
+@njit(nogil=True, cache=True)
 def _deactivate(grad, hidden, windows, sums):
     """Backward through the ReLU, in place; adds the sums of the gradient and of its product with the windows."""
     zero = grad.dtype.type(0)
@@ -263,11 +308,12 @@ def _deactivate(grad, hidden, windows, sums):
 
 
 @njit(nogil=True, cache=True)
-def _pool(mixed, centres, stride, pooled, low, high):
-    """The sum of the windows centred at each node, for the channels from `low` to `high`."""
-    for r in range(len(centres)):
-        for channel in range(low, high, LANES):
-            lanes.add(pooled, centres[r] * stride + channel, mixed, r * stride + channel)
+def _pool(mixed, owners, stride, pooled, low, high):
+    """Add each window to the row of its owner, if it has one, for the channels from `low` to `high`."""
+    for r in range(len(owners)):
+        if owners[r] >= 0:
+            for channel in range(low, high, LANES):
+                lanes.add(pooled, owners[r] * stride + channel, mixed, r * stride + channel)
 
 
 @njit
@@ -279,10 +325,10 @@ def _aligned(size, like):
 
 
 @njit(inline="always")
-def _gather(rows, node_rows, edge_rows, code_rows, nodes, edges, code, channel, stride):
-    """The rows along one walk, sixteen channels wide."""
+def _gather(rows, margin, node_rows, edge_rows, code_rows, nodes, edges, code, channel, stride):
+    """The rows along one walk, sixteen channels wide, after a margin."""
     for t in range(nodes.size):
-        to = t * LANES
+        to = (margin + t) * LANES
         lanes.sum_of(
             rows, to, node_rows, nodes[t] * stride + channel, code_rows, _code_row(code[t], 0) * stride + channel
         )
@@ -298,23 +344,26 @@ def _code_row(code, i):
 
 
 @njit(nogil=True, cache=True)
-def _convolve(node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, moments, low, high):
+def _convolve(node_rows, edge_rows, code_rows, kernel, stride, pad, nodes, edges, code, windows, moments, low, high):
     """Fill `windows`, all walks one after the other, and `moments`: the means and the sums of squared deviations.
 
     Both for the channels from `low` to `high`, sixteen at a time.
 
-    Matrices of floats are flat, their rows `stride` long, a multiple of sixteen.
+    Matrices of floats are flat, their rows `stride` long, a multiple of sixteen. There are `pad` zeros at each end of
+    a walk.
     """
     kernel_size = kernel.size // stride
-    num_windows = nodes.shape[1] - kernel_size + 1
-    rows = _aligned(nodes.shape[1] * LANES, node_rows)
+    num_rows = nodes.shape[1] + 2 * pad
+    num_windows = num_rows - kernel_size + 1
+    rows = _aligned(num_rows * LANES, node_rows)
+    rows[:] = 0
     centred = _aligned(num_windows * LANES, node_rows)
     ones, minus_first = _aligned(LANES, node_rows), _aligned(LANES, node_rows)
     total, squares = _aligned(LANES, node_rows), _aligned(LANES, node_rows)
     ones[:] = 1
     for w in range(nodes.shape[0]):
         for channel in range(low, high, LANES):
-            _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
+            _gather(rows, pad, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
             at = w * num_windows * stride + channel
             for t in range(num_windows):
                 lanes.dot(windows, at + t * stride, kernel, channel, stride, rows, t * LANES, LANES, kernel_size)
@@ -335,29 +384,30 @@ def _convolve(node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, cod
 
 @njit(nogil=True, cache=True)
 def _convolve_backward(
-    node_rows, edge_rows, code_rows, kernel, stride, nodes, edges, code, windows, grad_normed, affine,
+    node_rows, edge_rows, code_rows, kernel, stride, pad, nodes, edges, code, windows, grad_normed, affine,
     grad_node, grad_edge, grad_code, grad_kernel, low, high,
 ):  # fmt: skip
     kernel_size = kernel.size // stride
-    num_positions = nodes.shape[1]
-    num_windows = num_positions - kernel_size + 1
+    num_rows = nodes.shape[1] + 2 * pad
+    num_windows = num_rows - kernel_size + 1
     margin = kernel_size - 1
-    rows, total = _aligned(num_positions * LANES, node_rows), _aligned(LANES, node_rows)
+    rows, total = _aligned(num_rows * LANES, node_rows), _aligned(LANES, node_rows)
+    rows[:] = 0
     # gradients of the windows, between zeros, so that every position has kernel_size of them
     grads = _aligned((num_windows + 2 * margin) * LANES, node_rows)
     grads[:] = 0
     for w in range(nodes.shape[0]):
         first = w * num_windows * stride
         for channel in range(low, high, LANES):
-            _gather(rows, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
+            _gather(rows, pad, node_rows, edge_rows, code_rows, nodes[w], edges[w], code[w], channel, stride)
             for t in range(num_windows):
                 to, at = (t + margin) * LANES, first + t * stride + channel
                 lanes.combine(grads, to, affine, channel, stride, grad_normed, at, windows, at)
             for k in range(kernel_size):
                 lanes.dot(total, 0, rows, k * LANES, LANES, grads, margin * LANES, LANES, num_windows)
                 lanes.add(grad_kernel, k * stride + channel, total, 0)
-            for t in range(num_positions):
-                lanes.dot(total, 0, kernel, channel, stride, grads, (t + margin) * LANES, -LANES, kernel_size)
+            for t in range(nodes.shape[1]):
+                lanes.dot(total, 0, kernel, channel, stride, grads, (t + pad + margin) * LANES, -LANES, kernel_size)
                 lanes.add(grad_node, nodes[w, t] * stride + channel, total, 0)
                 if t > 0 and edge_rows.size > 0:
                     lanes.add(grad_edge, edges[w, t - 1] * stride + channel, total, 0)

@@ -1,0 +1,75 @@
+"""How float32 matrices are multiplied on a GPU, set in one place: `with precision("tf32"):`.
+
+TF32 rounds inputs to ten mantissa bits and adds in float32; float32 is IEEE single. bf16 is TF32, except along the
+walks: there it rounds inputs to seven mantissa bits, adds in float32 and stores bfloat16. A CPU computes in the type of
+its tensors, whatever is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, get_args
+
+import torch
+
+from crawl.checks import check_choice
+from crawl.choices import Precision
+
+_current: ContextVar[Precision] = ContextVar("precision", default="tf32")
+
+
+@contextmanager
+def precision(name: Precision | None) -> Iterator[None]:
+    """In here, operations multiply with this precision; None changes nothing. A backward pass keeps its forward's.
+
+    Raises:
+        ValueError: If there is no such precision.
+    """
+    check_precision(name)
+    token = _current.set(_current.get() if name is None else name)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_precision() -> Precision:
+    """The precision that is set around the caller: `tf32` if nothing is."""
+    return _current.get()
+
+
+def check_precision(name: Precision | None) -> None:
+    """Refuses what is not a precision.
+
+    Raises:
+        ValueError: If it is not one of the names, or None.
+    """
+    check_choice("precision", name, (*get_args(Precision), None))
+
+
+@contextmanager
+def products(name: Precision) -> Iterator[None]:
+    """In here, cuBLAS multiplies float32 matrices in TF32, unless the precision is `float32`.
+
+    Sums of products of half-precision numbers stay in float32 to the end. torch has one setting for the whole process:
+    threads that multiply at the same time must agree.
+    """
+    settings = torch.backends.cuda.matmul
+    wanted: dict[str, Any] = {
+        "allow_fp16_reduced_precision_reduction": False,
+        "allow_bf16_reduced_precision_reduction": False,
+    }
+    if hasattr(settings, "fp32_precision"):
+        wanted["fp32_precision"] = "ieee" if name == "float32" else "tf32"
+    else:  # before torch 2.9
+        wanted["allow_tf32"] = name != "float32"
+    before = {setting: getattr(settings, setting) for setting in wanted}
+    try:
+        for setting, value in wanted.items():
+            setattr(settings, setting, value)
+        yield
+    finally:
+        for setting, value in before.items():
+            setattr(settings, setting, value)

@@ -1,0 +1,152 @@
+"""Work that a GPU does beside the main chain of a computation: its small kernels leave most of the GPU idle.
+
+Gradients of weights are such work: no other gradient needs them. In `backward` they are computed on a side stream and
+do not pass through autograd, which would read them too early. When the pass is over they are added to `.grad`, as
+autograd would have done. So a weight that is used several times, or has a gradient from an earlier pass, gets the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crawl.ops.backends import can_use_triton
+
+_passes: dict[int, _Pass] = {}  # by the number that autograd gives to a pass, which no two threads share
+
+
+def stream_of_thread(device: torch.device, name: str) -> torch.cuda.Stream:
+    """The stream of that name that only this thread uses.
+
+    torch has 32 streams, which it hands out in turn: one that is asked for anew each time is soon somebody else's.
+    """
+    return _stream(device, name, get_ident())
+
+
+def shared_stream(device: torch.device, name: str) -> torch.cuda.Stream:
+    """The stream of that name that all threads use, one at a time."""
+    return _stream(device, name, 0)
+
+
+def in_parallel(device: torch.device, *branches: Callable[[], Any]) -> list[Any]:
+    """The results of the branches, which may run at the same time."""
+    if device.type != "cuda":
+        return [branch() for branch in branches]
+    here = torch.cuda.current_stream(device)
+    fork = here.record_event()
+    sides = [stream_of_thread(device, f"side {i}") for i in range(1, len(branches))]
+    results = []
+    for side, branch in zip(sides, branches[1:], strict=True):
+        side.wait_event(fork)
+        with torch.cuda.stream(side):
+            results.append(branch())
+    results.insert(0, branches[0]())
+    for side in sides:
+        here.wait_event(side.record_event())
+    return results
+
+
+def backward(loss: Tensor) -> None:
+    """`loss.backward()`, in which gradients of weights may be computed beside the others. All are there in the end.
+
+    It equals `loss.backward()` for every weight, tied, parametrised, hooked or with a gradient already. Hooks on the
+    nodes of autograd's graph, such as those of `DistributedDataParallel`, are not seen: call `loss.backward()` then.
+    """
+    if not (can_use_triton(loss.device) and loss.requires_grad):
+        return torch.autograd.backward(loss)
+    late = _Pass(loss.device)
+
+    def begin(_: Tensor) -> None:
+        late.number = _number_of_pass()
+        _passes[late.number] = late
+
+    handle = loss.register_hook(begin)
+    try:
+        torch.autograd.backward(loss)
+    finally:
+        handle.remove()
+        _passes.pop(late.number, None)
+        late.wait()
+    late.accumulate()
+
+
+def weight_gradient(weight: Tensor, compute: Callable[[], Tensor], *inputs: Tensor | None) -> Tensor | None:
+    """What the backward pass of an operation returns for a weight: its gradient, or None if `backward` adds it later.
+
+    It comes later only in a pass of `backward`, and only to a weight that is a leaf without hooks: nobody else may want
+    to see it.
+
+    Args:
+        weight: The weight itself, as it was given to the operation, not a view of it.
+        compute: Its gradient, in any shape of as many numbers.
+        inputs: The tensors that `compute` reads, whose memory must not be used again before it is done.
+    """
+    late = _passes.get(_number_of_pass())
+    if late is None or not late.may_have(weight):
+        return compute().view(weight.shape)
+    late.add(weight, compute, inputs)
+    return None
+
+
+def release_inputs() -> None:
+    """Wait for the gradients of weights that are still being computed, and let go of what they read."""
+    late = _passes.get(_number_of_pass())
+    if late is not None:
+        late.wait()
+
+
+class _Pass:
+    """A backward pass and the gradients that are not yet where they belong."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.number = device, -1
+        self.side = stream_of_thread(device, "side 0") if device.type == "cuda" else None
+        self.gradients: list[tuple[Tensor, Tensor]] = []
+        self.inputs: list[tuple[Tensor | None, ...]] = []  # of computations that may still run
+
+    def may_have(self, weight: Tensor) -> bool:
+        """Whether nobody but `.grad` waits for the gradient of this weight: it is a leaf without hooks.
+
+        Where saved tensors are recomputed or copied, as in a checkpoint, it is a stranger that needs no gradient.
+        """
+        has_hooks = weight._backward_hooks or weight._post_accumulate_grad_hooks
+        return weight.is_leaf and weight.requires_grad and not has_hooks and weight.device == self.device
+
+    def add(self, weight: Tensor, compute: Callable[[], Tensor], inputs: tuple[Tensor | None, ...]) -> None:
+        """Compute the gradient of a weight on the side."""
+        if self.side is not None:
+            self.side.wait_event(torch.cuda.current_stream(self.device).record_event())
+            self.inputs.append(inputs)
+        with torch.cuda.stream(self.side):
+            gradient = compute()
+        self.gradients.append((weight, gradient.view(weight.shape)))
+
+    def wait(self) -> None:
+        """Let the current stream wait for what is computed on the side; after that, memory may be used again."""
+        if self.side is not None and self.gradients:
+            torch.cuda.current_stream(self.device).wait_event(self.side.record_event())
+            self.inputs.clear()
+
+    def accumulate(self) -> None:
+        """Add the gradients to `.grad`."""
+        for weight, gradient in self.gradients:
+            if weight.grad is None:
+                weight.grad = gradient
+            else:
+                weight.grad += gradient
+
+
+def _number_of_pass() -> int:
+    """The number of the backward pass that calls, from whichever of autograd's threads; -1 outside of one."""
+    number: int = torch._C._current_graph_task_id()  # what torch.utils.checkpoint asks, too
+    return number
+
+
+@cache
+def _stream(device: torch.device, name: str, thread: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)

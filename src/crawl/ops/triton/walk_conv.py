@@ -1,0 +1,158 @@
+"""`walk_conv` on a GPU, forward and backward.
+
+One kernel runs along the walks: it looks rows up, adds them, convolves and takes the moments for the batch norm.
+Another computes their gradients. In between, matrix products are cuBLAS's, and what is done to their factors is one
+pass each. What the backward pass needs is computed again, except the windows before the batch norm and which outputs
+were positive.
+
+TF32 keeps ten mantissa bits of a factor, as float16 does. So factors are stored as float16, which is half of the
+memory, and multiplied twice as fast: activations after a batch norm are of its range, and gradients are brought there
+by a power of two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from crawl.ops.precision import current_precision
+from crawl.ops.triton.activations import activate, bit_weight_backward, mixed_backward, norm_sums
+from crawl.ops.triton.convolve import convolve, convolve_backward
+from crawl.ops.triton.norm import finalise
+from crawl.ops.triton.products import multiply, padded, product
+from crawl.ops.triton.segments import mean_windows, sum_rows
+from crawl.ops.triton.shape import Shape
+from crawl.ops.triton.streams import in_parallel, release_inputs, weight_gradient
+from crawl.ops.walk_conv import Weights
+from crawl.ops.walks import WalkTensors
+
+_FACTORS = {"tf32": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
+
+
+def walk_conv(
+    x: Tensor, edge_attr: Tensor | None, walks: WalkTensors, weights: Weights, num_edges: int | None
+) -> tuple[Tensor, Tensor | None]:
+    """See `crawl.ops.walk_conv.walk_conv`."""
+    with torch.autocast(x.device.type, enabled=False):  # the kernels have a precision of their own
+        edge_attr = None if edge_attr is None else edge_attr.float()
+        differentiable = (weights.project, weights.depthwise, weights.norm.weight, weights.norm.bias, weights.mix)
+        pooled: tuple[Tensor, Tensor | None] = _WalkConv.apply(
+            x.float(), edge_attr, *differentiable, weights, walks, num_edges
+        )
+        return pooled
+
+
+class _WalkConv(torch.autograd.Function):
+    """Matrices of floats are padded with zero columns to a multiple of 16 channels, so that rows are aligned."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        edge_attr: Tensor | None,
+        project: Tensor,
+        depthwise: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        mix: Tensor,
+        weights: Weights,
+        walks: WalkTensors,
+        num_edges: int | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        del gamma, beta  # they are here for their gradients; `weights` holds them, too
+        precision = current_precision()
+        storage = torch.bfloat16 if precision == "bf16" else torch.float32
+        factors = _FACTORS[precision]
+        shape = Shape(weights, walks, len(x))
+        matrix = project.detach().squeeze(2)
+        of_nodes, of_edges, of_bits = weights.columns(x.shape[1])
+
+        def table(rows: Tensor, columns: slice) -> Tensor:
+            return product(rows, matrix[:, columns].t(), precision, width=shape.stride)
+
+        node_rows, edge_rows, code_rows = in_parallel(
+            x.device,
+            lambda: table(x, of_nodes),
+            lambda: None if edge_attr is None else table(edge_attr, of_edges),
+            lambda: table(weights.bits.in_bytes(walks, matrix.dtype), of_bits),
+        )
+        mix_padded, mix_t = padded(mix.detach().squeeze(2), shape.stride, factors)
+        windows = x.new_empty(shape.num_windows, shape.stride, dtype=storage)
+        inputs = (node_rows, edge_rows, code_rows, depthwise.detach().squeeze(1).contiguous())
+        statistics = finalise(weights.norm, convolve(shape, walks, inputs, windows))
+        mixed = multiply(activate(shape, windows, statistics, factors), mix_padded.t(), storage)
+        at = (shape.num_positions, shape.centred_size)
+        pooled, counts, is_active = mean_windows(mixed, walks.visits, *at)
+        pooled_edges = edge_counts = None
+        if num_edges is not None:
+            steps = walks.steps
+            pooled_edges, edge_counts, _ = mean_windows(mixed, steps, *at, are_steps=True)
+            pooled_edges = pooled_edges[:, : shape.num_channels]
+        ctx.precision, ctx.weights, ctx.walks, ctx.shape = precision, weights, walks, shape
+        ctx.save_for_backward(
+            *(x, edge_attr, project, mix, mix_t, *inputs, windows, statistics, is_active, counts, edge_counts)
+        )
+        return pooled[:, : shape.num_channels], pooled_edges
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_pooled: Tensor, grad_edges: Tensor | None) -> tuple[Tensor | None, ...]:
+        precision, weights, walks, shape = ctx.precision, ctx.weights, ctx.walks, ctx.shape
+        x, edge_attr, project, mix, mix_t, *inputs = ctx.saved_tensors[:9]
+        windows, statistics, is_active, counts, edge_counts = ctx.saved_tensors[9:]
+        needs_x, needs_edge_attr, needs_project, _, _, _, needs_mix, *_ = ctx.needs_input_grad
+        num_channels, matrix = shape.num_channels, project.squeeze(2)
+        of_nodes, of_edges, _ = weights.columns(x.shape[1])
+        release_inputs()  # of the layer after this one
+        pooled = [(grad_pooled, counts)]
+        if grad_edges is not None:
+            pooled.append((grad_edges, edge_counts))
+        hidden, grad_mixed, unit = mixed_backward(shape, walks, windows, statistics, is_active, pooled, mix_t.dtype)
+
+        def weight_of_mix() -> Tensor:
+            return multiply(grad_mixed.t(), hidden, torch.float32)[:num_channels, :num_channels] * unit
+
+        grad_mix = weight_gradient(mix, weight_of_mix, hidden, grad_mixed, unit) if needs_mix else None
+        grad_hidden = multiply(grad_mixed, mix_t.t(), mix_t.dtype)
+        sums = norm_sums(shape, windows, statistics, grad_hidden, unit)
+        grad_rows, grad_kernel = convolve_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums, unit)
+        grad_nodes = sum_rows(grad_rows, *walks.visits.places, longest=walks.visits.longest)[:, :num_channels]
+
+        def weight_of_project() -> Tensor:
+            parts = [product(grad_nodes.t(), x, precision)]
+            if edge_attr is not None:
+                parts.append(product(_sum_edges(shape, walks, grad_rows).t(), edge_attr, precision))
+            else:
+                parts.append(matrix.new_zeros(num_channels, of_edges.stop - of_edges.start))
+            if shape.num_code_bytes:
+                by_bit = bit_weight_backward(shape, walks, grad_rows, precision)[:, :num_channels]
+                parts.append(product(by_bit.t(), weights.bits.in_code(walks, by_bit.dtype), "float32"))
+            return torch.cat(parts, dim=1)
+
+        grad_x = grad_edge_attr = grad_project = None
+        if needs_x:
+            grad_x = product(grad_nodes, matrix[:, of_nodes], precision)
+        if needs_edge_attr:
+            grad_edge_attr = product(_sum_edges(shape, walks, grad_rows), matrix[:, of_edges], precision)
+        if needs_project:
+            grad_project = weight_gradient(project, weight_of_project, grad_rows, grad_nodes, x, edge_attr)
+        return (
+            grad_x,
+            grad_edge_attr,
+            grad_project,
+            grad_kernel[:, :num_channels].t().unsqueeze(1),
+            sums[1, :num_channels],
+            sums[0, :num_channels],
+            grad_mix,
+            *[None] * 3,
+        )
+
+
+def _sum_edges(shape: Shape, walks: WalkTensors, grad_rows: Tensor) -> Tensor:
+    """`[E, C]` the gradients of the rows of edges."""
+    steps = walks.steps
+    total = sum_rows(grad_rows, *steps.places, longest=steps.longest, steps_of=shape.num_positions)
+    return total[:, : shape.num_channels]
