@@ -39,7 +39,7 @@ def exact(make_model, dataset: Dataset, **settings: object) -> CRaWl:
 
 
 def runner_of(model: nn.Module, dataset: Dataset, **settings: object) -> Runner:
-    return Runner(model, dataset.task, dataset.store, DEVICE, **({"largest_batch": 4} | settings))
+    return Runner(model, dataset.task, dataset.store, DEVICE, **({"largest_batch": 6} | settings))
 
 
 def gradients(model: nn.Module, dataset: Dataset) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -56,8 +56,8 @@ def gradients(model: nn.Module, dataset: Dataset) -> tuple[list[Tensor], dict[st
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     protected = lambda: [*model.state_dict().values(), *(p.grad for p in model.parameters())]  # noqa: E731
-    batches = [torch.tensor([3, 0, 5, 7]), torch.tensor([1, 2])]
-    results = runner.run(step, batches, 4, seed=7, is_training=True, protected=protected)
+    batches = [torch.tensor([3, 0, 5, 7, 9, 11]), torch.tensor([1, 2, 4, 6, 8])]
+    results = runner.run(step, batches, 6, seed=7, is_training=True, protected=protected)
     answers = [answer[: len(batch)].cpu().clone() for batch, answer in zip(batches, results, strict=True)]
     return answers, {name: parameter.grad.cpu() for name, parameter in model.named_parameters()}
 
@@ -80,7 +80,7 @@ def assert_captured_equals_eager(make: Callable[[], nn.Module], dataset: Dataset
 
 @pytest.fixture
 def with_edges(make_dataset) -> Dataset:
-    dataset = make_dataset("regression", num_graphs=8)
+    dataset = make_dataset("regression", num_graphs=12)
     edge_attr = torch.rand(dataset.store.num_edges, 2, generator=torch.Generator().manual_seed(1))
     return replace(dataset, store=replace(dataset.store, edge_attr=edge_attr))
 
@@ -130,12 +130,19 @@ def test_captured_equals_eager_for_a_tied_block(with_edges: Dataset, monkeypatch
     assert_captured_equals_eager(make, with_edges, monkeypatch)
 
 
+class Doubled(nn.Module):
+    """A parametrisation: the weight is twice what is trained."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return 2 * weight
+
+
 def test_captured_equals_eager_for_a_weight_normed_block(with_edges: Dataset, monkeypatch) -> None:
     def make() -> Network:
         model = network("walk", "gine")
         nn.utils.parametrizations.weight_norm(model.blocks[0].conv.mix)
-        nn.utils.parametrizations.weight_norm(model.blocks[0].conv.project)
-        nn.utils.parametrizations.weight_norm(model.blocks[1].first)
+        nn.utils.parametrizations.weight_norm(model.blocks[1].last)
+        nn.utils.parametrize.register_parametrization(model.blocks[0].conv.project, "weight", Doubled())
         return model
 
     assert_captured_equals_eager(make, with_edges, monkeypatch)

@@ -201,18 +201,16 @@ class TestSettings:
         assert len(epochs) == trainer.best_epoch + 3
         assert len(epochs) < 60
 
-    def test_a_share_of_start_nodes(self, make_dataset, make_model, monkeypatch):
+    def test_a_share_of_start_nodes(self, make_dataset, make_model):
         dataset = make_dataset("regression")
         model = make_model(dataset, start_share=0.5)
         counts = {True: [], False: []}
-        sample = CRaWl.sample_walks
 
-        def spy(self, graph, *arguments):
-            walks = sample(self, graph, *arguments)
-            counts[self.training].append(walks.num_walks / graph.num_nodes)
-            return walks
+        def spy(module, inputs):
+            (batch,) = inputs
+            counts[module.training].append(batch.walks.num_walks / batch.num_nodes)
 
-        monkeypatch.setattr(CRaWl, "sample_walks", spy)
+        model.register_forward_pre_hook(spy)
         train(model, dataset, replace(FAST, max_epochs=3))
         assert set(counts[False]) == {1.0}
         assert 0.2 < np.mean(counts[True]) < 0.8
@@ -276,7 +274,7 @@ class TestSettings:
         trainer.model.eval()
         order = trainer._shuffled(derive_seed(0, "norms", 1))
         batch = trainer.store.batch(order)
-        batch.graph_keys = trainer.keys[order]
+        batch.graph_keys = trainer.runner.keys[order]
         model(batch, seed=derive_seed(0, "norms", 1))
         hook.remove()
         values = seen[0].transpose(0, 1).flatten(1)  # channels come second

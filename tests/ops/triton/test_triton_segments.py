@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from crawl.ops.segments import Segments, places_of
 
 from crawl import Graph, sample_walks
+from crawl.ops.segments import Segments, places_of
 
 pytest.importorskip("triton")
 from crawl.ops.triton import segments
