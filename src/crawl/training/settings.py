@@ -13,45 +13,41 @@ class Training:
     """How to train.
 
     Attributes:
-        optimiser: `adam`, `adamw` (Adam with decoupled weight decay) or `lion` (the sign of a momentum; it wants a
-            third to a tenth of the learning rate of Adam, and as many times the weight decay).
         lr: The learning rate; the highest one for schedules that change it at every step.
-        weight_decay: Every step also shrinks the weights by `lr * weight_decay` of their size. Norms, biases and
-            1-dimensional parameters are left out. For `adamw` and `lion`.
         batch_size: Graphs per batch.
-        accumulate: Batches per step of the optimiser. Gradients are means over all their targets, so this is like a
-            batch of `accumulate * batch_size` graphs, except that batch norms see one batch at a time.
         max_epochs: Stop after this many epochs at the latest.
         schedule: How the learning rate changes. From epoch to epoch: `plateau` (times `factor` after `patience` epochs
             without a better validation score; stop below `min_lr`), `step` (times `factor` once, after epoch
             `step_epoch`), `cosine` (to 0 over `max_epochs`), `interval` (times `factor` every `interval` epochs).
             From step to step: `cosine_per_step` (to 0 at the last step of the last epoch), `one_cycle` (from `lr / 25`
             up to `lr` over the first 30 % of all steps, then down to almost 0).
-        warmup_epochs: Let the learning rate rise linearly over this many epochs, step by step; may be a fraction. Not
-            for `one_cycle`, which has a rise of its own.
-        patience: For `plateau`.
-        factor: What the learning rate is multiplied with.
-        min_lr: For `plateau`.
-        step_epoch: For `step`.
-        interval: For `interval`.
+        patience: Epochs without a better validation score that `plateau` allows.
+        factor: What `plateau`, `step` and `interval` multiply the learning rate with.
+        min_lr: Below this learning rate `plateau` stops.
+        step_epoch: The epoch after which `step` lowers the learning rate.
+        interval: Every this many epochs `interval` lowers the learning rate.
         early_stop: Stop after this many epochs without a better validation score; never when None.
         clip_norm: Clip the norm of the gradients; not when None.
-        average_decay: Validate, keep and return an exponential average of the weights, of which every step keeps this
-            share (0.999, say; less in the first steps); the weights themselves when None.
         loss: `auto` is L1 for the metric MAE and squared error for other regression, cross entropy for classes.
         normalise_targets: Train a regression on targets with mean 0 and standard deviation 1; scores stay in the given
             unit.
         device: `auto` takes a GPU if there is one.
+        optimiser: `adam`, `adamw` (Adam with decoupled weight decay) or `lion` (the sign of a momentum; it wants a
+            third to a tenth of the learning rate of Adam, and as many times the weight decay).
+        weight_decay: Every step also shrinks the weights by `lr * weight_decay` of their size. Norms, biases and
+            parameters of one dimension are left out. For `adamw` and `lion`.
+        warmup_epochs: Let the learning rate rise linearly over this many epochs, step by step; may be a fraction. Not
+            for `one_cycle`, which has a rise of its own.
+        accumulate: Batches per step of the optimiser. Gradients are means over all their targets, so this is like a
+            batch of `accumulate * batch_size` graphs, except that batch norms see one batch at a time.
+        average_decay: Validate, keep and return an exponential average of the weights, which keeps this share of itself
+            at every step (0.999, say; less in the first steps); the weights themselves when None.
     """
 
-    optimiser: Literal["adam", "adamw", "lion"] = "adam"
     lr: float = 1e-3
-    weight_decay: float = 0.0
     batch_size: int = 50
-    accumulate: int = 1
     max_epochs: int = 1000
     schedule: Literal["plateau", "step", "cosine", "interval", "cosine_per_step", "one_cycle"] = "plateau"
-    warmup_epochs: float = 0.0
     patience: int = 10
     factor: float = 0.5
     min_lr: float = 1e-6
@@ -59,10 +55,14 @@ class Training:
     interval: int = 20
     early_stop: int | None = None
     clip_norm: float | None = None
-    average_decay: float | None = None
     loss: Literal["auto", "l1", "mse"] = "auto"
     normalise_targets: bool = False
     device: str = "auto"
+    optimiser: Literal["adam", "adamw", "lion"] = "adam"
+    weight_decay: float = 0.0
+    warmup_epochs: float = 0.0
+    accumulate: int = 1
+    average_decay: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "training", at_least_0=("step_epoch", "min_lr", "weight_decay", "warmup_epochs"))
