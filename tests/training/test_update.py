@@ -312,8 +312,9 @@ def test_lion_trains_crawl(make_dataset, make_model):
         assert train_score() < 0.3
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter stands in for a GPU")
 def test_captured_functions_do_the_same(make_dataset: Callable[..., Dataset], make_model, monkeypatch):
-    """Without a GPU, the functions to capture are called in Triton's interpreter."""
+    """The functions that a GPU captures are called in Triton's interpreter."""
     pytest.importorskip("triton")
     dataset = make_dataset("regression", num_graphs=10)
     training = replace(ADAMW, accumulate=2, batch_size=2, max_epochs=2, clip_norm=1.0)
@@ -330,3 +331,36 @@ def test_captured_functions_do_the_same(make_dataset: Callable[..., Dataset], ma
     assert len(eager) == len(captured) == 2
     for one, other in zip(eager[0], captured[0], strict=True):  # later ones differ more: Adam turns signs into steps
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ALL)
+def test_captured_steps_repeat_resume_and_equal_eager_ones(make_dataset, make_model, monkeypatch, tmp_path, name):
+    dataset = make_dataset("regression", num_graphs=40)
+    training = replace(ALL[name], lr=1e-3, device="cuda")
+
+    def new() -> Trainer:
+        model = make_model(dataset, precision="float32", virtual_node=True, num_layers=2)
+        return Trainer(model, dataset, training, ONCE)
+
+    whole, again, first, second = (new() for _ in range(4))
+    list(whole.epochs())
+    list(again.epochs())
+    for _, _ in zip(range(2), first.epochs(), strict=False):
+        pass
+    save_checkpoint(tmp_path / "last", *first.state())
+    second.restore(*load_checkpoint(tmp_path / "last"))
+    list(second.epochs())
+    expected, values = whole.state()
+    for other in (again, second):
+        for key, tensor in other.state()[0].items():
+            assert torch.equal(tensor, expected[key]), key
+    if whole.update.average is not None:
+        assert values["average_steps"] == training.max_epochs * whole.schedule.steps_per_epoch
+    monkeypatch.setattr("crawl.nn.gpu._DEVICES", set())
+    eager = new()
+    assert eager.engine is None
+    for record, captured in zip(eager.epochs(), whole.history, strict=True):
+        assert captured["lr"] == record["lr"]
+        assert captured["loss"] == pytest.approx(record["loss"], rel=1e-3)
+        assert captured["val_mae"] == pytest.approx(record["val_mae"], rel=1e-3)
