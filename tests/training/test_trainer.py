@@ -18,7 +18,7 @@ from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training.evaluation import Scaling, targets_of
 from crawl.training.seeds import derive_seed
-from crawl.training.trainer import choose_device, summed_loss
+from crawl.training.trainer import choose_device, task_loss
 
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
 FAST = Training(lr=0.02, batch_size=8, max_epochs=60, schedule="cosine", device="cpu")
@@ -132,8 +132,7 @@ class TestTheLoss:
     def loss(self, kind="regression", metric="", loss="auto", targets=None, scaling=None):
         task = Task(kind=kind, num_outputs=2, metric=metric)
         targets = self.targets if targets is None else targets
-        total, count = summed_loss(task, loss, self.output, targets, scaling or Scaling())
-        return float(total / count)
+        return float(task_loss(task, loss, self.output, targets, scaling or Scaling()))
 
     def test_of_regression(self):
         l1, mse = (0.5 + 2 + 1) / 3, (0.25 + 4 + 1) / 3
@@ -160,15 +159,14 @@ class TestTheLoss:
     def test_without_any_target_is_0_and_has_a_gradient_of_0(self, kind, shape):
         task = Task(kind=kind, num_outputs=2)
         output = self.output.clone().requires_grad_()
-        total, count = summed_loss(task, "auto", output, torch.full(shape, torch.nan), Scaling())
-        total.backward()
-        assert float(total.detach()) == int(count) == 0
+        loss = task_loss(task, "auto", output, torch.full(shape, torch.nan), Scaling())
+        loss.backward()
+        assert float(loss.detach()) == 0
         assert torch.equal(output.grad, torch.zeros(2, 2))
 
     def test_missing_targets_give_no_gradient(self):
         output = self.output.clone().requires_grad_()
-        total, _ = summed_loss(Task(kind="regression", num_outputs=2), "mse", output, self.targets, Scaling())
-        total.backward()
+        task_loss(Task(kind="regression", num_outputs=2), "mse", output, self.targets, Scaling()).backward()
         assert float(output.grad[0, 1]) == 0
         assert not bool(output.grad.isnan().any())
 

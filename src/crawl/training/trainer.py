@@ -339,6 +339,12 @@ class Trainer:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
 
+def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> Tensor:
+    """The mean loss over the known targets; 0 if there are none. See `summed_loss`."""
+    total, count = summed_loss(task, kind, output, targets, scaling)
+    return total / count.clamp_min(1)
+
+
 def summed_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> tuple[Tensor, Tensor]:
     """The sum of the losses over the known targets, and the number of these.
 
