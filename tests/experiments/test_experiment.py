@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from crawl.experiments import Data, Experiment, Model, Walk
 from crawl.experiments.recipes import RECIPES
 from crawl.training import Evaluation, Training
+from crawl.training.schedule import Schedule
 
 
 def changed(**leaves) -> str:
@@ -55,6 +58,18 @@ def test_missing_keys_take_their_defaults():
     old = {"name": "csl", "path": None, "split": "given", "fold": 2, "laplacian": 0}  # before there was a data root
     assert Experiment.from_json(json.dumps({"data": old})).data == Data(split="given", fold=2)
     assert Experiment.from_json('{"seed": 3, "model": {"dropout": 0}}') == Experiment(seed=3, model=Model(dropout=0.0))
+
+
+def test_a_record_from_before_there_were_rates_per_step_means_what_it_meant():
+    records = json.loads((Path(__file__).parents[2] / "results" / "peptides.json").read_text())["runs"]
+    training = Experiment.from_json(json.dumps(records[0]["record"]["config"])).training
+    schedule = Schedule(training, True, steps_per_epoch=3)
+    assert (training.optimiser, training.accumulate, training.average_decay) == ("adam", 1, None)
+    for epoch in range(training.max_epochs):
+        rate = 1e-3 * (1 + math.cos(math.pi * epoch / 500)) / 2
+        assert schedule.rates() == [rate] * 3
+        schedule.update(1.0)
+    assert schedule.is_over
 
 
 def test_unknown_keys_suggest_the_right_one():

@@ -114,7 +114,7 @@ class Schedule:
         elif settings.schedule == "step":
             self.lr = settings.lr * (settings.factor if self.epoch >= settings.step_epoch else 1.0)
         elif settings.schedule == "cosine":
-            self.lr = _cosine(settings.lr, 0, self.epoch / settings.max_epochs)
+            self.lr = _cosine(settings.lr, 0, self.epoch, settings.max_epochs)
         elif settings.schedule == "interval":
             self.lr = settings.lr * settings.factor ** (self.epoch // settings.interval)
         else:
@@ -127,17 +127,17 @@ class Schedule:
         if self.settings.schedule == "one_cycle":
             top = _RISE * num_steps - 1
             if step <= top:
-                return _cosine(_FIRST * highest, highest, step / top)
-            return _cosine(highest, _LAST * highest, min((step - top) / (last - top), 1))
+                return _cosine(_FIRST * highest, highest, step, top)
+            return _cosine(highest, _LAST * highest, min(step, last) - top, last - top)
         top = max(self._num_warmup_steps - 1, 0)
         if step <= top:
             return highest * (step + 1) / (top + 1)
-        return _cosine(highest, 0, min((step - top) / (last - top), 1)) if last > top else 0.0
+        return _cosine(highest, 0, min(step, last) - top, last - top) if last > top else 0.0
 
 
-def _cosine(first: float, last: float, share: float) -> float:
-    """From `first` to `last` along half a period of a cosine, of which this share is over."""
-    weight = (1 + math.cos(math.pi * share)) / 2
+def _cosine(first: float, last: float, done: float, whole: float) -> float:
+    """From `first` to `last` along half a period of a cosine, of which `done` parts of `whole` are over."""
+    weight = (1 + math.cos(math.pi * done / whole)) / 2
     return first * weight + last * (1 - weight)
 
 
