@@ -33,6 +33,24 @@ def test_flags_change_the_recipe(crawl, tiny):
     assert done.err == CSL_TASK
 
 
+def test_optimiser_schedule_and_average_are_flags(crawl, tiny):
+    flags = {
+        "optimiser": "lion",
+        "weight-decay": 0.1,
+        "schedule": "cosine_per_step",
+        "warmup-epochs": 0.5,
+        "accumulate": 2,
+        "average-decay": 0.9,
+    }
+    words = [str(word) for flag, value in flags.items() for word in (f"--training.{flag}", value)]
+    assert crawl("train", "csl", *tiny, *words).code == 0
+    training = _config(Path("runs/csl-1"))["training"]
+    assert {flag: training[flag.replace("-", "_")] for flag in flags} == flags
+    line = crawl.error("train", "csl", "--training.weight-decay", "0.1")
+    assert "weight_decay=0.1" in line
+    assert "use training.optimiser='adamw'" in line
+
+
 @pytest.mark.parametrize(
     ("task", "line"),
     [

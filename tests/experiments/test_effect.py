@@ -76,6 +76,16 @@ def test_settings_without_effect_for_a_task(experiment, task, flag):
         settle(experiment, task)
 
 
+@pytest.mark.parametrize("schedule", ["cosine_per_step", "one_cycle"])
+@pytest.mark.parametrize(
+    ("setting", "value"), [("patience", 3), ("factor", 0.1), ("min_lr", 1e-5), ("step_epoch", 3), ("interval", 3)]
+)
+def test_settings_without_effect_on_rates_per_step(schedule, setting, value):
+    training = Training(schedule=schedule, **{setting: value})
+    with pytest.raises(ValueError, match=f"schedule {schedule} .*--training.{setting.replace('_', '-')}: leave it out"):
+        settle(Experiment(training=training))
+
+
 def test_a_network_without_walks_is_evaluated_once(tiny, paths, tmp_path):
     gin = effective(replace(tiny, model=replace(tiny.model, name="gin")))
     result = run_experiment(gin, tmp_path / "run", dataset=paths)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from crawl.experiments import Data, Experiment, Model, Walk
 from crawl.experiments.recipes import RECIPES
 from crawl.training import Evaluation, Training
+from crawl.training.schedule import Schedule
 
 
 def changed(**leaves) -> str:
@@ -57,6 +60,18 @@ def test_missing_keys_take_their_defaults():
     assert Experiment.from_json('{"seed": 3, "model": {"dropout": 0}}') == Experiment(seed=3, model=Model(dropout=0.0))
 
 
+def test_a_record_from_before_there_were_rates_per_step_means_what_it_meant():
+    records = json.loads((Path(__file__).parents[2] / "results" / "peptides.json").read_text())["runs"]
+    training = Experiment.from_json(json.dumps(records[0]["record"]["config"])).training
+    schedule = Schedule(training, True, steps_per_epoch=3)
+    assert (training.optimiser, training.accumulate, training.average_decay) == ("adam", 1, None)
+    for epoch in range(training.max_epochs):
+        rate = 1e-3 * (1 + math.cos(math.pi * epoch / 500)) / 2
+        assert schedule.rates() == [rate] * 3
+        schedule.update(1.0)
+    assert schedule.is_over
+
+
 def test_unknown_keys_suggest_the_right_one():
     assert error(changed(sead=1)) == "The configuration has no key sead. Did you mean seed?"
     assert error(changed(model__hidden_chanels=1)).endswith("Did you mean model.hidden_channels?")
@@ -73,11 +88,9 @@ def test_unknown_keys_suggest_the_right_one():
         ("model__identity", 1, "model.identity must be of type bool, not 1."),
         ("model__kernel_size", "9", "model.kernel_size must be of type int, not '9'."),
         ("training__lr", "fast", "training.lr must be of type float, not 'fast'."),
-        (
-            "training__schedule",
-            "cosin",
-            "training.schedule must be one of plateau, step, cosine, interval, not 'cosin'.",
-        ),
+        ("training__schedule", "cosin", "training.schedule must be one of plateau, step, cosine, interval, "),
+        ("training__optimiser", "sgd", "training.optimiser must be one of adam, adamw, lion, not 'sgd'."),
+        ("training__weight_decay", 0.1, "training.weight_decay=0.1 is not for adam: use training.optimiser='adamw'."),
         ("walk__strategy", 3, "walk.strategy must be one of"),
         ("training__lr", -1, "training.lr must be a positive number"),
         ("data__targets", "logS", "data.targets must be a list, not 'logS'."),

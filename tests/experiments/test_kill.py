@@ -24,6 +24,8 @@ TINY = [
     *("--walk.num-steps", "6", "--walk.num-eval-steps", "6", "--walk.window-size", "4", "--walk.start-share", "0.5"),
     *("--evaluation.num-val-repeats", "1", "--evaluation.num-test-repeats", "2"),
     *("--training.max-epochs", "5", "--training.batch-size", "40", "--device", "cpu", "--quiet"),
+    *("--training.optimiser", "adamw", "--training.weight-decay", "0.01", "--training.warmup-epochs", "1.5"),
+    *("--training.accumulate", "2", "--training.average-decay", "0.9"),
 ]
 LONG = [*TINY, "--training.max-epochs", "100000", "--training.early-stop", "None", "--training.min-lr", "1e-300"]
 

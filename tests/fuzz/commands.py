@@ -43,6 +43,8 @@ _FLAGS = {
         *("--model.kernel-size", "--model.name", "--walk.num-steps", "--walk.num-eval-steps", "--walk.window-size"),
         *("--walk.strategy", "--walk.start-share", "--training.lr", "--training.batch-size", "--training.factor"),
         *("--training.patience", "--training.schedule", "--training.device", "--training.clip-norm", "--seed"),
+        *("--training.optimiser", "--training.weight-decay", "--training.warmup-epochs", "--training.accumulate"),
+        "--training.average-decay",
         *(
             "--training.max-epochs",
             "--evaluation.num-test-repeats",

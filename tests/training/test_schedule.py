@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from crawl.training.schedule import Schedule
-from crawl.training.settings import Evaluation, Training
+from crawl.training.settings import Training
 
 
 def rates(schedule: Schedule, scores: list[float | None]) -> list[float]:
@@ -17,6 +17,17 @@ def rates(schedule: Schedule, scores: list[float | None]) -> list[float]:
         if schedule.is_over:
             break
         found.append(schedule.lr)
+        schedule.update(score)
+    return found
+
+
+def step_rates(schedule: Schedule, scores: list[float]) -> list[float]:
+    """The learning rate of every step until the scores or the training end."""
+    found = []
+    for score in scores:
+        if schedule.is_over:
+            break
+        found += schedule.rates()
         schedule.update(score)
     return found
 
@@ -100,42 +111,78 @@ def test_the_best_score_is_known():
     assert found == [(None, 1), (0.5, 0), (0.5, 1), (0.6, 0), (0.6, 0), (0.6, 1), (0.6, 2)]
 
 
-@pytest.mark.parametrize("name", ["plateau", "step", "cosine", "interval"])
-def test_it_goes_on_from_its_state(name):
-    settings = Training(schedule=name, patience=2, step_epoch=6, interval=3, max_epochs=20)
+@pytest.mark.parametrize("name", ["plateau", "step", "cosine", "interval", "cosine_per_step", "one_cycle"])
+def test_it_resumes_from_its_state(name):
+    warmup_epochs = 0.0 if name == "one_cycle" else 6.5
+    settings = Training(schedule=name, patience=2, step_epoch=6, interval=3, max_epochs=20, warmup_epochs=warmup_epochs)
     scores = [1.0, 0.9, 0.95, 0.95, 0.95, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8]
-    whole = Schedule(settings, True)
-    expected = rates(whole, scores)
-    first = Schedule(settings, True)
-    found = rates(first, scores[:5])
-    second = Schedule(settings, True)
+    whole = Schedule(settings, True, 4)
+    expected = step_rates(whole, scores)
+    first = Schedule(settings, True, 4)
+    found = step_rates(first, scores[:5])
+    second = Schedule(settings, True, 4)
     second.restore(json.loads(json.dumps(first.state())))
-    assert found + rates(second, scores[5:]) == expected
+    assert found + step_rates(second, scores[5:]) == expected
     assert second == whole
+    assert len(set(expected)) > 1
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("lr", 0.0),
-        ("lr", math.nan),
-        ("batch_size", 0),
-        ("max_epochs", -1),
-        ("factor", 1.0),
-        ("early_stop", 0),
-        ("clip_norm", 0.0),
-        ("min_lr", 1.0),
-    ],
-)
-def test_settings_that_make_no_sense(name, value):
-    with pytest.raises(ValueError, match=rf"^training\.{name} must"):
-        Training(**{name: value})
+@pytest.mark.parametrize("steps_per_epoch", [1, 2, 7])
+@pytest.mark.parametrize("max_epochs", [1, 2, 10])
+def test_one_cycle_is_that_of_torch(max_epochs, steps_per_epoch):
+    num_steps = max_epochs * steps_per_epoch
+    schedule = Schedule(Training(lr=0.5, schedule="one_cycle", max_epochs=max_epochs), True, steps_per_epoch)
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+    peer = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.5, total_steps=num_steps, cycle_momentum=False)
+    expected = []
+    for _ in range(num_steps):
+        expected.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        if len(expected) < num_steps:
+            peer.step()
+    found = step_rates(schedule, [1.0] * 99)
+    assert found == pytest.approx(expected, rel=1e-9)
+    assert found[-1] == pytest.approx(0.5 / 25e4)
 
 
-def test_evaluation_that_makes_no_sense():
-    with pytest.raises(ValueError, match=r"^evaluation\.num_val_repeats must be a whole number from 1 .*, not 0"):
-        Evaluation(num_val_repeats=0)
-    with pytest.raises(ValueError, match=r"^evaluation\.val_every must be a whole number from 1 .*, not 0"):
-        Evaluation(val_every=0)
-    with pytest.raises(ValueError, match=r"^evaluation\.num_norm_graphs must be a whole number from 0 .*, not -1"):
-        Evaluation(num_norm_graphs=-1)
+@pytest.mark.parametrize("warmup_epochs", [0.0, 0.5, 2.0])
+def test_cosine_per_step_by_its_formula(warmup_epochs):
+    num_epochs, num_steps = 5, 6  # per epoch
+    settings = Training(lr=2.0, schedule="cosine_per_step", max_epochs=num_epochs, warmup_epochs=warmup_epochs)
+    found = step_rates(Schedule(settings, True, num_steps), [1.0] * 99)
+    assert len(found) == num_epochs * num_steps
+    num_warm = int(warmup_epochs * num_steps)
+    top = max(num_warm - 1, 0)  # the first step with the full rate
+    assert found[:top] == pytest.approx([2.0 * (step + 1) / num_warm for step in range(top)])
+    assert found[top] == 2.0
+    last = len(found) - 1
+    for step in range(top, last + 1):
+        assert found[step] == pytest.approx(1 + math.cos(math.pi * (step - top) / (last - top)), abs=1e-15), step
+    assert found[last] == 0.0
+
+
+def test_cosine_per_step_of_a_few_steps():
+    for max_epochs, warmup_epochs, expected in ((1, 0.0, [1.0]), (2, 0.0, [1.0, 0.0]), (2, 2.0, [0.5, 1.0])):
+        settings = Training(lr=1.0, schedule="cosine_per_step", max_epochs=max_epochs, warmup_epochs=warmup_epochs)
+        assert step_rates(Schedule(settings, True), [1.0] * 9) == expected
+
+
+def test_warm_up_of_schedules_per_epoch():
+    settings = Training(lr=1.0, schedule="interval", interval=2, factor=0.5, max_epochs=4, warmup_epochs=1.5)
+    found = step_rates(Schedule(settings, True, 4), [1.0] * 99)
+    ramp = [(step + 1) / 6 for step in range(6)]
+    assert found == pytest.approx([*ramp, 1, 1, *[0.5] * 8])
+    plateau = Schedule(Training(lr=1.0, patience=1, factor=0.5, warmup_epochs=3), True, 2)
+    # The score is flat from the start: halved after epoch 3, while the rate has just reached its height.
+    assert step_rates(plateau, [1.0] * 5) == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1, 0.5, 0.5, 0.5, 0.5])
+
+
+def test_a_short_warm_up_is_one_step_at_least():
+    schedule = Schedule(Training(lr=1.0, schedule="cosine", max_epochs=2, warmup_epochs=1e-3), True, 3)
+    assert step_rates(schedule, [1.0] * 2) == pytest.approx([1, 1, 1, 0.5, 0.5, 0.5])
+
+
+def test_without_warm_up_every_step_of_an_epoch_has_its_rate():
+    schedule = Schedule(Training(lr=0.3, schedule="cosine", max_epochs=7), True, 3)
+    by_epoch = rates(Schedule(schedule.settings, True), [1.0] * 99)
+    assert step_rates(schedule, [1.0] * 99) == [rate for rate in by_epoch for _ in range(3)]

@@ -23,7 +23,7 @@ _FORMAT = "crawl-checkpoint-1"
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
-    """Write a checkpoint. Whatever happens meanwhile, `path` holds the old one or the new one, never a part.
+    """Write a checkpoint. Whatever happens meanwhile, `path` is the whole old checkpoint or the whole new one.
 
     Raises:
         OSError: If it cannot be written (the disk is full, say); the old checkpoint is still there.
@@ -38,7 +38,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the description of a checkpoint.
 
     Raises:
-        ValueError: If it is not there, damaged, or not one of ours.
+        ValueError: If the file is missing, damaged, or not a checkpoint of CRaWl.
     """
     if not path.is_file():
         raise ValueError(f"There is no checkpoint at {path}.")
@@ -77,28 +77,32 @@ def check_weights(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -
             raise ValueError(f"The weights {name} are NaN or infinite.")
 
 
-def check_moments(moments: Mapping[int, Mapping[str, Tensor]], parameters: Sequence[Tensor]) -> None:
-    """Refuse what Adam cannot remember of these parameters.
+def check_moments(moments: Mapping[int, Mapping[str, Tensor]], wanted: Sequence[Mapping[str, Tensor]]) -> None:
+    """Refuse what an optimiser cannot remember of its parameters.
+
+    Args:
+        moments: What a checkpoint has for each parameter.
+        wanted: Tensors of the right names, shapes and dtypes for each parameter.
 
     Raises:
         ValueError: With the number of the first parameter that it does not fit.
     """
     for i, of_one in moments.items():
-        like = parameters[i]
-        wanted = {"step": torch.zeros((), dtype=torch.float32), "exp_avg": like, "exp_avg_sq": like}
+        if not 0 <= i < len(wanted):
+            raise ValueError(f"optimiser.{i} belongs to no parameter: there are {len(wanted)}.")
         check_weights(
             {f"optimiser.{i}.{name}": moment for name, moment in of_one.items()},
-            {f"optimiser.{i}.{name}": moment for name, moment in wanted.items()},
+            {f"optimiser.{i}.{name}": moment for name, moment in wanted[i].items()},
         )
-        if bool((of_one["exp_avg_sq"] < 0).any()) or float(of_one["step"]) < 0:
+        if any(bool((of_one[name] < 0).any()) for name in ("exp_avg_sq", "step") if name in of_one):
             raise ValueError(f"optimiser.{i} has a negative mean of squares, or a negative step.")
 
 
 def check_history(history: Any, num_epochs: int, score: str) -> None:
-    """Refuse what is not a record for each epoch.
+    """Refuse a history that does not have one record for each epoch.
 
     Raises:
-        ValueError: With the first epoch that has none.
+        ValueError: With the first epoch without a proper record.
     """
     if not isinstance(history, list) or len(history) != num_epochs:
         raise ValueError(f"The history is not a list of {num_epochs} epochs.")

@@ -1,4 +1,4 @@
-"""Learning rates over epochs, and when to stop."""
+"""Learning rates over steps and epochs, and when to stop."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from dataclasses import asdict, dataclass
 from crawl.checks import whole_number
 from crawl.training.settings import Training
 
+_RISE = 0.3  # share of the steps of one cycle in which the rate rises
+_FIRST, _LAST = 1 / 25, 1 / 25e4  # rates at the ends of one cycle; the highest is 1
+
 
 @dataclass
 class Schedule:
-    """The learning rate of the coming epoch, from the validation scores so far. Its state is a few plain numbers.
+    """The learning rates of the coming epoch, from the validation scores so far. Its state is a few plain numbers.
 
     Attributes:
         settings: What to do.
         lower_is_better: Whether a smaller score is better.
+        steps_per_epoch: Steps of the optimiser in an epoch.
         epoch: Epochs finished.
-        lr: The learning rate of the coming epoch.
+        lr: The learning rate of the coming epoch, without warm-up; of its first step if every step has its own.
         best: The best score so far.
         num_flat: Epochs with a score since the last better score, or since the learning rate last fell.
         num_without_best: Epochs with a score since the last better score.
@@ -25,6 +29,7 @@ class Schedule:
 
     settings: Training
     lower_is_better: bool
+    steps_per_epoch: int = 1
     epoch: int = 0
     lr: float = 0.0
     best: float | None = None
@@ -32,14 +37,23 @@ class Schedule:
     num_without_best: int = 0
 
     def __post_init__(self) -> None:
-        self.lr = self.lr or self.settings.lr
+        self.lr = self.lr or (self._rate_of_step(0) if self._changes_per_step else self.settings.lr)
+
+    def rates(self) -> list[float]:
+        """The learning rate of each step of the coming epoch."""
+        first = self.epoch * self.steps_per_epoch
+        steps = range(first, first + self.steps_per_epoch)
+        if self._changes_per_step:
+            return [self._rate_of_step(step) for step in steps]
+        num_warm = self._num_warmup_steps
+        return [self.lr * (min(1, (step + 1) / num_warm) if num_warm else 1) for step in steps]
 
     def update(self, score: float | None) -> None:
         """Take the validation score of an epoch, None if it has none. A NaN is never the best."""
         self.epoch += 1
         if score is not None:
             self._take(score)
-        self._lower()
+        self._set_rate()
 
     def _take(self, score: float) -> None:
         is_best = not math.isnan(score) and (
@@ -62,7 +76,7 @@ class Schedule:
     def state(self) -> dict[str, float | int | None]:
         """What `restore` needs."""
         state = asdict(self)
-        del state["settings"], state["lower_is_better"]
+        del state["settings"], state["lower_is_better"], state["steps_per_epoch"]
         return state
 
     def restore(self, state: dict[str, float | int | None]) -> None:
@@ -72,18 +86,27 @@ class Schedule:
             ValueError: If it is not the state of a schedule.
         """
         if not isinstance(state, dict) or state.keys() != self.state().keys():
-            raise ValueError("The schedule has other values than those of a training.")
+            raise ValueError("The schedule has other values than a training has.")
         for name, value in state.items():
             if name in ("epoch", "num_flat", "num_without_best"):
                 whole_number(f"schedule.{name}", value, 0)
             elif not (name == "best" and value is None) and not _is_number(value):
                 raise ValueError(f"schedule.{name} is {value!r}, not a number.")
         if not 0 <= state["lr"] <= self.settings.lr:  # type: ignore[operator]
-            raise ValueError(f"schedule.lr is {state['lr']}, but training begins with {self.settings.lr}.")
+            raise ValueError(f"schedule.lr is {state['lr']}, but training.lr is {self.settings.lr}.")
         for name, value in state.items():
             setattr(self, name, value)
 
-    def _lower(self) -> None:
+    @property
+    def _changes_per_step(self) -> bool:
+        return self.settings.schedule in ("cosine_per_step", "one_cycle")
+
+    @property
+    def _num_warmup_steps(self) -> int:
+        epochs = self.settings.warmup_epochs
+        return max(round(epochs * self.steps_per_epoch), 1) if epochs else 0
+
+    def _set_rate(self) -> None:
         settings = self.settings
         if settings.schedule == "plateau":
             if self.num_flat > settings.patience:
@@ -91,9 +114,31 @@ class Schedule:
         elif settings.schedule == "step":
             self.lr = settings.lr * (settings.factor if self.epoch >= settings.step_epoch else 1.0)
         elif settings.schedule == "cosine":
-            self.lr = settings.lr * (1 + math.cos(math.pi * self.epoch / settings.max_epochs)) / 2
-        else:
+            self.lr = _cosine(settings.lr, 0, self.epoch, settings.max_epochs)
+        elif settings.schedule == "interval":
             self.lr = settings.lr * settings.factor ** (self.epoch // settings.interval)
+        else:
+            self.lr = self._rate_of_step(self.epoch * self.steps_per_epoch)
+
+    def _rate_of_step(self, step: int) -> float:
+        """The rate of a step, counted from the beginning of training, if every step has its own."""
+        highest, num_steps = self.settings.lr, self.settings.max_epochs * self.steps_per_epoch
+        last = num_steps - 1
+        if self.settings.schedule == "one_cycle":
+            top = _RISE * num_steps - 1
+            if step <= top:
+                return _cosine(_FIRST * highest, highest, step, top)
+            return _cosine(highest, _LAST * highest, min(step, last) - top, last - top)
+        top = max(self._num_warmup_steps - 1, 0)
+        if step <= top:
+            return highest * (step + 1) / (top + 1)
+        return _cosine(highest, 0, min(step, last) - top, last - top) if last > top else 0.0
+
+
+def _cosine(first: float, last: float, done: float, whole: float) -> float:
+    """From `first` to `last` along half a period of a cosine, of which `done` parts of `whole` are over."""
+    weight = (1 + math.cos(math.pi * done / whole)) / 2
+    return first * weight + last * (1 - weight)
 
 
 def _is_number(value: object) -> bool:

@@ -18,13 +18,14 @@ from crawl.data.task import Task
 from crawl.nn.dropout import Dropout
 from crawl.ops.triton.streams import backward
 from crawl.tensor_checks import as_device
-from crawl.training.checkpoint import check_history, check_moments, check_weights
+from crawl.training.checkpoint import check_history, check_weights
 from crawl.training.evaluation import Predictions, Scaling, predict_with, targets_of
 from crawl.training.norms import Norms
 from crawl.training.runner import Runner
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
 from crawl.training.settings import Evaluation, Training
+from crawl.training.update import WeightUpdate
 
 _NO_CLASS = -100
 
@@ -32,8 +33,9 @@ _NO_CLASS = -100
 class Trainer:
     """Trains a model epoch by epoch and remembers the weights with the best validation score.
 
-    Everything random is derived from the seed and the epoch, so that training goes on from `state` as if it had never
-    stopped: the same seed on the same machine gives the same weights, bit for bit.
+    Everything random is derived from the seed and the epoch, so that training resumes from `state` as if it had never
+    stopped: the same seed on the same machine gives the same weights, bit for bit. With `training.average_decay`, the
+    averaged weights are validated and remembered; between epochs the model has those that are trained.
 
     Args:
         model: It is called with what its `forward` accepts (see `Runner`); its parameters are trained in place.
@@ -76,35 +78,37 @@ class Trainer:
             if isinstance(module, Dropout):
                 module.generator = self.generator
         self.norms = Norms(self.model)
-        self.optimiser = _adam(self.model, training.lr)
-        self.schedule = Schedule(training, self.task.lower_is_better)
+        self.schedule = Schedule(training, self.task.lower_is_better, -(-self.num_batches // training.accumulate))
+        self.update = WeightUpdate(self.model, training, self.schedule.rates())
         self.history: list[dict[str, Any]] = []
         self.best_epoch = 0
         self.best_weights: dict[str, Tensor] = self._weights()
 
     @property
     def num_batches(self) -> int:
-        """Training steps per epoch."""
+        """Training batches per epoch."""
         return -(-len(self.split.train) // self.training.batch_size)
 
     def epochs(self, on_batch: Callable[[Callable[[], float]], None] | None = None) -> Iterator[dict[str, Any]]:
         """One record per epoch until the schedule says that training is over.
 
         Args:
-            on_batch: Called after every step with a function that returns its loss, which on a GPU has to wait for it.
+            on_batch: Called after every batch with a function that returns its loss; on a GPU, that function waits.
         """
         while not self.schedule.is_over:
             yield self._epoch(on_batch)
 
     def steps(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
-        """The loss of each training step, in a tensor that the next may overwrite.
+        """The loss of each training batch, in a tensor that the next may overwrite.
 
         Args:
-            batches: The graphs of each step.
+            batches: The graphs of each batch.
             seed: The seed of the walks.
         """
+        last, accumulate = len(batches) - 1, self.training.accumulate
+        is_step = [i % accumulate == accumulate - 1 or i == last for i in range(len(batches))]
         return self.runner.run(
-            self._step,
+            [self._step if steps else self._accumulate for steps in is_step],
             batches,
             self.training.batch_size,
             seed=seed,
@@ -127,19 +131,18 @@ class Trainer:
         self.model.load_state_dict(self.best_weights)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain values from which `restore` goes on."""
+        """Tensors and plain values from which `restore` resumes, between two epochs."""
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best_weights.items()}
-        for i, moments in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{i}.{name}": tensor for name, tensor in moments.items()}
-        values = {"schedule": self.schedule.state(), "best_epoch": self.best_epoch, "history": self.history}
-        return tensors, {**values, "scaling": [self.scaling.mean, self.scaling.deviation]}
+        of_update, values = self.update.state()
+        values |= {"schedule": self.schedule.state(), "best_epoch": self.best_epoch, "history": self.history}
+        return tensors | of_update, {**values, "scaling": [self.scaling.mean, self.scaling.deviation]}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Resume from a state of a trainer with the same arguments.
 
         Raises:
-            ValueError: If it is the state of something else; the trainer is not to be used any more then.
+            ValueError: If it is the state of something else; do not use the trainer any more then.
         """
         try:
             self._restore(tensors, values)
@@ -150,7 +153,7 @@ class Trainer:
             ) from error
 
     def _restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}}
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}, "average": {}}
         for name, tensor in tensors.items():
             group, _, rest = name.partition(".")
             groups[group][rest] = tensor
@@ -158,12 +161,7 @@ class Trainer:
             check_weights(weights, self.model.state_dict())
         self.model.load_state_dict(groups["model"])
         self.best_weights = {name: tensor.to(self.device) for name, tensor in groups["best"].items()}
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in groups["optimiser"].items():
-            i, _, rest = name.partition(".")
-            moments.setdefault(int(i), {})[rest] = tensor
-        check_moments(moments, list(self.model.parameters()))
-        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+        self.update.restore(groups["optimiser"], groups["average"], values)
         self.schedule.restore(values["schedule"])
         whole_number("best_epoch", values["best_epoch"], 0, self.schedule.epoch)
         check_history(values["history"], self.schedule.epoch, f"val_{self.task.metric}")
@@ -173,16 +171,22 @@ class Trainer:
 
     def _epoch(self, on_batch: Callable[[Callable[[], float]], None] | None) -> dict[str, Any]:
         began = time.perf_counter()
-        epoch, lr = self.schedule.epoch + 1, self.schedule.lr
-        for group in self.optimiser.param_groups:
-            group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
+        epoch, rates = self.schedule.epoch + 1, self.schedule.rates()
+        self.update.begin_epoch(rates)
         with self._seeded(derive_seed(self.seed, "dropout", epoch)):
             total_loss = self._train_epoch(epoch, on_batch)
+        with self.update.averaged():
+            record = self._evaluate_epoch(epoch, total_loss)
+        self.history.append({"epoch": epoch, "lr": rates[-1], **record, "seconds": time.perf_counter() - began})
+        return self.history[-1]
+
+    def _evaluate_epoch(self, epoch: int, total_loss: Tensor) -> dict[str, Any]:
+        """The scores of an epoch; remembers its weights if they are the best."""
         is_validated = epoch % self.evaluation.val_every == 0 or epoch == self.training.max_epochs
         if is_validated or self.evaluation.track_test:
             self._measure_norms(epoch)
         val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch) if is_validated else None
-        loss = float(total_loss) / len(self.split.train)  # only now: a GPU goes on with the evaluation meanwhile
+        loss = float(total_loss) / len(self.split.train)  # only now: a GPU works on the evaluation meanwhile
         if not loss == loss or loss in (float("inf"), float("-inf")):
             raise ValueError(
                 f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
@@ -191,15 +195,14 @@ class Trainer:
         self.schedule.update(val_score)
         if self.schedule.best in (val_score, None):  # of equal epochs the last, which has learned for longest
             self.best_epoch, self.best_weights = epoch, self._weights()
-        record = {"epoch": epoch, "lr": lr, "loss": loss, f"val_{self.task.metric}": val_score}
+        record = {"loss": loss, f"val_{self.task.metric}": val_score}
         if self.evaluation.track_test:
             record[f"test_{self.task.metric}"] = self._score(self.split.test, 1, f"test {epoch}")
-        self.history.append({**record, "seconds": time.perf_counter() - began})
-        return self.history[-1]
+        return record
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
-        """Seed the generator, and for a model that may use torch's own, that one too."""
+        """Seed our generator, and torch's own if the model may use it."""
         self.generator.manual_seed(seed)
         if self._has_own_randomness:  # others may train in this process
             yield
@@ -241,9 +244,9 @@ class Trainer:
 
     @torch.no_grad()
     def _measure_norms(self, epoch: int) -> None:
-        """Give batch norms the statistics of training graphs with walks as in evaluation, if that is wished for.
+        """Give batch norms the statistics of training graphs with walks as in evaluation, if settings ask for it.
 
-        They are means over batches of equal size, within each of which all norms use its own.
+        They are means over batches of equal size; while a batch is measured, all norms use its own statistics.
         """
         num_graphs = self.evaluation.num_norm_graphs
         if num_graphs == 0 or not self.norms.members:
@@ -266,43 +269,38 @@ class Trainer:
         return self.norms.moments()
 
     def _step(self, batch: Any) -> Tensor:
-        """One optimiser step; returns the loss before it."""
-        output, targets = self.runner.answer(batch), batch.y
-        loss = task_loss(self.task, self.training.loss, output, targets, self.scaling)
-        self.optimiser.zero_grad()
-        backward(loss)
-        if self.training.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip_norm)
-        self.optimiser.step()
+        """Gradients of one batch and an optimiser step; returns the loss before it."""
+        loss = self._accumulate(batch)
+        self.update.step()
+        return loss
+
+    def _accumulate(self, batch: Any) -> Tensor:
+        """Gradients of one batch; returns its loss."""
+        accumulates = self.training.accumulate > 1
+        output = self.runner.answer(batch)
+        total, count = summed_loss(self.task, self.training.loss, output, batch.y, self.scaling)
+        loss = total / count.clamp_min(1)
+        self.update.optimiser.zero_grad()
+        backward(total if accumulates else loss)
+        if accumulates:
+            self.update.add_gradients(count)
         return loss.detach()
 
     def _changed_by_steps(self) -> list[Tensor]:
-        moments = [tensor for state in self.optimiser.state.values() for tensor in state.values()]
-        rates = [group["lr"] for group in self.optimiser.param_groups if isinstance(group["lr"], Tensor)]
-        return [*self.model.state_dict().values(), *moments, *rates]
+        return [*self.model.state_dict().values(), *self.update.changed_by_steps()]
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
 
-def _adam(model: nn.Module, lr: float) -> torch.optim.Adam:
-    """Adam; on a GPU one that can be recorded in a CUDA graph, with all that it remembers from the beginning."""
-    parameters = list(model.parameters())
-    if parameters[0].device.type != "cuda":
-        return torch.optim.Adam(parameters, lr=lr, fused=True)
-    rate = torch.tensor(lr, device=parameters[0].device)
-    optimiser = torch.optim.Adam(parameters, lr=rate, capturable=True, fused=True)
-    for parameter in parameters:
-        optimiser.state[parameter] = {
-            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-    return optimiser
-
-
 def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> Tensor:
-    """The mean loss over the targets that are there; 0 if none is.
+    """The mean loss over the known targets; 0 if there are none. See `summed_loss`."""
+    total, count = summed_loss(task, kind, output, targets, scaling)
+    return total / count.clamp_min(1)
+
+
+def summed_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> tuple[Tensor, Tensor]:
+    """The sum of the losses over the known targets, and the number of these.
 
     Args:
         task: What is predicted.
@@ -316,7 +314,7 @@ def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: S
             targets = targets.nan_to_num(nan=_NO_CLASS)
         targets = targets.long()
         total = F.cross_entropy(output, targets, ignore_index=_NO_CLASS, reduction="sum")
-        return total / (targets != _NO_CLASS).sum().clamp_min(1)
+        return total, (targets != _NO_CLASS).sum()
     targets = targets.reshape(output.shape)
     targets = targets.to(torch.promote_types(targets.dtype, output.dtype))
     known = ~targets.isnan()
@@ -327,11 +325,15 @@ def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: S
     else:
         labels = targets.nan_to_num().to(output.dtype)
         losses = F.binary_cross_entropy_with_logits(output, labels, reduction="none")
-    return torch.where(known, losses, 0).sum() / known.sum().clamp_min(1)
+    return torch.where(known, losses, 0).sum(), known.sum()
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; `auto` is a GPU if there is one."""
+    """The device of that name; `auto` is a GPU if there is one.
+
+    Raises:
+        ValueError: If there is no such device here.
+    """
     if isinstance(name, str) and name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -1,0 +1,129 @@
+"""What a training step does with gradients: add them over batches, clip them, change the weights, average those.
+
+All tensors exist from the beginning, at fixed addresses, and nothing waits for the device, so that a step can be
+captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from crawl.training.averaging import Average
+from crawl.training.checkpoint import check_moments
+from crawl.training.optimisers import make_optimiser
+from crawl.training.settings import Training
+
+
+class WeightUpdate:
+    """Optimiser, learning rates, accumulated gradients and averaged weights of a training.
+
+    Args:
+        model: On the device where it is trained.
+        training: How to train.
+        rates: The learning rate of each step of the first epoch.
+    """
+
+    def __init__(self, model: nn.Module, training: Training, rates: list[float]) -> None:
+        self.training, self.parameters = training, list(model.parameters())
+        device = self.parameters[0].device
+        dtype = torch.float64 if device.type == "cpu" else torch.float32  # as the fused optimisers read it
+        self._rates = torch.tensor(rates, dtype=dtype, device=device)  # that of the coming step comes first
+        self.optimiser = make_optimiser(model, training, self._rates[0])
+        self._sums = [torch.zeros_like(p) for p in self.parameters] if training.accumulate > 1 else []
+        self._count = torch.zeros((), dtype=dtype, device=device)
+        self._with_gradient: set[int] = set()
+        self.average = None if training.average_decay is None else Average(model, training.average_decay)
+
+    def begin_epoch(self, rates: list[float]) -> None:
+        """Set the learning rate of each step of an epoch; gradients of an interrupted step are dropped."""
+        self._rates.copy_(torch.tensor(rates, dtype=torch.float64))
+        self._drop_sums()
+
+    @torch.no_grad()
+    def add_gradients(self, count: Tensor) -> None:
+        """Add the gradients of a summed loss over this many targets to those of the batches before it."""
+        found = {i: parameter.grad for i, parameter in enumerate(self.parameters) if parameter.grad is not None}
+        self._with_gradient.update(found)
+        torch._foreach_add_([self._sums[i] for i in found], list(found.values()))
+        self._count.add_(count)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Change the weights, with the accumulated gradients if there are any; the next learning rate is then due."""
+        if self._sums:
+            self._use_sums()
+        if self.training.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.training.clip_norm)
+        self.optimiser.step()
+        self._drop_sums()
+        self._rates.copy_(self._rates.roll(-1))
+        if self.average is not None:
+            self.average.update()
+
+    def _use_sums(self) -> None:
+        torch._foreach_div_(self._sums, self._count.clamp_min(1))
+        for i in self._with_gradient:  # the optimiser leaves a parameter that never had one alone
+            self.parameters[i].grad = self._sums[i]
+
+    def _drop_sums(self) -> None:
+        if self._sums:
+            torch._foreach_zero_(self._sums)
+            self._count.zero_()
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Where to evaluate the model: with averaged weights, if they are averaged."""
+        return nullcontext() if self.average is None else self.average.in_model()
+
+    def changed_by_steps(self) -> list[Tensor]:
+        """All tensors that a step changes, except those of the model."""
+        state = [tensor for of_one in self.optimiser.state.values() for tensor in of_one.values()]
+        average = [] if self.average is None else self.average.changed_by_steps()
+        return [*state, self._rates, *self._sums, self._count, *average]
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values from which `restore` resumes, between two epochs."""
+        tensors = {
+            f"optimiser.{i}.{name}": tensor
+            for i, parameter in enumerate(self.parameters)
+            for name, tensor in self.optimiser.state[parameter].items()
+        }
+        values: dict[str, Any] = {"optimiser": self.training.optimiser}
+        if self.average is not None:
+            averages, values["average_steps"] = self.average.state()
+            tensors |= {f"average.{name}": tensor for name, tensor in averages.items()}
+        return tensors, values
+
+    def restore(self, moments: dict[str, Tensor], averages: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Resume from a state.
+
+        Args:
+            moments: What the optimiser remembers, without the prefix `optimiser`.
+            averages: The averaged weights, without the prefix `average`.
+            values: The plain values.
+
+        Raises:
+            ValueError: If it is the state of another optimiser, another model, or with other averages.
+        """
+        before, now = values.get("optimiser", "adam"), self.training.optimiser
+        if before != now:
+            raise ValueError(f"it was trained with {before}, not {now}: set training.optimiser={before!r}")
+        given: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in moments.items():
+            number, _, rest = name.partition(".")
+            given.setdefault(int(number), {})[rest] = tensor
+        wanted = [self.optimiser.state[parameter] for parameter in self.parameters]
+        check_moments(given, wanted)
+        for i, of_one in enumerate(wanted):
+            for name, tensor in of_one.items():
+                # Older checkpoints have nothing for a parameter that never had a gradient.
+                tensor.copy_(given[i][name]) if i in given else tensor.zero_()
+        if self.average is not None:
+            if not averages:
+                raise ValueError("it has no averaged weights: leave out training.average_decay")
+            self.average.restore(averages, values["average_steps"])
+        elif averages:
+            raise ValueError("it has averaged weights: set training.average_decay as it was")

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from crawl.training.settings import Evaluation, Training
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lr", 0.0),
+        ("lr", math.nan),
+        ("batch_size", 0),
+        ("max_epochs", -1),
+        ("factor", 1.0),
+        ("early_stop", 0),
+        ("clip_norm", 0.0),
+        ("min_lr", 1.0),
+        ("optimiser", "adamm"),
+        ("weight_decay", -0.1),
+        ("accumulate", 0),
+        ("warmup_epochs", -1.0),
+        ("warmup_epochs", 1001.0),
+        ("average_decay", 1.0),
+        ("average_decay", 0.0),
+    ],
+)
+def test_settings_that_make_no_sense(name, value):
+    with pytest.raises(ValueError, match=rf"^training\.{name} must"):
+        Training(**{name: value})
+
+
+def test_evaluation_that_makes_no_sense():
+    with pytest.raises(ValueError, match=r"^evaluation\.num_val_repeats must be a whole number from 1 .*, not 0"):
+        Evaluation(num_val_repeats=0)
+    with pytest.raises(ValueError, match=r"^evaluation\.val_every must be a whole number from 1 .*, not 0"):
+        Evaluation(val_every=0)
+    with pytest.raises(ValueError, match=r"^evaluation\.num_norm_graphs must be a whole number from 0 .*, not -1"):
+        Evaluation(num_norm_graphs=-1)
+
+
+def test_weight_decay_needs_an_optimiser_that_decouples_it():
+    with pytest.raises(ValueError, match=r"weight_decay=0\.1 .* use training\.optimiser='adamw'"):
+        Training(weight_decay=0.1)
+    for optimiser in ("adamw", "lion"):
+        assert Training(optimiser=optimiser, weight_decay=0.1).weight_decay == 0.1
+
+
+def test_one_cycle_has_its_own_warm_up():
+    with pytest.raises(ValueError, match=r"warmup_epochs=2\.0 .* leave it out, or use .*'cosine_per_step'"):
+        Training(schedule="one_cycle", warmup_epochs=2.0)
