@@ -41,9 +41,9 @@ class WalkGRU(Block):
         self.window_size, self.sees_edges, self.changes_edges = window_size, edge_channels > 0, pools_edges
         self.node, self.edge = Linear(channels, channels), Linear(edge_channels, channels) if edge_channels else None
         self.bits = nn.Parameter(torch.empty(num_bits(window_size), channels).uniform_(-1, 1) / channels**0.5)
-        is_used = torch.tensor(bits).repeat_interleave(torch.tensor([window_size, max(window_size - 1, 0)]))
+        is_used = [bits[0]] * window_size + [bits[1]] * max(window_size - 1, 0)
         self.is_used: Tensor
-        self.register_buffer("is_used", is_used.unsqueeze(1), persistent=False)
+        self.register_buffer("is_used", torch.tensor(is_used, dtype=torch.bool).unsqueeze(1), persistent=False)
         self.gru = nn.GRU(channels, channels, batch_first=True)
         self.first, self.norm = Linear(channels, 2 * channels), BatchNorm(2 * channels)
         self.last = Linear(2 * channels, channels)
