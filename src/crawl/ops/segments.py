@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from crawl.checks import MAX_COUNT, shown, whole_number
-from crawl.nn.gpu import can_use_triton
 from crawl.tensor_checks import holds_integers, plain_tensor
 
 _SMALL_VARIANCE = 1e-5
@@ -163,6 +162,8 @@ def places_of(owner: Tensor, num_owners: int) -> tuple[Tensor, Tensor]:
 
 
 def _is_for_triton(rows: Tensor) -> bool:
+    from crawl.nn.gpu import can_use_triton
+
     return rows.dtype == torch.float32 and can_use_triton(rows.device)
 
 

@@ -139,9 +139,9 @@ class Walks:
             bits: `[2s - 1, C]` a row for each bit, in the order of `bits()`.
         """
         num_walks, num_positions = self.nodes.shape
-        rows = self.visits.spread(nodes).view(num_walks, num_positions, -1)
+        rows = self.visits.spread(nodes).view(num_walks, num_positions, nodes.shape[1])
         if edges is not None:
-            steps = self.steps.spread(edges).view(num_walks, num_positions - 1, -1)
+            steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
         if bits is not None:
             rows = rows + self.bits().to(bits.dtype) @ bits
