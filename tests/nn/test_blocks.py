@@ -10,6 +10,7 @@ from batches import (
     WIDTH,
     WINDOW,
     assert_same,
+    first_state,
     make_batch,
     make_block,
     one_by_one,
@@ -18,6 +19,7 @@ from batches import (
     results,
     with_uneven_norms,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from crawl import Network
 from crawl.nn import BLOCKS, Block
@@ -65,6 +67,33 @@ def test_every_parameter_learns(name: str) -> None:
     found = results(block, make_batch())
     for parameter, _ in block.named_parameters():
         assert found[f"gradient of {parameter}"].any(), parameter
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses what waits for a device, or has a shape that only the values tell."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in ("_local_scalar_dense", "nonzero", "masked_select", "bincount", "_unique2"), name
+        masks = args[1] if name in ("index", "index_put", "index_put_", "_index_put_impl_") else ()
+        assert not any(isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in masks), name
+        return func(*args, **(kwargs or {}))
+
+
+@each_block
+def test_nothing_waits_for_the_device(name: str, interpreted: None) -> None:
+    block, batch = make_block(name), pad(make_batch())
+    before = first_state(batch, torch.float32)
+    with NoWaiting():
+        after = block(before, batch)
+        (after.nodes.sum() + after.edges.sum() + after.graphs.sum()).backward()
+
+
+def test_waiting_would_be_found() -> None:
+    x = torch.arange(3.0)
+    for wait in (lambda: x.sum().item(), lambda: x[x > 1], lambda: x.nonzero(), lambda: bool(x.any())):
+        with NoWaiting(), pytest.raises(AssertionError):
+            wait()
 
 
 @each_block

@@ -64,7 +64,9 @@ class WalkGRU(Block):
                 f"The walks see {walks.window_size} nodes back, the block {self.window_size}: set window_size."
             )
         seen = None if self.edge is None or edges is None else self.edge(edges)
-        along, _ = self.gru(walks.gather(self.node(state.nodes), seen, self.bits * self.is_used))
+        along = walks.gather(self.node(state.nodes), seen, self.bits * self.is_used)
+        if len(walks):  # not every device has a GRU for none
+            along, _ = self.gru(along)
         hidden = self.norm(self.first(walks.mean_at_nodes(along)), batch.nodes.rows, relu=True)
         if self.to_edge is not None:
             edges = self.to_edge(walks.mean_at_edges(along), add=edges)
