@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
-import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_LAYERS, MAX_WIDTH, check_choice, check_type, truth, whole_number
@@ -111,9 +110,7 @@ class Network(nn.Module):
         self.node_encoder = _as_encoder("in_channels", in_channels, 1)
         self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
         self.ignores_edges = edge_dim is None
-        plan = WalkPlan(
-            strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q
-        )
+        plan = WalkPlan(strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q)
         parts = _parts(layer, num_layers) if layers is None else list(layers)
         width, edge_width = self.node_encoder.out_channels, self.edge_encoder.out_channels
         self.changes_edges = any(_has(part, "changes_edges") for part in parts)

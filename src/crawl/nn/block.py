@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -109,7 +109,10 @@ class Parallel(Block):
         """The state with the changes of all blocks."""
         states = [block(state, batch) for block in self.blocks]
         names = [field.name for field in fields(State)]
-        return State(**{name: _added(getattr(state, name), [getattr(new, name) for new in states]) for name in names})
+        added: dict[str, Any] = {
+            name: _added(getattr(state, name), [getattr(new, name) for new in states]) for name in names
+        }
+        return State(**added)
 
 
 def _added(old: Tensor | None, new: Iterable[Tensor | None]) -> Tensor | None:

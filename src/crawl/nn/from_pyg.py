@@ -48,8 +48,8 @@ class _PyGBlock(Block):
         _check_width(self.layer, "in_channels", self.in_channels, x)
         if self.sees_edges and state.edges is None and self.edge_channels is not None:
             raise ValueError(
-                f"{type(self.layer).__name__} has edge_dim={self.edge_channels}, but there are no edge features: give the "
-                "network edge_dim, or the layer edge_dim=None."
+                f"{type(self.layer).__name__} has edge_dim={self.edge_channels}, but there are no edge features: give "
+                "the network edge_dim, or the layer edge_dim=None."
             )
         if self.sees_edges and state.edges is not None:
             _check_width(self.layer, "edge_dim", self.edge_channels, state.edges)

@@ -148,13 +148,11 @@ class Walks:
         return rows
 
     def mean_at_nodes(self, values: Tensor) -> Tensor:
-        """`[N, C]`: the mean of `values`, `[W, T, C]`, over all positions that visit a node; 0 for one never visited."""
+        """`[N, C]`: the mean of `values`, `[W, T, C]`, over all positions that visit a node; 0 without any."""
         return self.visits.mean(self._along(values).flatten(0, 1))
 
     def mean_at_edges(self, values: Tensor) -> Tensor:
-        """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions that are reached along an edge; 0 for one
-        never walked along.
-        """
+        """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions reached along an edge; 0 without any."""
         return self.steps.mean(self._along(values)[:, 1:].flatten(0, 1))
 
     def _along(self, values: Tensor) -> Tensor:
