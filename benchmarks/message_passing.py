@@ -1,4 +1,4 @@
-"""Message-passing networks on ZINC, of PyG's layers and of our blocks: GINE and GatedGCN with as many parameters as CRaWl."""
+"""Message-passing networks on ZINC, of PyG's layers and of our blocks: GINE and GatedGCN of CRaWl's size."""
 
 from __future__ import annotations
 

@@ -51,6 +51,10 @@ def test_parallel_blocks_read_the_same_state() -> None:
 def test_parallel_says_what_its_blocks_read() -> None:
     quiet, loud = Parallel(Add(1), Add(2)), Parallel(Add(1, "edges"), make_block("gru"))
     assert (quiet.uses_walks, quiet.sees_edges, quiet.changes_edges) == (False, False, False)
+    assert quiet.why_not_captured is None
+    slow = Add(3)
+    slow.why_not_captured = "it is slow"
+    assert Parallel(Add(1), slow).why_not_captured == "it is slow"
     assert (loud.uses_walks, loud.sees_edges, loud.changes_edges) == (True, True, True)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -153,6 +155,12 @@ def test_padding_changes_nothing_for_a_network_of_all_blocks_in_plain_torch() ->
     model, batch = network_of_all().eval(), make_batch()
     found = network_results(model, pad(batch), batch.num_graphs, torch.float64)
     assert_same(found, network_results(model, batch, batch.num_graphs, torch.float64), EXACT)
+
+
+def test_the_page_on_blocks_has_them_all() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "blocks.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, flags=re.MULTILINE))
+    assert rows == {name: kind.__name__ for name, kind in BLOCKS.items()}
 
 
 def test_names_build_what_they_name() -> None:

@@ -86,5 +86,5 @@ def test_no_walks() -> None:
 
 def test_walks_with_another_window_are_refused() -> None:
     batch = make_batch()
-    with pytest.raises(ValueError, match="see 4 nodes back, the block 6: set window_size"):
+    with pytest.raises(ValueError, match=r"7 bits .*shape \[11, 8\].*window_size"):
         WalkGRU(WIDTH, window_size=6)(first_state(batch, torch.float32), batch)

@@ -23,7 +23,9 @@ _DYNAMIC = {
 }
 
 
-class _PyGBlock(Block):
+class PyGBlock(Block):
+    """What `from_pyg` returns: see there."""
+
     uses_walks = False
 
     def __init__(self, layer: nn.Module, activation: Callable[[Tensor], Tensor] | None, norm: BatchNorm | None) -> None:
@@ -43,6 +45,7 @@ class _PyGBlock(Block):
         self.why_not_captured = _why_not_captured(layer)
 
     def forward(self, state: State, batch: Batch) -> State:
+        """The state with new nodes."""
         x = state.nodes
         inputs = {"x": x, "edge_index": batch.edge_index}
         _check_width(self.layer, "in_channels", self.in_channels, x)
@@ -86,7 +89,7 @@ def from_pyg(
     Raises:
         ValueError: If the layer needs something else, or keeps what it has found in its first batch.
     """
-    return _PyGBlock(layer, activation, norm)
+    return PyGBlock(layer, activation, norm)
 
 
 def _accepted(layer: nn.Module) -> frozenset[str]:

@@ -38,7 +38,7 @@ class WalkGRU(Block):
         pools_edges: bool = False,
     ) -> None:
         super().__init__()
-        self.window_size, self.sees_edges, self.changes_edges = window_size, edge_channels > 0, pools_edges
+        self.sees_edges, self.changes_edges = edge_channels > 0, pools_edges
         self.node, self.edge = Linear(channels, channels), Linear(edge_channels, channels) if edge_channels else None
         self.bits = nn.Parameter(torch.empty(num_bits(window_size), channels).uniform_(-1, 1) / channels**0.5)
         is_used = [bits[0]] * window_size + [bits[1]] * max(window_size - 1, 0)
@@ -59,10 +59,6 @@ class WalkGRU(Block):
         """The state with new nodes, and edges if they are pooled into."""
         walks, edges = batch.walks, state.edges
         assert walks is not None  # the network draws them
-        if walks.window_size != self.window_size:
-            raise ValueError(
-                f"The walks see {walks.window_size} nodes back, the block {self.window_size}: set window_size."
-            )
         seen = None if self.edge is None or edges is None else self.edge(edges)
         along = walks.gather(self.node(state.nodes), seen, self.bits * self.is_used)
         if len(walks):  # not every device has a GRU for none
