@@ -21,6 +21,7 @@ from batches import (
     results,
     with_uneven_norms,
 )
+from torch.nn.utils.parametrizations import weight_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from crawl import Network
@@ -147,6 +148,19 @@ def test_kernels_on_padding_equal_plain_torch_for_a_network_of_all_blocks(
 ) -> None:
     model, batch = network_of_all(), make_batch()
     found = network_results(model, pad(batch), batch.num_graphs, torch.float32)
+    monkeypatch.setattr("crawl.nn.gpu._DEVICES", set())
+    assert_same(found, network_results(model, batch, batch.num_graphs, torch.float64), SINGLE)
+
+
+def test_tied_and_weight_normed_blocks(monkeypatch: pytest.MonkeyPatch, interpreted: None) -> None:
+    """Gradients of a weight that is used twice, and of one that is a function of others."""
+    torch.manual_seed(4)
+    shared, normed = make_block("gated_gcn"), make_block("feed_forward")
+    weight_norm(normed.last)
+    model = Network(WIDTH, 3, layers=[shared, normed, shared, normed], hidden_channels=WIDTH, edge_dim=WIDTH)
+    model, batch = with_uneven_norms(model), make_batch()
+    found = network_results(model, pad(batch), batch.num_graphs, torch.float32)
+    assert any("parametrizations" in name for name in found)
     monkeypatch.setattr("crawl.nn.gpu._DEVICES", set())
     assert_same(found, network_results(model, batch, batch.num_graphs, torch.float64), SINGLE)
 

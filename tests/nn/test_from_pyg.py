@@ -101,6 +101,16 @@ def test_copies_have_layers_of_their_own() -> None:
     assert all(parameter.grad is None for parameter in layer.parameters())
 
 
+def test_the_first_block_may_take_the_features_as_they_are() -> None:
+    first = from_pyg(pyg.GraphConv(WIDTH, 16))
+    model = Network(WIDTH, 1, layers=[first, "gin"], hidden_channels=16, edge_dim=None)
+    assert model.node_embedding is None
+    assert model(PyGBatch.from_data_list(pyg_graphs())).shape == (4, 1)
+    other = Network(WIDTH, 1, layers=[from_pyg(pyg.GraphConv(16, 16)), "gin"], hidden_channels=16, edge_dim=None)
+    assert other.node_embedding is not None
+    assert other(PyGBatch.from_data_list(pyg_graphs())).shape == (4, 1)
+
+
 class Mean(nn.Module):
     """The mean over each graph: a layer that takes `batch`."""
 

@@ -45,10 +45,15 @@ def test_reductions(name: str, shape: tuple[int, ...]) -> None:
 
 def test_softmax() -> None:
     torch.manual_seed(0)
-    x = 100 * torch.randn(len(OWNER), 3, dtype=torch.float64)
+    x = (100 * torch.randn(len(OWNER), 3, dtype=torch.float64)).requires_grad_()
+    y, grad = x.detach().clone().requires_grad_(), torch.randn(len(OWNER), 3, dtype=torch.float64)
     weights = Segments.of(OWNER, NUM_OWNERS).softmax(x)
+    weights.backward(grad)
     for k in range(NUM_OWNERS):
-        torch.testing.assert_close(weights[k == OWNER], x[k == OWNER].softmax(0))
+        expected = y[k == OWNER].softmax(0)
+        expected.backward(grad[k == OWNER])
+        torch.testing.assert_close(weights[k == OWNER], expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-12, atol=1e-12)
 
 
 def test_equal_rows_have_no_deviation_and_no_gradient() -> None:
