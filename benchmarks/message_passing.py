@@ -1,9 +1,10 @@
-"""Message-passing networks on ZINC, built from PyG's layers: GINE and GatedGCN with the parameters CRaWl has."""
+"""Message-passing networks on ZINC, of PyG's layers and of our blocks: GINE and GatedGCN of CRaWl's size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import cycle
+from typing import TypeVar
 
 import graphs as made
 import torch
@@ -12,9 +13,13 @@ from torch.nn import functional as F
 from torch_geometric.data import Batch
 from torch_geometric.nn import GINEConv, ResGatedGraphConv, global_add_pool
 
+from crawl import Network as OurNetwork
+from crawl import OneHot
+
 BUDGET = 500_000
 
 MakeConv = Callable[[int], nn.Module]
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def gine_conv(width: int) -> nn.Module:
@@ -29,6 +34,7 @@ def gated_conv(width: int) -> nn.Module:
 
 
 LAYERS: dict[str, MakeConv] = {"GINE": gine_conv, "GatedGCN": gated_conv}
+BLOCKS = {"GINE": "gine", "GatedGCN": "gated_gcn"}  # ours; this GatedGCN has a state of each edge, PyG's has not
 
 
 class Network(nn.Module):
@@ -52,14 +58,24 @@ class Network(nn.Module):
 
 
 def with_budget(make_conv: MakeConv, num_layers: int, budget: int = BUDGET) -> tuple[Network, int, int]:
-    """The network whose number of parameters is nearest to the budget, its width, and that number."""
-    low, high = 1, 4096
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _size(make_conv, middle, num_layers) <= budget else (low, middle)
-    width = min((low, high), key=lambda w: abs(_size(make_conv, w, num_layers) - budget))
-    torch.manual_seed(0)
-    return Network(make_conv, width, num_layers), width, _size(make_conv, width, num_layers)
+    """The network of PyG's layers with the number of parameters nearest to the budget, its width, and that number."""
+    return _nearest(lambda width: Network(make_conv, width, num_layers), budget)
+
+
+def ours_with_budget(kind: str, num_layers: int, budget: int = BUDGET) -> tuple[OurNetwork, int, int]:
+    """The same for a network of our blocks, `GINE` or `GatedGCN`."""
+    return _nearest(
+        lambda width: OurNetwork(
+            OneHot(made.NUM_ATOM_TYPES),
+            1,
+            layer=(BLOCKS[kind],),
+            num_layers=num_layers,
+            hidden_channels=width,
+            edge_dim=OneHot(made.NUM_BOND_TYPES),
+            pool="sum",
+        ),
+        budget,
+    )
 
 
 def training_step(model: Network, batches: list[Batch]) -> Callable[[], None]:
@@ -78,6 +94,16 @@ def training_step(model: Network, batches: list[Batch]) -> Callable[[], None]:
     return step
 
 
-def _size(make_conv: MakeConv, width: int, num_layers: int) -> int:
+def _nearest(make: Callable[[int], Model], budget: int) -> tuple[Model, int, int]:
+    low, high = 1, 4096
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _size(make, middle) <= budget else (low, middle)
+    width = min((low, high), key=lambda w: abs(_size(make, w) - budget))
+    torch.manual_seed(0)
+    return make(width), width, _size(make, width)
+
+
+def _size(make: Callable[[int], Model], width: int) -> int:
     with torch.device("meta"):
-        return sum(p.numel() for p in Network(make_conv, width, num_layers).parameters())
+        return sum(p.numel() for p in make(width).parameters())

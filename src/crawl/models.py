@@ -114,11 +114,13 @@ class Network(nn.Module):
         plan = WalkPlan(strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q)
         parts = _parts(layer, num_layers) if layers is None else list(layers)
         width, edge_width = self.node_encoder.out_channels, self.edge_encoder.out_channels
+        self.changes_edges = any(_has(part, "changes_edges") for part in parts)
         self.edge_embedding: Linear | None = None
-        if any(_has(part, "changes_edges") for part in parts):
-            self.edge_embedding, edge_width = Linear(edge_width, channels), channels
+        if self.changes_edges:
+            self.edge_embedding = Linear(edge_width, channels) if edge_width else None
+            edge_width = channels
         self.node_embedding: Linear | None = None
-        if not _takes(parts[0] if parts else None, width) or self.edge_embedding is not None:
+        if not _takes(parts[0] if parts else None, width) or self.changes_edges:
             self.node_embedding, width = Linear(width, channels), channels
         settings = BlockSettings(
             in_channels=width,
@@ -224,9 +226,10 @@ class Network(nn.Module):
         assert nodes is not None
         if self.node_embedding is not None:
             nodes = self.node_embedding(nodes)
-        if self.edge_embedding is not None:
-            zeros = nodes.new_zeros(batch.num_edges, self.hidden_channels)
-            edges = zeros if edges is None else self.edge_embedding(edges)
+        if self.changes_edges and edges is None:
+            edges = nodes.new_zeros(batch.num_edges, self.hidden_channels)
+        elif self.edge_embedding is not None:
+            edges = self.edge_embedding(edges)
         return State(nodes, edges, nodes.new_zeros(batch.num_graphs, self.hidden_channels))
 
     @property

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from crawl.baselines import MessagePassing
 from crawl.data import Task, csl
 from crawl.experiments import Data
 from crawl.experiments.build import Features, build_model, load_dataset
 from crawl.models import CRaWl
+from crawl.nn import GIN
 from crawl.nn.encoders import Dense, OneHot
 
 TASK = Task(kind="regression", num_outputs=2, target_names=("a", "b"))
@@ -48,7 +48,7 @@ def test_settings_reach_the_model(tiny):
     node_task = Task(kind="binary", level="node", num_outputs=1)
     assert build_model(tiny, Features(node_task)).readout.pool is None
     gin = build_model(replace(tiny, model=replace(tiny.model, name="gin")), Features(TASK))
-    assert isinstance(gin, MessagePassing)
+    assert [type(block) for block in gin.blocks] == [GIN] * tiny.model.num_layers
 
 
 @pytest.mark.parametrize("short", ["num_steps", "num_eval_steps"])

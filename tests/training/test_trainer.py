@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,14 +13,14 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.nn import global_add_pool
 
-from crawl import CRaWl
-from crawl.baselines import GIN
+from crawl import CRaWl, Network
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training.evaluation import Scaling, targets_of
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device, task_loss
 
+GIN = partial(Network, layer=("gin",), edge_dim=None)
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
 FAST = Training(lr=0.02, batch_size=8, max_epochs=60, schedule="cosine", device="cpu")
 

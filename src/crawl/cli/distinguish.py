@@ -152,10 +152,10 @@ class Distinguish:
     def _trained(self, graphs: list[Graph]) -> Iterator[tuple[str, str, str]]:
         if not self.train:
             return
-        from crawl.theory.networks import Network, train_to_tell_apart
+        from crawl.theory.networks import NetworkName, train_to_tell_apart
 
         window_size = min(max(self.windows) + max(self.windows) % 2, 32)  # the kernel, one wider, is odd
-        networks: tuple[Network, ...] = ("gin", "crawl")
+        networks: tuple[NetworkName, ...] = ("gin", "crawl")
         for network in networks:
             result = train_to_tell_apart(graphs, network, window_size=window_size, seed=self.seed)
             name = "GIN" if network == "gin" else f"CRaWl, window {window_size}"

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import torch
 
-from crawl.baselines import WIDTH_STEP, MessagePassing
 from crawl.checks import check_type
 from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
 from crawl.data.dataset import Dataset
@@ -15,15 +14,17 @@ from crawl.data.task import Task
 from crawl.experiments.effect import existing_path, plain, settle_data
 from crawl.experiments.experiment import Data, Experiment
 from crawl.experiments.features import Features
-from crawl.models import CRaWl
+from crawl.models import CRaWl, Network
+from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
 from crawl.nn.encoders import Dense, Encoder, OneHot
 from crawl.training.seeds import derive_seed
 
+WIDTH_STEP = 4  # widths of message passing are multiples of it: the number of heads of `gat`
 _DRAWING = threading.Lock()  # weights are drawn with torch's generator, of which there is one
 
 
-def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePassing:
+def build_model(experiment: Experiment, features: Features) -> Network:
     """The model of an experiment, with weights drawn from its seed.
 
     Nodes without features get a constant 1, edges without features a channel that is always 0: as in the paper, a model
@@ -37,13 +38,13 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
     with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(experiment.seed, "weights"))
         if settings.name != "crawl":
-            return MessagePassing(
-                settings.name,
+            return Network(
                 node_encoder,
                 task.num_outputs,
+                layer=(settings.name,),
                 hidden_channels=settings.hidden_channels,
                 num_layers=settings.num_layers,
-                edge_dim=edge_encoder,
+                edge_dim=edge_encoder if BLOCKS[settings.name].sees_edges else None,
                 pool=pool,
                 head=settings.head,
                 dropout=settings.dropout,

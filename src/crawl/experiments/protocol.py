@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from crawl.baselines import WIDTH_STEP
 from crawl.data.benchmarks import BENCHMARKS
+from crawl.experiments.build import WIDTH_STEP
 from crawl.experiments.effect import effective
 from crawl.experiments.experiment import Experiment, ModelName
 from crawl.experiments.records import read_config

@@ -1,5 +1,6 @@
 """The parts of networks: what a block reads, the blocks, encoders and readout."""
 
+from crawl.nn.attention import Attention
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, BlockSettings, Parallel, State
 from crawl.nn.blocks import BLOCKS
@@ -7,17 +8,32 @@ from crawl.nn.conv import CRaWlConv
 from crawl.nn.dropout import Dropout
 from crawl.nn.edge_update import EdgeUpdate
 from crawl.nn.encoders import Dense, Embedding, OneHot
-from crawl.nn.gine import GINE
+from crawl.nn.feed_forward import FeedForward
+from crawl.nn.from_pyg import from_pyg
+from crawl.nn.gat import GAT
+from crawl.nn.gated_gcn import GatedGCN
+from crawl.nn.gcn import GCN
+from crawl.nn.gine import GIN, GINE
 from crawl.nn.linear import Linear
+from crawl.nn.message_passing import MessagePassing
 from crawl.nn.norm import BatchNorm
+from crawl.nn.pna import PNA
 from crawl.nn.readout import Readout
+from crawl.nn.sage import SAGE
 from crawl.nn.virtual_node import VirtualNode, VirtualNodeBlock
 from crawl.nn.walk_block import WalkBlock
+from crawl.nn.walk_gru import WalkGRU
 from crawl.ops.segments import Rows, Segments
 
 __all__ = [
     "BLOCKS",
+    "GAT",
+    "GCN",
+    "GIN",
     "GINE",
+    "PNA",
+    "SAGE",
+    "Attention",
     "Batch",
     "BatchNorm",
     "Block",
@@ -27,7 +43,10 @@ __all__ = [
     "Dropout",
     "EdgeUpdate",
     "Embedding",
+    "FeedForward",
+    "GatedGCN",
     "Linear",
+    "MessagePassing",
     "OneHot",
     "Parallel",
     "Readout",
@@ -37,4 +56,6 @@ __all__ = [
     "VirtualNode",
     "VirtualNodeBlock",
     "WalkBlock",
+    "WalkGRU",
+    "from_pyg",
 ]

@@ -107,6 +107,8 @@ class Parallel(Block):
         self.passes_messages = any(block.passes_messages for block in blocks)
         self.sees_edges = any(block.sees_edges for block in blocks)
         self.changes_edges = any(block.changes_edges for block in blocks)
+        reasons = (block.why_not_captured for block in blocks)
+        self.why_not_captured = next((reason for reason in reasons if reason is not None), None)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with the changes of all blocks."""

@@ -17,8 +17,8 @@ class GINE(Block):
 
         h(v) ← h(v) + MLP(h(v) + Σ_(u→v) ReLU(h(u) + e(u→v)))
 
-    with MLP = Linear → BatchNorm → ReLU → Linear, without bias. Edges of another width get a linear map first; without
-    any, this is GIN.
+    with MLP = Linear → BatchNorm → ReLU → Linear, without bias. Edges of another width get a linear map first. Without
+    edge features this is GIN.
 
     Args:
         channels: The width of the nodes' state.
@@ -42,8 +42,28 @@ class GINE(Block):
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""
         message = batch.sources.spread(state.nodes)
-        if self.sees_edges and state.edges is not None:
-            message = message + self.edge(state.edges)
-        heard = state.nodes + batch.edges.sum(message.relu())
+        if self.sees_edges:
+            message = (message if state.edges is None else message + self.edge(state.edges)).relu()
+        heard = state.nodes + batch.edges.sum(message)
         hidden = self.norm(self.first(heard), batch.nodes.rows, relu=True)
         return replace(state, nodes=self.last(hidden, add=state.nodes))
+
+
+class GIN(GINE):
+    """GINE that does not look at edges: message passing as strong as 1-WL (Xu et al., 2019).
+
+        h(v) ← h(v) + MLP(h(v) + Σ_(u→v) h(u))
+
+    Args:
+        channels: The width of the nodes' state.
+    """
+
+    sees_edges = False
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+
+    @classmethod
+    def build(cls, settings: BlockSettings) -> GIN:
+        """The block for a network that names it `gin`."""
+        return cls(settings.channels)

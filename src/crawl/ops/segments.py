@@ -14,6 +14,8 @@ from crawl.checks import MAX_COUNT, shown, whole_number
 from crawl.ops.backends import fast_module
 from crawl.tensor_checks import holds_integers, plain_tensor
 
+_SMALL_VARIANCE = 1e-5
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -99,6 +101,20 @@ class Segments:
         low = flat.new_zeros(self.owners.size, flat.shape[1])
         return low.scatter_reduce(0, index, flat, "amax", include_self=False).view(-1, *x.shape[1:])
 
+    def min(self, x: Tensor) -> Tensor:
+        """`[K, …]` the smallest value of the rows of each owner; 0 for an owner without rows."""
+        return -self.max(-x)
+
+    def std(self, x: Tensor) -> Tensor:
+        """`[K, …]` the standard deviation of the rows of each owner, which divides by their number.
+
+        Where the variance is at most 1e-5, it is 0 without a gradient, as in PyG: a root has none at 0.
+        """
+        deviation = x - self.spread(self.mean(x))
+        variance = self.mean(deviation.square())
+        varies = variance > _SMALL_VARIANCE
+        return torch.where(varies, variance, 1).sqrt() * varies
+
     def softmax(self, x: Tensor) -> Tensor:
         """`[R, …]` values that add up to 1 over the rows of each owner."""
         raised = (x - self.max(x.detach())[self.owner]).exp()
@@ -114,6 +130,25 @@ class Segments:
             rows: Tensor = _Spread.apply(flat, self, kernels)  # type: ignore[no-untyped-call]
             return rows.view(-1, *y.shape[1:])
         return y[self.owner]
+
+    @cached_property
+    def slots(self) -> Segments:
+        """The rows in a grid `[K, L]`, L being `longest`: slot k * L + i is the owner of row i of owner k.
+
+        `slots.sum(x)` lays rows out in the grid, with zeros in empty slots, and `slots.spread` brings them back. If
+        the host does not know `longest`, it asks the device.
+        """
+        ptr, order = self.places
+        longest = self.longest if self.longest is not None else max(self.count.tolist(), default=0)
+        longest = max(longest, 1)
+        rank = torch.arange(self.rows.size, device=ptr.device)
+        if order is not None:
+            rank = torch.zeros_like(rank).scatter_(0, order.long(), rank[: order.numel()])
+        owner = self.owner.long()
+        slot = owner * longest + (rank - ptr[owner]).clamp(0, longest - 1)  # padding may have any rank
+        filled = torch.minimum(torch.arange(longest, device=ptr.device), self.count.unsqueeze(1))
+        grid_ptr = torch.cat([(ptr[:-1].unsqueeze(1) + filled).flatten(), ptr[-1:]])
+        return Segments(slot, self.rows, Rows(self.owners.size * longest), grid_ptr, order, 1)
 
     def _flat(self, x: Tensor) -> Tensor:
         """`[R, C]`."""

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from crawl.baselines import GIN
-from crawl.models import CRaWl
+from crawl.models import CRaWl, Network
 from crawl.theory.chain import WalkStrategy
 from crawl.theory.simple import AnyGraph, arcs, simple_graph
 
-Network = Literal["crawl", "gin"]
+NetworkName = Literal["crawl", "gin"]
 _ENOUGH = 400
 _SETTLING = 50
 
@@ -44,7 +43,7 @@ class Trained:
 
 def train_to_tell_apart(
     graphs: Sequence[AnyGraph],
-    network: Network = "crawl",
+    network: NetworkName = "crawl",
     *,
     window_size: int = 8,
     strategy: WalkStrategy = "non_backtracking",
@@ -96,7 +95,7 @@ def train_to_tell_apart(
                 num_eval_steps=3 * num_steps,
             )
             if network == "crawl"
-            else GIN(1, len(graphs), hidden_channels=hidden_channels, num_layers=num_layers + 2)
+            else Network(1, len(graphs), layer=("gin",), hidden_channels=hidden_channels, num_layers=num_layers + 2)
         )
         optimizer = torch.optim.Adam(model.parameters(), lr=lr)
         right_in_a_row = num_updates = 0

@@ -152,13 +152,21 @@ class Walks:
             nodes: `[N, C]`.
             edges: `[E, C]`; the first position has no edge.
             bits: `[2s - 1, C]` a row for each bit, in the order of `bits()`.
+
+        Raises:
+            ValueError: If there is not a row for each node, edge or bit.
         """
         num_walks, num_positions = self.nodes.shape
-        rows = self.visits.spread(nodes).view(num_walks, num_positions, -1)
+        rows = self.visits.spread(nodes).view(num_walks, num_positions, nodes.shape[1])
         if edges is not None:
-            steps = self.steps.spread(edges).view(num_walks, num_positions - 1, -1)
+            steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
         if bits is not None:
+            if bits.dim() != 2 or bits.shape[0] != num_bits(self.window_size):
+                raise ValueError(
+                    f"These walks have {num_bits(self.window_size)} bits at a position, so give as many rows, not "
+                    f"{shown(bits)}: make them with the window_size of the weights."
+                )
             rows = rows + self.bits().to(bits.dtype) @ bits
         return rows
 
@@ -167,9 +175,7 @@ class Walks:
         return self.visits.mean(self._along(values).flatten(0, 1))
 
     def mean_at_edges(self, values: Tensor) -> Tensor:
-        """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions that are reached along an edge; 0 for one
-        never walked along.
-        """
+        """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions reached along an edge; 0 without any."""
         return self.steps.mean(self._along(values)[:, 1:].flatten(0, 1))
 
     def _along(self, values: Tensor) -> Tensor:

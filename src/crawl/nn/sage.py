@@ -1,0 +1,37 @@
+"""GraphSAGE: the mean over neighbours (Hamilton et al., 2017)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from crawl.nn.batch import Batch
+from crawl.nn.block import BlockSettings, State
+from crawl.nn.linear import Linear
+from crawl.nn.message_passing import MessagePassing
+
+
+class SAGE(MessagePassing):
+    """The mean over neighbours beside the node itself; it does not see edge features.
+
+        conv(h)(v) = W₁ mean_(u→v) h(u) + W₂ h(v)
+
+    Args:
+        channels: The width of the nodes' state.
+    """
+
+    sees_edges = False
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.neighbours, self.own = Linear(channels, channels), Linear(channels, channels)
+
+    @classmethod
+    def build(cls, settings: BlockSettings) -> SAGE:
+        """The block for a network that names it `sage`."""
+        return cls(settings.channels)
+
+    def conv(self, state: State, batch: Batch) -> Tensor:
+        """`[N, d]`: both parts, added."""
+        heard = batch.edges.mean(batch.sources.spread(state.nodes))
+        out: Tensor = self.own(state.nodes, add=self.neighbours(heard))
+        return out

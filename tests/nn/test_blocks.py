@@ -1,0 +1,190 @@
+"""What holds for every block that a network can name, and for a network of all of them."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from batches import (
+    WIDTH,
+    WINDOW,
+    assert_same,
+    first_state,
+    make_batch,
+    make_block,
+    one_by_one,
+    pad,
+    relabelled,
+    results,
+    with_uneven_norms,
+)
+from torch.nn.utils.parametrizations import weight_norm
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from crawl import Network
+from crawl.nn import BLOCKS, Block
+
+each_block = pytest.mark.parametrize("name", BLOCKS)
+EXACT, SINGLE = 1e-10, 1e-5  # relative to the norm, in float64 and in float32
+
+
+@each_block
+def test_padding_changes_nothing_in_plain_torch(name: str) -> None:
+    """In evaluation, where batch norms do not look at other rows."""
+    block, batch = make_block(name).eval(), make_batch()
+    assert_same(results(block, pad(batch)), results(block, batch), EXACT)
+
+
+@each_block
+def test_kernels_on_padding_equal_plain_torch(name: str, monkeypatch: pytest.MonkeyPatch, interpreted: None) -> None:
+    block, batch = make_block(name), make_batch()
+    found = results(block, pad(batch), dtype=torch.float32)
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
+    assert_same(found, results(block, batch), SINGLE)
+
+
+@each_block
+def test_graphs_do_not_see_each_other(name: str) -> None:
+    """In evaluation, where batch norms do not look at other rows."""
+    block, batch = make_block(name).eval(), make_batch()
+    whole = results(block, batch)
+    for part, rows in one_by_one(batch):
+        alone = results(block, part)
+        for key, kept in zip(("nodes", "edges", "graphs"), rows, strict=True):
+            torch.testing.assert_close(alone[key], whole[key][kept], rtol=EXACT, atol=EXACT)
+
+
+@each_block
+def test_the_order_of_nodes_and_edges_changes_nothing(name: str) -> None:
+    block, batch = make_block(name), make_batch()
+    moved, rows = relabelled(batch)
+    assert_same(results(block, moved, rows), results(block, batch), EXACT)
+
+
+@each_block
+def test_every_parameter_learns(name: str) -> None:
+    block = make_block(name)
+    found = results(block, make_batch())
+    for parameter, _ in block.named_parameters():
+        assert found[f"gradient of {parameter}"].any(), parameter
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses what waits for a device, or has a shape that only the values tell."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in ("_local_scalar_dense", "nonzero", "masked_select", "bincount", "_unique2"), name
+        masks = args[1] if name in ("index", "index_put", "index_put_", "_index_put_impl_") else ()
+        assert not any(isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in masks), name
+        return func(*args, **(kwargs or {}))
+
+
+@each_block
+def test_nothing_waits_for_the_device(name: str, interpreted: None) -> None:
+    block, batch = make_block(name), pad(make_batch())
+    before = first_state(batch, torch.float32)
+    with NoWaiting():
+        after = block(before, batch)
+        (after.nodes.sum() + after.edges.sum() + after.graphs.sum()).backward()
+
+
+def test_waiting_would_be_found() -> None:
+    x = torch.arange(3.0)
+    for wait in (lambda: x.sum().item(), lambda: x[x > 1], lambda: x.nonzero(), lambda: bool(x.any())):
+        with NoWaiting(), pytest.raises(AssertionError):
+            wait()
+
+
+@each_block
+def test_a_copy_has_weights_of_its_own(name: str) -> None:
+    block, batch = make_block(name), make_batch()
+    expected, copied = results(block, batch), copy.deepcopy(block)
+    with torch.no_grad():
+        for parameter in block.parameters():
+            parameter.zero_()
+    assert_same(results(copied, batch), expected, 0)
+
+
+@each_block
+def test_it_says_what_it_reads(name: str) -> None:
+    """`sees_edges`, `changes_edges` and `uses_walks` tell a network what to prepare."""
+    block, batch = make_block(name), make_batch()
+    found = results(block, batch)
+    assert bool(found["gradient of nodes"].any())
+    other = results(block, type(batch)(**{**vars(batch), "edge_attr": batch.edge_attr.roll(1, 0)}))
+    sees = not torch.equal(other["nodes"], found["nodes"]) or block.changes_edges
+    assert sees == block.sees_edges
+    assert block.changes_edges == (not torch.equal(found["edges"], batch.edge_attr.double()))
+    if not block.uses_walks:
+        without = results(block, type(batch)(**{**vars(batch), "walks": None}))
+        assert_same(without, found, 0)
+
+
+def network_of_all() -> Network:
+    torch.manual_seed(3)
+    names = tuple(BLOCKS)
+    # The virtual node is not part of the last layer, so two layers.
+    model = Network(
+        WIDTH, 3, layer=(*names, ("gine", "gru")), num_layers=2, hidden_channels=8, edge_dim=WIDTH, window_size=WINDOW,
+        num_heads=2, pool="sum",
+    )  # fmt: skip
+    return with_uneven_norms(model)
+
+
+def network_results(model: Network, batch, num_graphs: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    model = copy.deepcopy(model).to(dtype)
+    out = model(batch)[:num_graphs]
+    out.sin().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {"out": out.detach(), **gradients}
+
+
+def test_kernels_on_padding_equal_plain_torch_for_a_network_of_all_blocks(
+    monkeypatch: pytest.MonkeyPatch, interpreted: None
+) -> None:
+    model, batch = network_of_all(), make_batch()
+    found = network_results(model, pad(batch), batch.num_graphs, torch.float32)
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
+    assert_same(found, network_results(model, batch, batch.num_graphs, torch.float64), SINGLE)
+
+
+def test_tied_and_weight_normed_blocks(monkeypatch: pytest.MonkeyPatch, interpreted: None) -> None:
+    """Gradients of a weight that is used twice, and of one that is a function of others."""
+    torch.manual_seed(4)
+    shared, normed = make_block("gated_gcn"), make_block("feed_forward")
+    weight_norm(normed.last)
+    model = Network(WIDTH, 3, layers=[shared, normed, shared, normed], hidden_channels=WIDTH, edge_dim=WIDTH)
+    model, batch = with_uneven_norms(model), make_batch()
+    found = network_results(model, pad(batch), batch.num_graphs, torch.float32)
+    assert any("parametrizations" in name for name in found)
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
+    assert_same(found, network_results(model, batch, batch.num_graphs, torch.float64), SINGLE)
+
+
+def test_padding_changes_nothing_for_a_network_of_all_blocks_in_plain_torch() -> None:
+    model, batch = network_of_all().eval(), make_batch()
+    found = network_results(model, pad(batch), batch.num_graphs, torch.float64)
+    assert_same(found, network_results(model, batch, batch.num_graphs, torch.float64), EXACT)
+
+
+def test_the_page_on_blocks_has_them_all() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "blocks.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, flags=re.MULTILINE))
+    assert rows == {name: kind.__name__ for name, kind in BLOCKS.items()}
+
+
+def test_names_build_what_they_name() -> None:
+    assert all(issubclass(kind, Block) for kind in BLOCKS.values())
+    model = network_of_all()
+    kinds = [type(model.blocks[i]) for i in model.order[: len(BLOCKS)]]
+    assert kinds == list(BLOCKS.values())
+
+
+@pytest.mark.parametrize("name", ["gat", "attention"])
+def test_heads_share_the_channels_evenly(name: str) -> None:
+    with pytest.raises(ValueError, match=r"num_heads=4.*not 90.*hidden_channels=92"):
+        Network(1, 1, layer=(name,), hidden_channels=90)
