@@ -74,7 +74,7 @@ def assert_captured_equals_eager(make: Callable[[], nn.Module], dataset: Dataset
     for a, b in zip(eager, captured, strict=True):
         torch.testing.assert_close(b, a, rtol=TOLERANCE, atol=TOLERANCE)
     for name, grad in eager_grads.items():
-        scale = max(float(grad.abs().max()), 1e-3)
+        scale = max(float(grad.abs().max()), 0.1)  # some are 0, except for rounding
         torch.testing.assert_close(captured_grads[name] / scale, grad / scale, rtol=0, atol=TOLERANCE, msg=name)
 
 
