@@ -1,5 +1,6 @@
 """What is seen along a walk, written out by hand; and walks made from given nodes."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -227,3 +228,37 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="do not belong together"):
             Walks(nodes, edges, code, walks.window_size)
+
+
+def test_walks_know_the_size_of_their_graph() -> None:
+    graph = make_graph(*EDGES)
+    for walks in (sample_walks(graph, 5), Walks.from_nodes(graph, torch.tensor([[0, 1, 2]])).to("meta")):
+        assert (walks.num_nodes, walks.num_edges) == (graph.num_nodes, graph.num_edges)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"num_nodes": 2}, "nodes 2, but num_nodes is 2"),
+        ({"num_edges": 1}, "edges 1, but num_edges is 1"),
+        ({"num_nodes": -1}, "num_nodes must be a whole number from 0"),
+        ({"num_edges": 1.5}, "num_edges must be a whole number"),
+    ],
+)
+def test_walks_outside_of_their_graph_are_refused(sizes: dict[str, Any], message: str) -> None:
+    walks = Walks.from_nodes(make_graph((0, 1), (1, 2)), torch.tensor([[0, 1, 2]]))
+    with pytest.raises(ValueError, match=message):
+        Walks(walks.nodes, walks.edges, walks.code, walks.window_size, **sizes)
+
+
+def test_replaced_walks_keep_no_groups() -> None:
+    graph = make_graph(*EDGES)
+    walks, others = (sample_walks(graph, 5, seed=seed) for seed in (0, 1))
+    assert not torch.equal(walks.nodes, others.nodes)
+    walks.groups_of_nodes(graph.num_nodes)
+    replaced = dataclasses.replace(walks, nodes=others.nodes, edges=others.edges, code=others.code)
+    expected = others.groups_of_nodes(graph.num_nodes)
+    assert torch.equal(replaced.groups_of_nodes(graph.num_nodes).order, expected.order)
+    assert walks.groups_of_nodes(graph.num_nodes) is walks.groups_of_nodes(graph.num_nodes)
+    replaced.keep_groups("nodes", walks.groups_of_nodes(graph.num_nodes))
+    assert replaced.groups_of_nodes(graph.num_nodes) is walks.groups_of_nodes(graph.num_nodes)
