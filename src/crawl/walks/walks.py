@@ -68,7 +68,9 @@ class Walks:
             low, high = (int(bound) for bound in torch.aminmax(ids))
             if low < 0 or high >= number:
                 outside = low if low < 0 else high
-                raise ValueError(f"The walks have {name} {outside}, but num_{name} is {number}: give the right number.")
+                raise ValueError(
+                    f"The walks have {name} {outside}, but num_{name} is {number}: give that of their graph, or None."
+                )
 
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
