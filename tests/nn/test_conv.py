@@ -587,6 +587,7 @@ def test_low_precision(dtype: torch.dtype) -> None:
 
 
 def test_says_what_it_is() -> None:
+    assert "kernel_size=9, padding=True" in repr(CRaWlConv(3, 5, padding=True))
     assert "3, 5, edge_dim=2, window_size=16, kernel_size=9" in repr(
         CRaWlConv(3, 5, edge_dim=2, window_size=16, kernel_size=9)
     )

@@ -112,9 +112,9 @@ class CRaWlConv(nn.Module):
         Raises:
             ValueError: If the features or the walks do not fit the layer.
         """
+        pooled, _ = self.pooled(x, walks, edge_attr)
         if num_nodes is not None and not can_use_triton(x.device):
             raise ValueError("num_nodes is for padded batches on a GPU: leave it out.")
-        pooled, _ = self.pooled(x, walks, edge_attr)
         with precision(self.precision):
             new_x: Tensor = self.update(pooled, num_nodes, add=self.residual(x))
         return new_x
@@ -157,11 +157,7 @@ class CRaWlConv(nn.Module):
         """The walk feature matrix X = [h | g | I | A], `[W, T, D]`: node features, the features of the edge that led
         there (zeros at the first position, or without `edge_attr`), identity and adjacency bits.
         """
-        if edge_attr is None:
-            edge_attr = x.new_zeros(1, self.edge_dim)
-            edges = edge_attr[torch.zeros_like(walks.edges)]
-        else:
-            edges = edge_attr[walks.edges]
+        edges = x.new_zeros(*walks.edges.shape, self.edge_dim) if edge_attr is None else edge_attr[walks.edges]
         edges = torch.cat([edges.new_zeros(len(walks), 1, self.edge_dim), edges], dim=1)
         bits, s = walks.bits(), walks.window_size  # which may be larger than that of the layer
         identity, adjacency = bits[..., : self.bits.num_identity], bits[..., s : s + self.bits.num_adjacency]
@@ -193,16 +189,16 @@ class CRaWlConv(nn.Module):
             _check_rows("edge_attr", edge_attr, "edges", walks.num_edges, walks)
         if self.edge_dim == 0 and edge_attr is not None:
             raise ValueError("The layer has edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out.")
-        dtype, is_exact = self.project.weight.dtype, x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        dtype, is_strict = self.project.weight.dtype, x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
         for name, features in (("x", x), ("edge_attr", edge_attr if self.edge_dim else None)):
-            if is_exact and features is not None and features.dtype != dtype:
+            if is_strict and features is not None and features.dtype != dtype:
                 raise ValueError(f"{name} is of {features.dtype}, but the layer of {dtype}: move one with .to(dtype).")
 
     def extra_repr(self) -> str:
         """What `print(module)` shows of the layer itself."""
         return (
             f"{self.in_channels}, {self.out_channels}, edge_dim={self.edge_dim}, window_size={self.window_size}, "
-            f"kernel_size={self.kernel_size}"
+            f"kernel_size={self.kernel_size}{', padding=True' if self.padding else ''}"
         )
 
 
