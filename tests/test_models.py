@@ -329,10 +329,11 @@ def test_other_graphs_of_the_batch_do_not_matter(pool: str | None, implementatio
     moved, num_edges = [], 0
     for place, graph, w in zip((0, 1, 3, 4), graphs, walks, strict=True):
         num_nodes = int(batch.ptr[place])
-        moved.append(replace(w, nodes=w.nodes + num_nodes, edges=w.edges + num_edges))
+        shifted = {"nodes": w.nodes + num_nodes, "edges": w.edges + num_edges}
+        moved.append(replace(w, **shifted, num_nodes=batch.num_nodes, num_edges=batch.num_edges))
         num_edges += graph.num_edges
     tensors = {name: torch.cat([getattr(w, name) for w in moved]) for name in ("nodes", "edges", "code")}
-    together = model(batch, replace(walks[0], **tensors))
+    together = model(batch, replace(moved[0], **tensors))
     lonely = int(batch.ptr[2]) if pool is None else 2
     torch.testing.assert_close(torch.cat([together[:lonely], together[lonely + 1 :]]), alone)
 
@@ -604,7 +605,7 @@ def test_data_that_does_not_fit_is_refused(options: dict[str, Any], data: Data, 
 def test_walks_of_another_graph_are_refused(implementation: str) -> None:
     model = make_model(1, edge_dim=1, implementation=implementation)
     walks = model.sample_walks(Graph.from_data(cycle(9)))
-    with pytest.raises(ValueError, match="x has 5 rows, but the walks visit row 8"):
+    with pytest.raises(ValueError, match=r"x has 5 rows, .* 9 nodes: give the features"):
         model(cycle(5), walks)
     with pytest.raises(ValueError, match="edge_attr has 10 rows"):
         model(Data(edge_index=cycle(5).edge_index, edge_attr=torch.ones(10, 1), num_nodes=9), walks)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from crawl import CRaWlConv, Graph, Walks, sample_walks
+from crawl.nn import Rows
 from crawl.nn.norm import BatchNorm
 from crawl.ops import cpu, walk_conv
 from crawl.ops import walks as walk_ops
@@ -243,6 +244,105 @@ def test_parts_of_a_batch_that_share_no_node(count: int, num_nodes: int, is_sepa
         assert torch.equal(torch.cat([centres.flatten()[part] for part in parts]), centres.flatten())
         visited = [set(centres.flatten()[part].tolist()) for part in parts]
         assert sum(map(len, visited)) == len(set().union(*visited))
+
+
+# ---- padding, and pooling into edges
+
+
+def pooled_results(conv: CRaWlConv, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> dict[str, Tensor]:
+    """p(v), p(e), all gradients and the running statistics."""
+    conv = copy.deepcopy(conv)
+    x = x.clone().requires_grad_()
+    edge_attr = None if edge_attr is None else edge_attr.clone().requires_grad_()
+    of_nodes, of_edges = conv.pooled(x, walks, edge_attr, into_edges=True)
+    loss = sum((out * random(*out.shape, dtype=out.dtype, seed=i)).sum() for i, out in enumerate((of_nodes, of_edges)))
+    loss.backward()
+    found = {"p(v)": of_nodes, "p(e)": of_edges, "grad of x": x.grad}
+    if edge_attr is not None:
+        found["grad of edge_attr"] = edge_attr.grad
+    found |= {f"grad of {name}": p.grad for name, p in conv.named_parameters() if p.grad is not None}
+    return found | dict(conv.norm.named_buffers())
+
+
+@pytest.mark.usefixtures("path")
+@each_dtype
+@each_mode
+@pytest.mark.parametrize("edge_dim", [0, 2])
+@pytest.mark.parametrize(
+    ("padding", "kernel_size", "num_steps"),
+    [(False, 5, 12), (False, 1, 6), (True, 5, 12), (True, 1, 6), (True, 9, 3), (True, 17, 40)],
+)
+def test_pooling_into_edges_and_padding(
+    padding: bool, kernel_size: int, num_steps: int, edge_dim: int, training: bool, dtype: torch.dtype
+) -> None:
+    graph = odd_graph()
+    walks = sample_walks(graph, num_steps, window_size=4, seed=2)
+    conv = make_conv(
+        3, 5, dtype=dtype, edge_dim=edge_dim, window_size=4, kernel_size=kernel_size, padding=padding
+    ).train(training)  # fmt: skip
+    twin = copy.deepcopy(conv)
+    twin.implementation = "reference"
+    edge_attr = random(graph.num_edges, edge_dim, dtype=dtype, seed=1) if edge_dim else None
+    found, expected = (pooled_results(each, random(11, 3, dtype=dtype), walks, edge_attr) for each in (conv, twin))
+    assert found.keys() == expected.keys()
+    gradient = largest(*(tensor for name, tensor in expected.items() if name.startswith("grad")))
+    for name in expected:
+        assert_close(found[name], expected[name], name, gradient if name.startswith("grad") else None)
+
+
+@each_dtype
+@pytest.mark.parametrize("padding", [True, False])
+def test_pooling_into_edges_in_pieces_and_threads(padding: bool, dtype: torch.dtype) -> None:
+    """Small graphs, whose parts are pooled one by one, and one large graph; two threads change no bit."""
+    for graph in (rings(13, 10), ring(130)):
+        walks, edge_attr = sample_walks(graph, 50, seed=1), random(130, 2, dtype=dtype, seed=1)
+        conv = make_conv(4, 20, dtype=dtype, edge_dim=2, padding=padding)
+        twin = copy.deepcopy(conv)
+        twin.implementation = "reference"
+        results = []
+        for num_threads in (1, 2):
+            torch.set_num_threads(num_threads)
+            results.append(pooled_results(conv, random(130, 4, dtype=dtype), walks, edge_attr))
+        torch.set_num_threads(1)
+        expected = pooled_results(twin, random(130, 4, dtype=dtype), walks, edge_attr)
+        for name in ("p(v)", "p(e)"):
+            assert torch.equal(results[0][name], results[1][name]), name
+            assert_close(results[0][name], expected[name], name)
+
+
+@each_implementation
+def test_padded_windows_by_hand(implementation: str) -> None:
+    """Every weight is 1, so a window is the sum of what it sees, zeros beyond both ends, up to the norm."""
+    walk = [0, 1, 2, 1]
+    walks = Walks.from_nodes(make_graph([(0, 1), (1, 2)], 3), torch.tensor([walk]), window_size=0)
+    conv = CRaWlConv(1, 1, window_size=0, kernel_size=3, padding=True, implementation=implementation).double().eval()
+    with torch.no_grad():
+        for weight in (conv.project.weight, conv.depthwise.weight, conv.mix.weight):
+            weight.fill_(1)
+    value = [1.0, 10.0, 100.0]
+    along = [0.0, *(value[v] for v in walk), 0.0]
+    windows = [sum(along[i : i + 3]) / math.sqrt(1 + conv.norm.eps) for i in range(4)]
+    of_nodes, of_edges = conv.pooled(torch.tensor(value).double().unsqueeze(1), walks, into_edges=True)
+    expected = [windows[0], (windows[1] + windows[3]) / 2, windows[2]]
+    assert_close(of_nodes, torch.tensor(expected, dtype=torch.float64).unsqueeze(1))
+    assert_close(of_edges, torch.tensor([[windows[1]], [(windows[2] + windows[3]) / 2]], dtype=torch.float64))
+
+
+@each_implementation
+def test_walks_shorter_than_a_window_need_padding(implementation: str) -> None:
+    x, walks = random(11, 3), sample_walks(odd_graph(), 2)
+    with pytest.raises(ValueError, match=r"of 2 steps are shorter .* at least 8 steps, or give the layer padding=True"):
+        make_conv(3, 5, implementation=implementation)(x, walks)
+    conv = make_conv(3, 5, implementation=implementation, padding=True)
+    assert conv(x, walks).shape == (11, 5)
+    assert list(conv.state_dict()) == list(make_conv(3, 5).state_dict())
+
+
+def test_pooling_into_edges_needs_their_number() -> None:
+    walks, conv = sample_walks(odd_graph(), 12), make_conv(3, 5)
+    with pytest.raises(ValueError, match="how many there are: give Walks num_edges"):
+        conv.pooled(random(11, 3), replace(walks, num_edges=None), into_edges=True)
+    assert conv.pooled(random(11, 3), walks)[1] is None
 
 
 # ---- both are the layer of the paper
@@ -488,6 +588,7 @@ def test_low_precision(dtype: torch.dtype) -> None:
 
 
 def test_says_what_it_is() -> None:
+    assert "kernel_size=9, padding=True" in repr(CRaWlConv(3, 5, padding=True))
     assert "3, 5, edge_dim=2, window_size=16, kernel_size=9" in repr(
         CRaWlConv(3, 5, edge_dim=2, window_size=16, kernel_size=9)
     )
@@ -545,6 +646,14 @@ def test_bad_inputs_are_refused(changes: dict[str, object], message: str, implem
         conv(**{**good, **changes})
 
 
+@pytest.mark.parametrize("num_rows", [2, 0])
+def test_walks_that_do_not_know_their_graph_are_looked_at(num_rows: int) -> None:
+    walks = replace(sample_walks(ring(3), 10), num_nodes=None, num_edges=None)
+    with pytest.raises(ValueError, match=f"x has {num_rows} rows, but the walks visit row 2: give the features"):
+        CRaWlConv(2, 4)(torch.ones(num_rows, 2), walks)
+    assert CRaWlConv(2, 4)(torch.ones(4, 2), walks).shape == (4, 4)
+
+
 def test_walks_below_the_first_row_are_refused() -> None:
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
     walks = sample_walks(graph, 10)
@@ -581,7 +690,18 @@ def test_gradient_checkpointing() -> None:
     assert torch.allclose(found, expected, atol=1e-5)
 
 
-def test_padding_is_refused_where_it_would_be_ignored() -> None:
-    walks = sample_walks(ring(7), 12, seed=1)
-    with pytest.raises(ValueError, match="num_nodes is for padded batches on a GPU"):
-        make_conv(2, 4)(random(7, 2), walks, num_nodes=torch.tensor([3], dtype=torch.int32))
+@pytest.mark.parametrize("implementation", ["fast", "reference"])
+def test_padding_counts_nowhere(implementation: str) -> None:
+    """Walks and nodes that are padding change neither the answer nor the running statistics."""
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2, 3, 4, 4], [1, 2, 0, 4, 3, 3]]), 5, undirected=True)
+    walks = sample_walks(graph, 12, seed=1)
+    num_real = int((walks.nodes[:, 0] < 3).sum())
+    x = random(5, 2)
+    exact, padded = (make_conv(2, 4, implementation=implementation) for _ in range(2))
+    padded.load_state_dict(exact.state_dict())
+    alone = Walks(walks.nodes[:num_real], walks.edges[:num_real], walks.code[:num_real], 8, 3)
+    rows = Rows(5, torch.tensor([3], dtype=torch.int32))
+    found = padded(x, replace(walks, num_real=torch.tensor([num_real], dtype=torch.int32)), rows=rows)
+    assert torch.allclose(found[:3], exact(x[:3], alone), atol=1e-6)
+    for name, buffer in exact.named_buffers():
+        assert torch.allclose(padded.get_buffer(name), buffer, atol=1e-6), name

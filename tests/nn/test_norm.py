@@ -49,14 +49,14 @@ def test_batches_without_a_variance_use_the_running_statistics(shape: tuple[int,
 
 @pytest.mark.parametrize(("training", "num_values", "expected"), [(True, 2, True), (True, 1, False), (False, 9, False)])
 def test_which_batches_have_statistics(training: bool, num_values: int, expected: bool) -> None:
-    assert BatchNorm(3).train(training).uses_batch_statistics(num_values) is expected
+    assert BatchNorm(3).train(training).tensors().uses_batch_statistics(num_values) is expected
 
 
 def test_tracks_statistics_like_torch() -> None:
     norm, twin = make_norms()
     x = torch.randn(7, 3)
     twin(x)
-    norm.track(x.mean(0), x.var(0, correction=0), 7)
+    norm.tensors().track(x.mean(0), x.var(0, correction=0), 7)
     assert norm.num_batches_tracked == twin.num_batches_tracked == 1
     torch.testing.assert_close(norm.running_mean, twin.running_mean)
     torch.testing.assert_close(norm.running_var, twin.running_var)

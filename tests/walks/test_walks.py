@@ -1,5 +1,6 @@
 """What is seen along a walk, written out by hand; and walks made from given nodes."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -227,3 +228,45 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="do not belong together"):
             Walks(nodes, edges, code, walks.window_size)
+
+
+def test_walks_know_the_size_of_their_graph() -> None:
+    graph = make_graph(*EDGES)
+    for walks in (sample_walks(graph, 5), Walks.from_nodes(graph, torch.tensor([[0, 1, 2]])).to("meta")):
+        assert (walks.num_nodes, walks.num_edges) == (graph.num_nodes, graph.num_edges)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"num_nodes": 2}, "nodes 2, but num_nodes is 2"),
+        ({"num_edges": 1}, "edges 1, but num_edges is 1"),
+        ({"num_nodes": -1}, "num_nodes must be a whole number from 0"),
+        ({"num_edges": 1.5}, "num_edges must be a whole number"),
+    ],
+)
+def test_walks_outside_of_their_graph_are_refused(sizes: dict[str, Any], message: str) -> None:
+    walks = Walks.from_nodes(make_graph((0, 1), (1, 2)), torch.tensor([[0, 1, 2]]))
+    with pytest.raises(ValueError, match=message):
+        Walks(walks.nodes, walks.edges, walks.code, walks.window_size, **sizes)
+
+
+def test_replaced_walks_keep_no_segments() -> None:
+    graph = make_graph(*EDGES)
+    walks, others = (sample_walks(graph, 5, seed=seed) for seed in (0, 1))
+    assert not torch.equal(walks.nodes, others.nodes)
+    assert walks.visits is walks.visits
+    replaced = dataclasses.replace(walks, nodes=others.nodes, edges=others.edges, code=others.code)
+    assert torch.equal(replaced.visits.owner, others.visits.owner)
+    assert torch.equal(replaced.visits.places[1], others.visits.places[1])
+    assert walks.with_segments(visits=others.visits).visits is others.visits
+    assert walks.visits is not others.visits
+
+
+def test_walks_without_padding() -> None:
+    walks = sample_walks(make_graph(*EDGES), 5, seed=0)
+    padded = dataclasses.replace(walks, num_real=torch.tensor([3], dtype=torch.int32))
+    assert walks.without_padding() is walks
+    assert len(padded.without_padding()) == 3
+    assert torch.equal(padded.without_padding().code, walks.code[:3])
+    assert padded.without_padding().num_real is None

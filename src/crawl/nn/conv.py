@@ -11,6 +11,7 @@ from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_type, trut
 from crawl.choices import Implementation, Precision
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.ops.backends import can_use_triton
 from crawl.ops.precision import check_precision, precision
 from crawl.ops.segments import Rows
 from crawl.ops.walk_conv import Weights, mean_of_groups, walk_conv
@@ -132,6 +133,8 @@ class CRaWlConv(nn.Module):
         """
         self._check(x, walks, edge_attr)
         num_edges = _num_edges(walks, edge_attr) if into_edges else None
+        if self.implementation == "reference" or not can_use_triton(x.device):
+            walks = walks.without_padding()  # only the kernels of a GPU skip it
         if self.implementation == "fast":
             with precision(self.precision):
                 return walk_conv(x, edge_attr, walks.sized(len(x), edge_attr), self._weights(), num_edges)
@@ -151,11 +154,7 @@ class CRaWlConv(nn.Module):
         """The walk feature matrix X = [h | g | I | A], `[W, T, D]`: node features, the features of the edge that led
         there (zeros at the first position, or without `edge_attr`), identity and adjacency bits.
         """
-        if edge_attr is None:
-            edge_attr = x.new_zeros(1, self.edge_dim)
-            edges = edge_attr[torch.zeros_like(walks.edges)]
-        else:
-            edges = edge_attr[walks.edges]
+        edges = x.new_zeros(*walks.edges.shape, self.edge_dim) if edge_attr is None else edge_attr[walks.edges]
         edges = torch.cat([edges.new_zeros(len(walks), 1, self.edge_dim), edges], dim=1)
         bits, s = walks.bits(), walks.window_size  # which may be larger than that of the layer
         identity, adjacency = bits[..., : self.bits.num_identity], bits[..., s : s + self.bits.num_adjacency]
@@ -187,16 +186,16 @@ class CRaWlConv(nn.Module):
             _check_rows("edge_attr", edge_attr, "edges", walks.num_edges, walks)
         if self.edge_dim == 0 and edge_attr is not None:
             raise ValueError("The layer has edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out.")
-        dtype, is_exact = self.project.weight.dtype, x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        dtype, is_strict = self.project.weight.dtype, x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
         for name, features in (("x", x), ("edge_attr", edge_attr if self.edge_dim else None)):
-            if is_exact and features is not None and features.dtype != dtype:
+            if is_strict and features is not None and features.dtype != dtype:
                 raise ValueError(f"{name} is of {features.dtype}, but the layer of {dtype}: move one with .to(dtype).")
 
     def extra_repr(self) -> str:
         """What `print(module)` shows of the layer itself."""
         return (
             f"{self.in_channels}, {self.out_channels}, edge_dim={self.edge_dim}, window_size={self.window_size}, "
-            f"kernel_size={self.kernel_size}"
+            f"kernel_size={self.kernel_size}{', padding=True' if self.padding else ''}"
         )
 
 

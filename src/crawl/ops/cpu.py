@@ -119,9 +119,9 @@ class _PoolWalks(torch.autograd.Function):
                 add_rows = partial(_pool, *_flat(all_mixed), pool.owners.numpy(), stride, *_flat(pool.total))
                 _by_channels(add_rows, stride)
 
-        ctx.walks, ctx.margin, ctx.uses_batch, ctx.num_pools = walks, margin, statistics is None, len(pools)
-        owners = [tensor for pool in pools for tensor in (pool.owners, pool.num_rows)]
-        ctx.save_for_backward(*inputs, mix_padded, windows, is_active, mean, var + eps, affine, *owners)
+        ctx.walks, ctx.margin, ctx.uses_batch = walks, margin, statistics is None
+        of_pools = [tensor for pool in pools for tensor in (pool.owners, pool.num_rows)]
+        ctx.save_for_backward(*inputs, mix_padded, windows, is_active, mean, var + eps, affine, *of_pools)
         ctx.mark_non_differentiable(mean, var)
         means = [pool.total[:, :num_channels] / pool.num_rows for pool in pools]
         return means[0], means[1] if len(means) > 1 else None, mean, var
@@ -129,8 +129,9 @@ class _PoolWalks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads_pooled: Tensor) -> tuple[Tensor | None, ...]:
-        *inputs, mix, windows, is_active, mean, var, affine = ctx.saved_tensors[: -2 * ctx.num_pools]
-        owners, counts = ctx.saved_tensors[-2 * ctx.num_pools :: 2], ctx.saved_tensors[1 - 2 * ctx.num_pools :: 2]
+        saved = ctx.saved_tensors
+        *inputs, mix, windows, is_active, mean, var, affine = saved[:10]
+        owners, counts = saved[10::2], saved[11::2]
         num_channels, width, (num_rows, stride) = len(mean), len(mix), windows.shape
         parts = _even_parts(num_rows)
         grad_means = [_padded(grad / count) for grad, count in zip(grads_pooled, counts, strict=False)]

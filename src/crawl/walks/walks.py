@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -55,6 +56,22 @@ class Walks:
         dtypes = (self.nodes.dtype, self.edges.dtype, self.code.dtype)
         if not fits or dtypes != (torch.int32, torch.int32, reference.code_dtype(self.window_size)):
             raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
+        self._check_ids("nodes", self.num_nodes)
+        self._check_ids("edges", self.num_edges)
+
+    def _check_ids(self, name: Literal["nodes", "edges"], number: int | None) -> None:
+        """Refuses ids outside the graph, so that no layer has to look. On a GPU that would mean to wait."""
+        ids = getattr(self, name)
+        if number is None:
+            return
+        number = whole_number(f"num_{name}", number, 0, 2**31 - 1)
+        if ids.numel() and ids.device.type == "cpu" and self.num_real is None:
+            low, high = (int(bound) for bound in torch.aminmax(ids))
+            if low < 0 or high >= number:
+                outside = low if low < 0 else high
+                raise ValueError(
+                    f"The walks have {name} {outside}, but num_{name} is {number}: give that of their graph, or None."
+                )
 
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
@@ -127,6 +144,13 @@ class Walks:
         walks = copy.copy(self)
         vars(walks).update(segments)
         return walks
+
+    def without_padding(self) -> Walks:
+        """The real walks alone; on a GPU the host waits for their number."""
+        if self.num_real is None:
+            return self
+        real = slice(int(self.num_real))
+        return replace(self, nodes=self.nodes[real], edges=self.edges[real], code=self.code[real], num_real=None)
 
     def sized(self, num_nodes: int, edge_attr: Tensor | None) -> Walks:
         """The same walks, which know how many nodes and edges there are."""

@@ -22,7 +22,7 @@ def linear(x: Tensor, weight: Tensor, add: Tensor | None) -> Tensor:
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, add: Tensor | None) -> Tensor:
-        ctx.precision = current_precision()
+        ctx.precision, ctx.weight = current_precision(), weight  # where tensors are recomputed, a saved one is a copy
         ctx.save_for_backward(x, weight)
         return product(x, weight.t(), ctx.precision, add=None if add is None else add.contiguous())
 
@@ -33,5 +33,5 @@ class _Linear(torch.autograd.Function):
         grad_x = product(grad, weight, ctx.precision) if ctx.needs_input_grad[0] else None
         grad_weight = None
         if ctx.needs_input_grad[1]:
-            grad_weight = weight_gradient(weight, lambda: product(grad.t(), x, ctx.precision), grad, x)
+            grad_weight = weight_gradient(ctx.weight, lambda: product(grad.t(), x, ctx.precision), grad, x)
         return grad_x, grad_weight, grad if ctx.needs_input_grad[2] else None

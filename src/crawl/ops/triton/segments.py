@@ -44,7 +44,7 @@ def mean_windows(
     Args:
         windows: `[W * (T - kernel_size + 1), C]`, walk by walk.
         groups: The positions of each node; or the steps of each edge, for the mean over the windows whose centre was
-            reached by the edge. Windows whose centre is in no group have no entry among the positive ones.
+            reached by the edge. Then the last result is empty, since it would be the same.
         num_positions: Positions on a walk (T).
         kernel_size: Positions in a window.
         are_steps: Whether the groups are of steps.
@@ -52,7 +52,7 @@ def mean_windows(
     ptr, order = groups.places
     out = windows.new_empty(ptr.numel() - 1, windows.shape[1], dtype=torch.float32)
     counts = windows.new_empty(len(out), dtype=torch.float32)
-    is_active = torch.empty_like(windows, dtype=torch.int8)
+    is_active = windows.new_empty(0 if are_steps else len(windows), windows.shape[1], dtype=torch.int8)
     _launch(
         *(windows, ptr, order, out, counts, is_active, groups.longest, num_positions, kernel_size),
         is_step=are_steps,
@@ -291,7 +291,8 @@ def _add_places(
         mask = is_row[:, None] & inside[None, :]
         value = tl.load(rows + place, mask=mask, other=0).to(tl.float32)
         if IS_WINDOW:
-            tl.store(is_active + place, (value > 0).to(tl.int8), mask=mask)
+            if not IS_STEP:
+                tl.store(is_active + place, (value > 0).to(tl.int8), mask=mask)
             value = tl.where(value < 0, 0, value)  # unlike a maximum, it lets NaN through
         total += value
     return total, count

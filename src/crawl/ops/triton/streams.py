@@ -82,7 +82,8 @@ def weight_gradient(weight: Tensor, compute: Callable[[], Tensor], *inputs: Tens
     to see it.
 
     Args:
-        weight: The weight itself, as it was given to the operation, not a view of it.
+        weight: The weight itself, as it was given to the operation: not a view of it, and not a saved tensor, which is
+            a copy where a checkpoint recomputes it.
         compute: Its gradient, in any shape of as many numbers.
         inputs: The tensors that `compute` reads, whose memory must not be used again before it is done.
     """
@@ -110,10 +111,7 @@ class _Pass:
         self.inputs: list[tuple[Tensor | None, ...]] = []  # of computations that may still run
 
     def may_have(self, weight: Tensor) -> bool:
-        """Whether nobody but `.grad` waits for the gradient of this weight: it is a leaf without hooks.
-
-        Where saved tensors are recomputed or copied, as in a checkpoint, it is a stranger that needs no gradient.
-        """
+        """Whether nobody but `.grad` waits for the gradient of this weight: it is a leaf without hooks."""
         has_hooks = weight._backward_hooks or weight._post_accumulate_grad_hooks
         return weight.is_leaf and weight.requires_grad and not has_hooks and weight.device == self.device
 

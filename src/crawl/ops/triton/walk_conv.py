@@ -93,7 +93,7 @@ class _WalkConv(torch.autograd.Function):
             pooled_edges = pooled_edges[:, : shape.num_channels]
         ctx.precision, ctx.weights, ctx.walks, ctx.shape = precision, weights, walks, shape
         ctx.save_for_backward(
-            *(x, edge_attr, project, mix, mix_t, *inputs, windows, statistics, is_active, counts, edge_counts)
+            *(x, edge_attr, project, mix_t, *inputs, windows, statistics, is_active, counts, edge_counts)
         )
         return pooled[:, : shape.num_channels], pooled_edges
 
@@ -101,8 +101,9 @@ class _WalkConv(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_pooled: Tensor, grad_edges: Tensor | None) -> tuple[Tensor | None, ...]:
         precision, weights, walks, shape = ctx.precision, ctx.weights, ctx.walks, ctx.shape
-        x, edge_attr, project, mix, mix_t, *inputs = ctx.saved_tensors[:9]
-        windows, statistics, is_active, counts, edge_counts = ctx.saved_tensors[9:]
+        saved = ctx.saved_tensors
+        x, edge_attr, project, mix_t, *inputs = saved[:8]
+        windows, statistics, is_active, counts, edge_counts = saved[8:]
         needs_x, needs_edge_attr, needs_project, _, _, _, needs_mix, *_ = ctx.needs_input_grad
         num_channels, matrix = shape.num_channels, project.squeeze(2)
         of_nodes, of_edges, _ = weights.columns(x.shape[1])
@@ -115,7 +116,7 @@ class _WalkConv(torch.autograd.Function):
         def weight_of_mix() -> Tensor:
             return multiply(grad_mixed.t(), hidden, torch.float32)[:num_channels, :num_channels] * unit
 
-        grad_mix = weight_gradient(mix, weight_of_mix, hidden, grad_mixed, unit) if needs_mix else None
+        grad_mix = weight_gradient(weights.mix, weight_of_mix, hidden, grad_mixed, unit) if needs_mix else None
         grad_hidden = multiply(grad_mixed, mix_t.t(), mix_t.dtype)
         sums = norm_sums(shape, windows, statistics, grad_hidden, unit)
         grad_rows, grad_kernel = convolve_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums, unit)
@@ -138,7 +139,7 @@ class _WalkConv(torch.autograd.Function):
         if needs_edge_attr:
             grad_edge_attr = product(_sum_edges(shape, walks, grad_rows), matrix[:, of_edges], precision)
         if needs_project:
-            grad_project = weight_gradient(project, weight_of_project, grad_rows, grad_nodes, x, edge_attr)
+            grad_project = weight_gradient(weights.project, weight_of_project, grad_rows, grad_nodes, x, edge_attr)
         return (
             grad_x,
             grad_edge_attr,
