@@ -93,7 +93,7 @@ class Walks:
             raise ValueError("nodes must be a tensor of integers of shape [num_walks, num_steps + 1].")
         nodes = nodes.to(graph.device).long().contiguous()
         if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
-            raise ValueError(f"nodes must lie between 0 and {graph.num_nodes - 1}, the nodes of the graph.")
+            raise ValueError(f"nodes must be from 0 to {graph.num_nodes - 1}, the nodes of the graph.")
         found, is_edge = reference.find_edges(graph, nodes[:, :-1], nodes[:, 1:])
         if not bool(is_edge.all()):
             walk, step = (int(i) for i in (~is_edge).nonzero()[0])
