@@ -46,8 +46,8 @@ def test_a_run_its_lock_and_its_record() -> None:
         from pathlib import Path
         from crawl.cli import main
         from crawl.data.benchmarks import images
-        from crawl.experiments import resume_run
-        from crawl.experiments.folder import RunFolder
+        from crawl.runs import resume_run
+        from crawl.runs.folder import RunFolder
 
         tiny = "--model.hidden-channels 8 --model.num-layers 1 --walk.num-steps 8 --walk.num-eval-steps 8 "
         tiny += "--evaluation.num-test-repeats 1 --training.max-epochs 1 --device cpu --quiet"

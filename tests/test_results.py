@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl.experiments.report import write_report
+from crawl.runs.report import write_report
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from crawl.experiments import reproduce as module
+from crawl.runs import reproduce as module
 
 
 def test_without_a_table_there_is_a_list(crawl):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from crawl.experiments import TrainedModel
-    from crawl.experiments.features import Features
+    from crawl.runs import TrainedModel
+    from crawl.runs.features import Features
 
 _OWN = (
     (
@@ -126,8 +126,8 @@ class Info:
 
     def run(self) -> None:
         """Load it and print."""
-        from crawl.experiments import TrainedModel
-        from crawl.experiments.folder import RunFolder
+        from crawl.runs import TrainedModel
+        from crawl.runs.folder import RunFolder
 
         path = self.run_or_checkpoint
         run = RunFolder(path)
@@ -142,7 +142,7 @@ class Info:
 
 def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     """Name and value of what there is to say about a model."""
-    from crawl.experiments.protocol import has_best
+    from crawl.runs.protocol import has_best
 
     experiment, features, record = trained.experiment, trained.features, trained.record
     task = features.task
@@ -179,8 +179,8 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
     Raises:
         ValueError: If one of its files is damaged; the message names it.
     """
-    from crawl.experiments.folder import RunFolder
-    from crawl.experiments.records import read_config, read_history
+    from crawl.runs.folder import RunFolder
+    from crawl.runs.records import read_config, read_history
     from crawl.training.checkpoint import load_checkpoint
 
     run = RunFolder(path)
@@ -205,9 +205,9 @@ def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:
     Raises:
         ValueError: If one of their files is damaged; the message names it.
     """
-    from crawl.experiments.folder import RunFolder
-    from crawl.experiments.protocol import num_folds
-    from crawl.experiments.records import read_config, read_run
+    from crawl.runs.folder import RunFolder
+    from crawl.runs.protocol import num_folds
+    from crawl.runs.records import read_config, read_run
 
     experiment = read_config(RunFolder.open(path / "fold-1").config)
     yield "name", f"{experiment.name} (seed {experiment.seed})"

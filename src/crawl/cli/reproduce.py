@@ -13,7 +13,7 @@ from crawl.cli.flags import check_positive, compute_with
 from crawl.cli.output import STDOUT, check_folder, say
 
 if TYPE_CHECKING:
-    from crawl.experiments.plan import Table
+    from crawl.runs.plan import Table
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Reproduce:
             raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
         check_folder(self.out)
         compute_with(self.threads)
-        from crawl.experiments.reproduce import choose_rows, reproduce
-        from crawl.experiments.tables import GROUPS, TABLES
+        from crawl.runs.reproduce import choose_rows, reproduce
+        from crawl.runs.tables import GROUPS, TABLES
         from crawl.training.trainer import choose_device
 
         if self.list:
@@ -97,7 +97,7 @@ class Reproduce:
 
 def _listed(table: Table, folder: Path) -> str:
     """A table's title and rows, with how many of their runs are finished in a folder."""
-    from crawl.experiments.records import read_runs
+    from crawl.runs.records import read_runs
 
     finished = {place for place, run in read_runs(folder, table).items() if run.is_finished}
     lines = [f"{table.name}: {table.title}"]
@@ -130,7 +130,7 @@ class Report:
             raise ValueError("Say which runs to report: folders of `crawl reproduce`, of runs, or small files.")
         if self.out == STDOUT and self.collect:
             raise ValueError("--collect writes files: choose a folder for them with -o.")
-        from crawl.experiments.report import report_text, write_report
+        from crawl.runs.report import report_text, write_report
 
         if self.out == STDOUT:
             print(report_text(self.runs), end="")

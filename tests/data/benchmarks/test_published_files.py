@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from crawl.data.benchmarks import BENCHMARKS, import_benchmark, load_benchmark
-from crawl.experiments.build import Features, count_parameters
-from crawl.experiments.recipes import RECIPES
+from crawl.runs.build import Features, count_parameters
+from crawl.runs.recipes import RECIPES
 
 FOLDER = Path(os.environ.get("CRAWL_TEST_DATA", "missing"))
 pytestmark = [pytest.mark.data, pytest.mark.skipif(not FOLDER.is_dir(), reason="CRAWL_TEST_DATA is not set")]

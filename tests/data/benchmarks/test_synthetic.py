@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from crawl.data.benchmarks import BENCHMARKS, synthetic
-from crawl.experiments.build import Features, build_model, count_parameters
-from crawl.experiments.recipes import RECIPES
+from crawl.runs.build import Features, build_model, count_parameters
+from crawl.runs.recipes import RECIPES
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

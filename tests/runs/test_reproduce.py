@@ -1,0 +1,420 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from crawl import Graph
+from crawl.data import Dataset, GraphStore, Split, Task
+from crawl.runs import Experiment, TrainedModel, workers
+from crawl.runs import reproduce as module
+from crawl.runs.build import read_by
+from crawl.runs.records import read_collected, read_run
+from crawl.runs.report import find_runs, write_report
+from crawl.runs.reproduce import find_tables, reproduce, tidy_run
+from crawl.runs.tables import TABLES
+from crawl.models import CRaWl
+
+
+def small(experiment: Experiment) -> Experiment:
+    """The same experiment, done in a fraction of a second."""
+    return replace(
+        experiment,
+        walk=replace(experiment.walk, num_steps=5, num_eval_steps=5, window_size=4),
+        model=replace(experiment.model, hidden_channels=8, num_layers=1, kernel_size=None),
+        training=replace(experiment.training, max_epochs=2, batch_size=100),
+        evaluation=replace(experiment.evaluation, num_val_repeats=1, num_test_repeats=2),
+    )
+
+
+def cycles(num_graphs: int = 24) -> Dataset:
+    """Cycles of three to five nodes with their length as the target."""
+    sizes = 3 + torch.arange(num_graphs) % 3
+    node_ptr = torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)])
+    nodes = [torch.arange(size) for size in sizes.tolist()]
+    edges = [torch.stack([node, (node + 1) % len(node)]) for node in nodes]
+    store = GraphStore(
+        node_ptr=node_ptr,
+        edge_ptr=torch.cat([node_ptr[:1], (2 * sizes).cumsum(0)]),
+        edge_index=torch.cat([torch.cat([edge, edge.flip(0)], dim=1) for edge in edges], dim=1),
+        y=sizes.float().unsqueeze(1),
+    )
+    split = Split(*torch.split(torch.arange(num_graphs), [num_graphs - 8, 4, 4]))
+    return Dataset("ZINC", store, Task(kind="regression", num_outputs=1), split)
+
+
+@pytest.fixture
+def cycles_for_zinc(monkeypatch):
+    monkeypatch.setattr(module, "load_dataset", lambda data: read_by(data, cycles()))
+
+
+@pytest.fixture(scope="module")
+def csl_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first seed of CSL and of its baseline; only to be read."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    reproduce("csl", folder, num_seeds=1, rows=("crawl", "gin"), device="cpu", change=small)
+    return folder
+
+
+class Clock:
+    """A clock that shows the given times, one after the other, and then the last."""
+
+    def __init__(self, *times: float) -> None:
+        self.times = list(times)
+
+    def time(self) -> float:
+        return self.times.pop(0) if len(self.times) > 1 else self.times[0]
+
+
+def test_runs_all_folds_and_sums_them_up(csl_runs):
+    (done,) = reproduce("csl", csl_runs, minutes=0)  # reads only
+    crawl, laplacian, gin, _ = done.lines
+    assert (crawl.num_finished, crawl.num_planned) == (5, 25)
+    assert crawl.mean is not None
+    assert "unfinished: 5 of 25 runs" in crawl.notes
+    (note,) = (note for note in crawl.notes if "settings" in note)
+    assert note.startswith("5 runs have other settings than planned (walk.num_steps=5, ")
+    assert (laplacian.mean, laplacian.notes) == (None, ("not run",))
+    assert (gin.mean, gin.num_finished) == (pytest.approx(0.1), 5)
+    assert "| CSL, GIN | ≤ 10.00 % | 10.00 % | +0.00 % |" in str(done)
+    record = read_run(csl_runs / "csl/crawl/seed-0-fold-3", "here")
+    assert record.record["config"]["data"]["fold"] == 3
+    assert len(record.curve) == record.epochs == 2
+
+
+def test_finished_runs_are_read_and_stopped_ones_go_on(tmp_path, csl_runs, capsys, monkeypatch):
+    arguments = {"num_seeds": 1, "rows": ("crawl",), "device": "cpu", "change": small}
+    reproduce("csl", tmp_path, minutes=0, **arguments)
+    assert not (tmp_path / "csl").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "time", Clock(0.0, 0.0, 3600.0))  # time is up after the first epoch
+        (stopped,) = reproduce("csl", tmp_path, minutes=1, **arguments)
+    assert stopped.lines[0].notes == ("unfinished: 0 of 25 runs, 1 begun (epoch 1)",)
+    (done,) = reproduce("csl", tmp_path, tidy=True, **arguments)
+    assert done.lines[0].num_finished == 5
+    for fold in range(5):
+        name = f"csl/crawl/seed-0-fold-{fold}/result.json"
+        ours, theirs = (json.loads((folder / name).read_text())["scores"] for folder in (tmp_path, csl_runs))
+        assert ours == theirs
+    kept = {path.name for path in (tmp_path / "csl/crawl/seed-0-fold-0").iterdir()} - {".lock"}
+    assert kept == {"config.json", "data.json", "split.json", "metrics.jsonl", "result.json"}
+    capsys.readouterr()
+    reproduce("csl", tmp_path, **arguments)
+    assert capsys.readouterr().err == ""  # there is nothing to do
+
+
+def test_finished_runs_can_be_tidied_later(tmp_path, csl_runs):
+    shutil.copytree(csl_runs / "csl/crawl", tmp_path / "csl/crawl")
+    place = tmp_path / "csl/crawl/seed-0-fold-1"
+    assert (place / "last.safetensors").is_file()
+    reproduce("csl", tmp_path, rows=("crawl",), num_seeds=1, device="cpu", tidy=True, change=small)
+    assert {path.name for path in place.iterdir()} - {".lock"} == {
+        *("config.json", "data.json", "split.json", "metrics.jsonl", "result.json"),
+    }
+
+
+def test_a_run_with_a_damaged_result_is_run_again(tmp_path, csl_runs, capsys):
+    arguments = {"num_seeds": 1, "rows": ("crawl",), "device": "cpu", "change": small}
+    shutil.copytree(csl_runs / "csl/crawl", tmp_path / "csl/crawl")
+    damaged = tmp_path / "csl/crawl/seed-0-fold-2/result.json"
+    damaged.write_text(damaged.read_text()[:100])
+    (read_only,) = reproduce("csl", tmp_path, minutes=0)
+    assert read_only.lines[0].num_finished == 4
+    assert f"{damaged} is damaged" in read_only.lines[0].notes[1]
+    tidy_run(damaged.parent, keep_weights=False)
+    assert (damaged.parent / "last.safetensors").is_file()  # it is needed to go on
+    (done,) = reproduce("csl", tmp_path, **arguments)
+    assert "[1/1] csl/crawl/seed-0-fold-2" in capsys.readouterr().err
+    assert done.lines[0].num_finished == 5
+    assert "damaged" not in str(done)
+    ours, theirs = (
+        json.loads((folder / "csl/crawl/seed-0-fold-2/result.json").read_text()) for folder in (tmp_path, csl_runs)
+    )
+    assert ours["scores"] == theirs["scores"]
+
+
+def test_a_damaged_configuration_is_named(tmp_path, cycles_for_zinc):
+    (tmp_path / "zinc/crawl/seed-0").mkdir(parents=True)
+    (tmp_path / "zinc/crawl/seed-0/config.json").write_text("{")
+    (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    assert "seed-0/config.json is damaged" in done.lines[0].notes[-1]
+    assert done.lines[0].notes[-1].endswith("remove the folder and run it again.")
+
+
+@pytest.mark.slow
+def test_several_processes_do_the_same(tmp_path, csl_runs):
+    (done,) = reproduce("csl", tmp_path, jobs=2, num_seeds=1, rows=("crawl",), device="cpu", change=small)
+    assert done.lines[0].num_finished == 5
+    for fold in range(5):
+        name = f"csl/crawl/seed-0-fold-{fold}/result.json"
+        ours, theirs = (json.loads((folder / name).read_text())["scores"] for folder in (tmp_path, csl_runs))
+        assert ours == theirs
+
+
+def test_several_threads_do_the_same(tmp_path, csl_runs, monkeypatch):
+    monkeypatch.setattr(workers, "_CONTEXT", multiprocessing.get_context("forkserver"))
+    runs = [replace(run, experiment=small(run.experiment)) for run in TABLES["csl"]().rows[0].runs()][:3]
+    work = module._Work(tmp_path, "cpu", None, tidy=False, quiet=True)
+    assert module._in_processes(runs, work, [None], num_threads=2) == {}
+    for run in runs:
+        ours, theirs = (json.loads((folder / run.place / "result.json").read_text()) for folder in (tmp_path, csl_runs))
+        assert ours["scores"] == theirs["scores"]
+        assert (ours["runs_at_a_time"], theirs["runs_at_a_time"]) == (2, 1)
+
+
+def test_runs_of_a_process_that_died_are_in_the_notes(tmp_path, monkeypatch, capsys):
+    class Dying:
+        """Processes that die with every run."""
+
+        def __init__(self, runs, do, report, *_):
+            self.runs, self.report = runs, report
+
+        def run(self):
+            for run in self.runs:
+                self.report(run, "its process ended with code -9")
+
+    monkeypatch.setattr(module, "Workers", Dying)
+    (done,) = reproduce("zinc", tmp_path, num_seeds=2, jobs=2, device="cpu")
+    assert done.lines[0].notes == ("not run", "its process ended with code -9")
+    assert done.problems == {f"zinc/crawl/seed-{seed}": "its process ended with code -9" for seed in range(2)}
+    assert "zinc/crawl/seed-1: its process ended with code -9" in capsys.readouterr().err
+
+
+def test_nothing_more_is_run_on_a_gpu_that_is_broken(tmp_path, monkeypatch, capsys):
+    begun = []
+    monkeypatch.setattr(module._Work, "do", lambda work, run: begun.append(run.place) or "CUDA error: unknown")
+    (done,) = reproduce("zinc", tmp_path, device="cpu")
+    assert begun == ["zinc/crawl/seed-0"]
+    assert done.problems == {"zinc/crawl/seed-0": "CUDA error: unknown"}
+    assert capsys.readouterr().err.endswith("the same command goes on\n")
+
+
+def test_runs_that_found_no_memory_beside_others_are_tried_alone(tmp_path, monkeypatch):
+    def crowd(runs, *_):
+        return {runs[0].place: "CUDA out of memory. Tried to allocate 9.37 GiB.", runs[1].place: "it is broken"}
+
+    alone = []
+    monkeypatch.setattr(module, "_in_processes", lambda runs, *_: crowd(runs) if runs else {})
+    monkeypatch.setattr(module._Work, "do", lambda work, run: alone.append((run.place, work.runs_at_a_time)))
+    (done,) = reproduce("zinc", tmp_path, jobs=3, device="cpu")
+    assert alone == [("zinc/crawl/seed-0", 1)]
+    assert done.problems == {"zinc/crawl/seed-1": "it is broken"}
+    (done,) = reproduce("zinc", tmp_path, jobs=3, minutes=0, device="cpu")
+    assert len(alone) == 1
+    assert list(done.problems) == ["zinc/crawl/seed-0", "zinc/crawl/seed-1"]
+
+
+def test_what_is_run_for_its_time_runs_alone(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "_in_processes", lambda runs, *_: asked.extend(run.place for run in runs) or {})
+    monkeypatch.setattr(module._Work, "do", lambda work, run: asked.append((run.place, work.runs_at_a_time)))
+    reproduce(["runtime", "zinc"], tmp_path, jobs=2, num_seeds=2, rows=(), device="cpu")
+    assert asked[:2] == ["zinc/crawl/seed-0", "zinc/crawl/seed-1"]
+    assert ("runtime/zinc/seed-0", 1) in asked
+
+
+def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CRAWL_DATA", str(tmp_path / "nowhere"))
+
+    def load(data):
+        if data.name == "counting_star":
+            raise ValueError("Counting, star is not there.")
+        return read_by(data, cycles())
+
+    monkeypatch.setattr(module, "load_dataset", load)
+    (done,) = reproduce("counting", tmp_path, num_seeds=1, device="cpu", change=small)
+    assert [line.num_finished for line in done.lines] == [1, 1, 0, 1]
+    assert done.lines[2].notes == ("not run", "Counting, star is not there.")
+    assert "counting/star/seed-0: Counting, star is not there." in capsys.readouterr().err
+
+
+def test_a_run_goes_on_where_the_command_says(tmp_path, cycles_for_zinc):
+    place = tmp_path / "zinc/crawl/seed-0"
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    (place / "result.json").unlink()
+    config = (place / "config.json").read_text()
+    (place / "config.json").write_text(config.replace('"device": "cpu"', '"device": "cuda:9"'))
+    (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    assert (done.lines[0].num_finished, done.problems) == (1, {})
+
+
+def test_a_run_with_other_settings_is_not_resumed(tmp_path, cycles_for_zinc):
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    (tmp_path / "zinc/crawl/seed-0/result.json").unlink()
+    (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=lambda experiment: experiment)
+    assert "other settings: choose another folder" in done.lines[0].notes[-1]
+
+
+@pytest.mark.parametrize("name", ["social", "social_nine"])
+def test_social_graphs_with_and_without_validation(tmp_path, monkeypatch, name):
+    def load(data):
+        dataset = cycles(30)
+        ids = torch.arange(30)
+        is_test, is_val = ids % 10 == data.fold, (ids % 10 == (data.fold + 1) % 10) & data.has_validation
+        split = Split(*(mask.nonzero().flatten() for mask in (~is_test & ~is_val, is_val, is_test)))
+        task = Task(kind="multiclass", num_outputs=3, metric="accuracy")
+        return read_by(data, replace(dataset, store=replace(dataset.store, y=ids % 3), task=task, split=split))
+
+    monkeypatch.setattr(module, "load_dataset", load)
+    (done,) = reproduce(name, tmp_path, rows=("imdb_multi",), device="cpu", change=small)
+    by_test, own = done.lines[:2]
+    assert by_test.num_finished == own.num_finished == 10
+    assert by_test.mean >= own.mean - 0.2  # one evaluation against the mean of two
+    assert own.selection == ("epoch chosen by validation" if name == "social" else "last epoch")
+    assert "chosen with the test data" in str(done)
+    assert done.lines[2].label == "REDDIT-BINARY"
+
+
+def test_fewer_walks_with_the_trained_models(tmp_path, cycles_for_zinc):
+    zinc, walks = reproduce("walks", tmp_path, num_seeds=2, device="cpu", tidy=True, change=small)
+    assert (tmp_path / "zinc/crawl/seed-0/best.safetensors").is_file()
+    assert (zinc.table.name, zinc.lines[0].num_finished) == ("zinc", 2)
+    assert [line.num_finished for line in walks.lines] == [2] * 5
+    assert [line.x for line in walks.lines] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert len({line.mean for line in walks.lines}) == 5
+    record = json.loads((tmp_path / "walks/0.2/seed-1/result.json").read_text())
+    assert (record["eval_start_share"], record["seed"]) == (0.2, 1)
+    trained = json.loads((tmp_path / "zinc/crawl/seed-1/result.json").read_text())
+    circumstances = ("wall_time_s", "runs_at_a_time", "peak_memory_mb", "device", "commit", "versions")
+    assert record["trained"] == {key: trained[key] for key in circumstances}
+    assert 0 < record["wall_time_s"] != trained["wall_time_s"]
+    written = write_report([tmp_path], tmp_path / "report")
+    if len(written) > 2:  # matplotlib is installed
+        assert (tmp_path / "report/walks.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "report/curves-zinc.png").is_file()
+
+
+def test_fewer_walks_are_evaluated_where_the_command_says(tmp_path, cycles_for_zinc, monkeypatch):
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    monkeypatch.setenv("CRAWL_COMMIT", "later")
+    zinc, walks = reproduce("walks", tmp_path, num_seeds=1, rows=("0.2",), device="meta")
+    assert zinc.problems == {}
+    assert list(walks.problems) == ["walks/0.2/seed-0"]
+    reproduce("walks", tmp_path, num_seeds=1, rows=("0.2",), device="cpu")
+    record = json.loads((tmp_path / "walks/0.2/seed-0/result.json").read_text())
+    assert record["device"].startswith("cpu")
+    assert record["commit"] == "later" != record["trained"]["commit"]
+
+
+def test_a_model_that_was_trained_again_is_evaluated_again(tmp_path, cycles_for_zinc):
+    def other(experiment):
+        return replace(small(experiment), training=replace(small(experiment).training, lr=0.1))
+
+    def scores():
+        paths = [tmp_path / f"walks/0.2/seed-{seed}/result.json" for seed in (0, 1)]
+        return [json.loads(path.read_text())["scores"] for path in paths]
+
+    reproduce("walks", tmp_path, num_seeds=2, rows=("0.2",), device="cpu", change=small)
+    before = scores()
+    written = (tmp_path / "walks/0.2/seed-1/result.json").stat().st_mtime_ns
+    shutil.rmtree(tmp_path / "zinc/crawl/seed-0")
+    reproduce("walks", tmp_path, num_seeds=2, rows=("0.2",), device="cpu", change=other)
+    after = scores()
+    assert (after[0] != before[0], after[1] == before[1]) == (True, True)
+    assert (tmp_path / "walks/0.2/seed-1/result.json").stat().st_mtime_ns == written, "it was not evaluated again"
+
+
+def test_fewer_walks_in_evaluation(tmp_path, cycles_for_zinc):
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    model = TrainedModel.load(tmp_path / "zinc/crawl/seed-0").model
+    assert isinstance(model, CRaWl)
+    batch = cycles().store.batch([0, 1, 2])
+    with torch.no_grad():
+        whole = model(batch, seed=3)
+        model.eval_start_share = 0.3
+        graph = Graph.from_data(batch)
+        assert 0 < len(model.sample_walks(graph, seed=3)) < graph.num_nodes
+        assert not torch.equal(model(batch, seed=3), whole)
+
+
+def test_small_files_give_the_same_report(tmp_path, csl_runs):
+    write_report([csl_runs], tmp_path / "results", collect=True)
+    collected = list((tmp_path / "results").glob("*.json"))
+    assert [path.name for path in collected] == ["csl.json"]  # not those of tables that only share rows with it
+    assert collected[0].stat().st_size < 50_000
+    name, runs = read_collected(tmp_path / "results/csl.json")
+    assert (name, len(runs)) == ("csl", 10)
+    place = "csl/crawl/seed-0-fold-1"
+    assert runs[place].curve[-1]["loss"] == pytest.approx(read_run(csl_runs / place, place).curve[-1]["loss"], rel=1e-4)
+    write_report([csl_runs], tmp_path / "a")
+    write_report(collected, tmp_path / "b")
+    for file in ("tables.md", "tables.csv"):
+        assert (tmp_path / "a" / file).read_text() == (tmp_path / "b" / file).read_text()
+    text = (tmp_path / "a/tables.md").read_text()
+    assert "## CSL: test accuracy, 5 folds" in text
+    assert "10 finished runs" in text
+
+
+def test_other_runs_have_a_table_of_their_own(tmp_path, csl_runs, finished):
+    ((table, runs),) = find_runs([finished.folder])
+    assert (table.name, len(runs)) == ("runs", 1)
+    write_report([finished.folder, csl_runs], tmp_path)
+    assert "tiny, crawl, run" in (tmp_path / "tables.md").read_text()
+    with pytest.raises(ValueError, match="There are no runs in"):
+        find_runs([tmp_path / "missing"])
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"other\.json .*it does not hold the results of a table"):
+        find_runs([tmp_path / "other.json"])
+
+
+def test_tables_are_found():
+    assert [table.name for table in find_tables(("walks", "ablation"))] == [
+        *("zinc", "walks", "ablation_csl", "ablation_zinc")
+    ]
+    with pytest.raises(ValueError, match="Did you mean 'zinc'"):
+        find_tables("zink")
+    assert set(TABLES) >= {"zinc", "csl", "social", "counting", "window", "walks", "runtime", "peptides", "mnist"}
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[str]:
+    """The places of the runs that would be done."""
+    places: list[str] = []
+    monkeypatch.setattr(module._Work, "do", lambda work, run: places.append(run.place))
+    return places
+
+
+@pytest.mark.parametrize(
+    ("tables", "rows", "places"),
+    [
+        ("walks", ("0.2", "1.0"), {"zinc/crawl/seed-0", "walks/0.2/seed-0", "walks/1.0/seed-0"}),
+        (("csl", "zinc"), ("gin",), {f"csl/gin/seed-0-fold-{fold}" for fold in range(5)}),
+        (("window", "zinc"), ("8", "0"), {"zinc/crawl/seed-0", "ablation_zinc/none-nb/seed-0"}),
+        (("counting", "walks"), ("star",), {"counting/star/seed-0"}),
+        ("counting_together", ("star", "cycle4"), {"counting_together/all/seed-0"}),
+        ("ablation_zinc", ("both-nb",), {"zinc/crawl/seed-0"}),
+        ("baselines", ("zinc-gin",), {"baselines/zinc-gin/seed-0"}),
+    ],
+)
+def test_rows_are_chosen_by_name(tmp_path, asked, tables, rows, places):
+    reproduce(tables, tmp_path, num_seeds=1, rows=rows, device="cpu")
+    assert set(asked) == places
+
+
+def test_rows_that_are_in_no_table_asked_for():
+    with pytest.raises(ValueError, match="The row of zinc must be one of crawl, not 'gin'"):
+        reproduce("zinc", rows=("gin",))
+    with pytest.raises(ValueError, match=r"The row of zinc or walks must be one of crawl, 0\.2, .*, not '0\.3'"):
+        reproduce(("zinc", "walks"), rows=("0.3",))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_names_of_rows_are_unique(name):
+    rows = TABLES[name]().rows
+    assert len({row.name for row in rows}) == len(rows)
+
+
+def test_needs_none_of_the_packages_for_data_and_commands():
+    blocked = ("tyro", "rdkit", "ogb", "skimage", "matplotlib", "tensorboard")
+    code = f"import sys; sys.modules.update(dict.fromkeys({blocked}))\n"
+    code += "from crawl.runs.reproduce import reproduce; from crawl.runs.report import write_report\n"
+    code += "reproduce('csl', minutes=0)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
