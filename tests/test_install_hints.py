@@ -9,10 +9,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from crawl.data.benchmarks.superpixels import mnist_nodes
 
 import crawl
 from crawl.cli import main
-from crawl.data.benchmarks.superpixels import mnist_nodes
 from crawl.theory.report import draw
 
 ROOT = Path(__file__).parents[1]

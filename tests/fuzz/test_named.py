@@ -80,7 +80,7 @@ class Payload:
 def _raw_files(benchmark: str) -> tuple[str, ...]:
     from crawl.data.benchmarks import BENCHMARKS
 
-    published = BENCHMARKS[benchmark].download
+    published = BENCHMARKS[benchmark].form
     assert published is not None
     return published.files
 

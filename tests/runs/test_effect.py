@@ -120,7 +120,7 @@ def test_names_are_those_of_the_benchmarks():
     assert set(module._WITH_FOLDS_IN_FILES) == {name for name in with_folds if BENCHMARKS[name].file}
     assert {name for name in module._USED_BY["fold"] if not BENCHMARKS[name].file} == {"csl"}
     assert RECIPES["csl_lap"]().data.laplacian == NUM_LAPLACIAN
-    known = set(module._USED_BY) | {"name", "is_synthetic", "root"}
+    known = set(module._USED_BY) | {"name", "root"}
     assert known == {field.name for field in fields(Data)}
 
 

@@ -74,7 +74,7 @@ def test_lines_tell_of_validation_and_of_the_evaluation_in_the_end(tiny, paths, 
     assert f"{tmp_path / 'run'}: epoch 1 of 3, validating" in err
     assert "preparing" not in err.partition("validating")[2]
     for part in ("train", "val", "test"):
-        assert re.search(rf"run: evaluating epoch \d on its {part} part\n", err)
+        assert re.search(rf"run: evaluating epoch \d on its {part} split\n", err)
 
 
 def test_lines_are_ten_seconds_apart():

@@ -59,7 +59,6 @@ def test_data_without_folds(tiny, tmp_path):
         run_folds(replace(tiny, data=Data(name="counting")), tmp_path)
     assert num_folds(replace(tiny, data=Data(name="collab"))) == 10
     assert num_folds(replace(tiny, data=Data(name="zinc"))) == 0
-    assert num_folds(replace(tiny, data=Data(name="collab", is_synthetic=True))) == 0
 
 
 def test_the_baseline_differs_in_its_model_only(tiny):

@@ -16,7 +16,7 @@ from path_graphs import make_dataset
 from crawl.data import Fingerprint, Split, Task
 from crawl.runs import Data, Experiment, resume_run, run_experiment
 from crawl.runs.folder import RunFolder
-from crawl.runs.run import Stopped, circumstances
+from crawl.runs.run import Stopped, environment_record
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -393,7 +393,7 @@ class TestResuming:
     def test_a_damaged_split(self, stopped, paths, finished):
         for content in (b'{"train": [0,', b"\xff\xfe", b"[]"):
             (stopped / "split.json").write_bytes(content)
-            with pytest.raises(ValueError, match=r"/split\.json is damaged .*: remove it to go on with the split of"):
+            with pytest.raises(ValueError, match=r"/split\.json is damaged .*: remove it to resume with the split of"):
                 resume_run(stopped, dataset=paths)
         (stopped / "split.json").unlink()
         assert resume_run(stopped, dataset=paths).record["scores"] == finished.record["scores"]
@@ -413,9 +413,9 @@ class TestResuming:
 
 
 def test_the_commit_is_what_the_variable_says(monkeypatch):
-    by_git = circumstances(torch.device("cpu"), 1.0)["commit"]
+    by_git = environment_record(torch.device("cpu"), 1.0)["commit"]
     monkeypatch.setenv("CRAWL_COMMIT", "of-the-copy")
-    assert circumstances(torch.device("cpu"), 1.0)["commit"] == "of-the-copy" != by_git
+    assert environment_record(torch.device("cpu"), 1.0)["commit"] == "of-the-copy" != by_git
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint(tiny, paths, tmp_path, monkeypatch, finished):

@@ -124,7 +124,7 @@ class TestErrors:
 
     def test_an_unfinished_run(self, tmp_path, tiny):
         (tmp_path / "config.json").write_text(tiny.to_json())
-        assert self.error(tmp_path).endswith(f"go on with crawl train --resume {tmp_path}.")
+        assert self.error(tmp_path).endswith(f"resume it with crawl train --resume {tmp_path}.")
 
     def test_a_finished_run_without_weights(self, finished, tmp_path):
         for name in ("config.json", "result.json"):

@@ -58,8 +58,7 @@ class ImportDataset:
 
     Attributes:
         name: The benchmark.
-        path: A folder with the files that PyG or OGB would download, or the compact files that docs/experiments.md
-            describes; or one of them.
+        path: A folder with the files that PyG or OGB would download, or one of them.
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
     """
 
@@ -109,7 +108,7 @@ def datasets(root: Path | None = None) -> list[tuple[str, ...]]:
         if task.kind == "regression":
             targets = "regression" if task.num_outputs == 1 else f"{task.num_outputs} numbers"
         place = "in the package" if benchmark.make else "in the data root"
-        where = place if is_ready(name, root) else "to be downloaded" if benchmark.download else "to be imported"
+        where = place if is_ready(name, root) else "to be downloaded" if benchmark.form else "to be imported"
         rows.append((name, benchmark.about, targets, where, f"crawl train {name}"))
     return [*rows, *_OWN]
 

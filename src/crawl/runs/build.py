@@ -9,7 +9,7 @@ import torch
 
 from crawl.baselines import WIDTH_STEP, MessagePassing
 from crawl.checks import check_type
-from crawl.data.benchmarks import BENCHMARKS, load_benchmark, synthetic
+from crawl.data.benchmarks import BENCHMARKS, load_benchmark
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
 from crawl.runs.effect import existing_path, plain, settle_data
@@ -23,11 +23,13 @@ from crawl.training.seeds import derive_seed
 _DRAWING = threading.Lock()  # weights are drawn with torch's generator, of which there is one
 
 
-def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePassing:
-    """The model of an experiment, with weights drawn from its seed.
+def build_model(
+    experiment: Experiment, features: Features, eval_start_share: float = 1.0
+) -> CRaWl | MessagePassing:
+    """The model of an experiment, with weights drawn from its seed; walks of an evaluation start at a share of nodes.
 
     Nodes without features get a constant 1, edges without features a channel that is always 0: as in the paper, a model
-    without structural bits then cannot but guess on regular graphs.
+    without structural bits can then only guess on regular graphs.
     """
     check_type("experiment", experiment, Experiment)
     settings, walk, task = experiment.model, experiment.walk, features.task
@@ -37,6 +39,8 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
     with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(experiment.seed, "weights"))
         if settings.name != "crawl":
+            if eval_start_share != 1:
+                raise ValueError(f"A {settings.name} does not walk: leave out eval_start_share.")
             return MessagePassing(
                 settings.name,
                 node_encoder,
@@ -68,6 +72,7 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
             num_steps=walk.num_steps,
             num_eval_steps=walk.num_eval_steps,
             start_share=walk.start_share,
+            eval_start_share=eval_start_share,
             p=1.0 if walk.p is None else walk.p,
             q=1.0 if walk.q is None else walk.q,
         )
@@ -81,7 +86,7 @@ def build_model(experiment: Experiment, features: Features) -> CRaWl | MessagePa
 
 
 def count_parameters(experiment: Experiment, features: Features) -> int:
-    """The number of trained numbers in the model of an experiment."""
+    """The number of parameters of the model of an experiment."""
     return sum(parameter.numel() for parameter in build_model(experiment, features).parameters())
 
 
@@ -136,8 +141,6 @@ def _load(data: Data, seed: int) -> Dataset:
             "This run was started in Python with a data set of its own: give the data set again, to resume_run("
             "folder, dataset=…) or to TrainedModel.load(folder).predict(dataset.store)."
         )
-    if data.is_synthetic:
-        return synthetic(BENCHMARKS[data.name])
     if data.name == "csl":
         from crawl.data.csl import csl
 

@@ -64,8 +64,6 @@ def settle(
         ValueError: With the flag that sets it, and why it has no effect.
     """
     data = experiment.data
-    if data.is_synthetic and data.name in (*OWN_FILES, "given", "counting"):
-        raise ValueError(f"{data.name} is not a benchmark: leave out --data.is-synthetic.")
     bases = [RECIPES.get(data.name, Experiment)(), *(() if is_from_recipe else (Experiment(),))]
     unused = list(_without_effect(experiment, task))
     if device == "cpu" and experiment.model.precision != Model.precision:
@@ -129,12 +127,11 @@ def _without_effect(experiment: Experiment, task: Task | None) -> Iterator[tuple
 
 
 def _of_data(data: Data) -> Iterator[tuple[str, str, str]]:
-    what = f"Random graphs like {data.name}" if data.is_synthetic else data.name
     for setting, names in _USED_BY.items():
-        if data.name not in names or data.is_synthetic:
-            yield what, "data", setting
-    if data.name in (*OWN_FILES, *_IN_CODE) or data.is_synthetic:
-        yield what, "data", "root"
+        if data.name not in names:
+            yield data.name, "data", setting
+    if data.name in (*OWN_FILES, *_IN_CODE):
+        yield data.name, "data", "root"
     if data.name in OWN_FILES and data.split not in WAYS_TO_SPLIT:
         yield "A split that is given", "data", "fractions"
 

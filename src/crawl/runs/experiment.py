@@ -40,6 +40,7 @@ DataName = Literal[
     "counting_all",
 ]
 _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
+_FORMER = (("data.is_synthetic", False),)  # keys of older versions, with the only value that still means something
 ModelName = Literal["crawl", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
 
 
@@ -59,12 +60,11 @@ class Data:
         metric: The score; the usual one of the task when None.
         split: `random`, `stratified`, `scaffold`, the name of a column, or a file (csv, tu, folder); `given` for all
             others, which come with their split.
-        fractions: The shares of training, validation and test part.
+        fractions: The shares of the training, validation and test splits.
         fold: Which of the folds is the test part (csl, collab, imdb_multi, reddit_binary).
         has_validation: Keep a fold for validation (collab, imdb_multi, reddit_binary); else it is trained on, too.
-        is_synthetic: Take random graphs of the size of the benchmark, to measure time and memory.
-        has_positions: Give superpixels their places as features, too (mnist, cifar10).
-        laplacian: Use so many Laplacian eigenvectors as node features (csl).
+        has_positions: Give superpixels their coordinates as features, too (mnist, cifar10).
+        laplacian: Use this many Laplacian eigenvectors as node features (csl).
         target: What to count (counting).
         bad_rows: `skip` and report rows that cannot be read, or `refuse` the file.
     """
@@ -81,7 +81,6 @@ class Data:
     fold: int = 0
     has_validation: bool = True
     has_positions: bool = False
-    is_synthetic: bool = False
     laplacian: int = 0
     target: Literal["triangle", "tailed_triangle", "star", "cycle4"] = "triangle"
     bad_rows: Literal["skip", "refuse"] = "skip"
@@ -196,6 +195,7 @@ def _build(kind: type, values: Any, place: str) -> Any:
     if not isinstance(values, dict):
         raise ValueError(f"The configuration needs a dictionary at {place or 'its top'}, not {values!r}.")
     hints = typing.get_type_hints(kind)
+    values = {key: value for key, value in values.items() if (f"{place}{key}", value) not in _FORMER}
     for key in values:
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1)

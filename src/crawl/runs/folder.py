@@ -26,6 +26,10 @@ except ImportError:  # as on Windows
     fcntl = None  # type: ignore[assignment]
 
 
+class InUse(ValueError):
+    """A folder belongs to another run, or another process is training in it."""
+
+
 class RunFolder:
     """The files of one run.
 
@@ -48,12 +52,12 @@ class RunFolder:
         Hidden files do not count as content: a process that was killed before there was a run may leave some.
 
         Raises:
-            ValueError: If the given folder is there already and not empty, or none is given and the name has parts of
-                a path in it.
+            InUse: If the given folder is there already and not empty.
+            ValueError: If none is given and the name has parts of a path in it.
         """
         if path is not None:
             if path.exists() and (not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())):
-                raise ValueError(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
+                raise InUse(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
         if not name or set(name) & set("/\\\0"):
@@ -78,7 +82,11 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training here."""
+        """Keep other processes from training here.
+
+        Raises:
+            InUse: If one does.
+        """
         with _locked_by_system(self.path) if fcntl is not None else _locked_by_file(self.path):
             for part in self.path.glob(".*.part*"):  # of a process that was killed while it wrote
                 part.unlink(missing_ok=True)
@@ -155,7 +163,7 @@ def _locked_by_system(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"Another process is training in {folder}.") from None
+            raise InUse(f"Another process is training in {folder}.") from None
         yield
 
 
@@ -166,7 +174,7 @@ def _locked_by_file(folder: Path) -> Iterator[None]:
     try:
         file.touch(exist_ok=False)
     except FileExistsError:
-        raise ValueError(
+        raise InUse(
             f"Another process is training in {folder}, or one was killed there: in that case, remove {file}."
         ) from None
     try:

@@ -67,7 +67,7 @@ def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None
 def num_folds(experiment: Experiment) -> int:
     """The number of folds of an experiment's data; 0 if they have none."""
     data = experiment.data
-    return BENCHMARKS[data.name].num_folds if data.name in BENCHMARKS and not data.is_synthetic else 0
+    return BENCHMARKS[data.name].num_folds if data.name in BENCHMARKS else 0
 
 
 def as_baseline(experiment: Experiment, name: ModelName = "gin") -> Experiment:

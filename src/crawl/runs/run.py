@@ -30,7 +30,7 @@ from crawl.runs.build import build_model, load_dataset
 from crawl.runs.effect import plain, settle
 from crawl.runs.experiment import Data, Experiment
 from crawl.runs.features import Features
-from crawl.runs.folder import RunFolder
+from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.parts import warn_of_parts
 from crawl.runs.progress import Progress, lines, reading, watched
 from crawl.runs.records import check_kinds, is_finished, read_config
@@ -49,7 +49,7 @@ _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: traini
 
 
 class Stopped(Exception):
-    """A run was asked to stop and did, at a checkpoint; `resume_run` goes on with it."""
+    """A run was asked to stop and did, at a checkpoint; `resume_run` resumes it."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def run_experiment(
     run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if run.config.is_file():  # another process was faster
-            raise ValueError(f"Another process has begun a run in {run.path}: choose another folder.")
+            raise InUse(f"Another process has begun a run in {run.path}: choose another folder.")
         write_atomically(run.config, experiment.to_json())
         data = _known_data(run, dataset)
         write_atomically(run.split, dataset.split.to_json())
@@ -128,8 +128,8 @@ def resume_run(
     stop: Callable[[], bool] | None = None,
     runs_at_a_time: int = 1,
 ) -> Result:
-    """Go on with a run that was stopped, to the same result as if it had not been. A finished run is only read; one
-    whose result is damaged goes on from its checkpoint.
+    """Resume a run that was stopped, to the same result as if it had not been. A finished run is only read; one whose
+    result is damaged resumes from its checkpoint.
 
     `device` is where to compute, by the run's configuration when None; the other arguments are those of
     `run_experiment`.
@@ -169,11 +169,11 @@ def _recorded_data(data: Data, dataset: Dataset) -> Data:
 
 
 def _check_split(run: RunFolder, now: Split) -> None:
-    """Refuse to go on with data that are split in another way than when the run was started."""
+    """Refuse to resume with data that are split in another way than when the run was started."""
     try:
         before = Split.from_json(run.split.read_text())
     except ValueError as error:
-        raise ValueError(f"{run.split} is damaged ({error}): remove it to go on with the split of the data.") from None
+        raise ValueError(f"{run.split} is damaged ({error}): remove it to resume with the split of the data.") from None
     if before.to_json() != now.to_json():
         raise ValueError(
             f"The data have changed since {run.path} was started: it split {len(before.ids)} graphs in another way. "
@@ -221,7 +221,7 @@ def _train_and_evaluate(
     commit = _commit()  # now: another may be there in the end
     features = Features.of(dataset)
     if runs_at_a_time == 1:
-        forget_peak_memory()
+        reset_peak_memory()
     trainer = Trainer(
         build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
     )
@@ -241,7 +241,7 @@ def _train_and_evaluate(
         _train(trainer, run, progress, stop, {"runs_at_a_time": runs_at_a_time, "commit": commit})
     trainer.use_best_weights()
     record = _evaluate(trainer, experiment, dataset, run, quiet)
-    record |= circumstances(trainer.device, time.perf_counter() - began, runs_at_a_time) | {"commit": commit}
+    record |= environment_record(trainer.device, time.perf_counter() - began, runs_at_a_time) | {"commit": commit}
     description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
     description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
     description |= {} if data is None else {"data": data.to_dict()}
@@ -293,7 +293,7 @@ def _evaluate(
     scores = {}
     for part, num_repeats in repeats.items():
         ids = getattr(dataset.split, part)
-        with lines(f"{run.path}: evaluating epoch {trainer.best_epoch} on its {part} part", quiet):
+        with lines(f"{run.path}: evaluating epoch {trainer.best_epoch} on its {part} split", quiet):
             predictions = trainer.evaluate(ids, num_repeats, part)
         targets = targets_of(trainer.store, ids)
         scores[part] = scores_of(predictions, targets)
@@ -336,14 +336,14 @@ def _or_none(score: float) -> float | None:
     return score if math.isfinite(score) else None
 
 
-def forget_peak_memory() -> None:
-    """Let `circumstances` not count the GPU memory of earlier runs in this process."""
+def reset_peak_memory() -> None:
+    """Let `environment_record` leave out the GPU memory of earlier runs in this process."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
 
 
-def circumstances(device: torch.device, seconds: float, runs_at_a_time: int = 1) -> dict[str, Any]:
-    """What a record says about how it came about: time, memory, device, commit, versions."""
+def environment_record(device: torch.device, seconds: float, runs_at_a_time: int = 1) -> dict[str, Any]:
+    """What a record says about its making: time, memory, device, commit, versions."""
     on_gpu = device.type == "cuda"
     peak = torch.cuda.max_memory_allocated() / 2**20 if on_gpu else _peak_memory_mb()
     return {
@@ -373,7 +373,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str | None:
-    """What CRAWL_COMMIT says, since a copy may lie in the repository of another commit; else the commit by git."""
+    """What CRAWL_COMMIT says, since a copy may be stored in the repository of another commit; else the commit by git."""
     if commit := os.environ.get("CRAWL_COMMIT"):
         return commit
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]

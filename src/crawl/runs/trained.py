@@ -56,11 +56,17 @@ class TrainedModel:
         self.scaling, self.record, self.data = scaling, record, data
 
     @classmethod
-    def load(cls, path: Path | str, device: str = "auto") -> TrainedModel:
+    def load(cls, path: Path | str, device: str = "auto", *, eval_start_share: float = 1.0) -> TrainedModel:
         """The model of a run's folder, or of a checkpoint file.
 
+        Args:
+            path: The folder or the file.
+            device: Where to compute.
+            eval_start_share: The share of nodes that start a walk in evaluation.
+
         Raises:
-            ValueError: If there is none, it is damaged, or it belongs to another architecture.
+            ValueError: If there is none, it is damaged, it belongs to another architecture, or the share is not above 0 and
+                at most 1.
         """
         path = as_path("path", path)
         if path.is_dir():
@@ -68,7 +74,7 @@ class TrainedModel:
             if not run.best.is_file() and run.result.is_file():
                 raise ValueError(f"The weights of the run {path} were removed: remove its folder and train it again.")
             if not run.best.is_file():
-                raise ValueError(f"The run {path} is not finished: go on with crawl train --resume {path}.")
+                raise ValueError(f"The run {path} is not finished: resume it with crawl train --resume {path}.")
             path = run.best
         tensors, description = load_checkpoint(path)
         if "features" not in description:
@@ -79,7 +85,7 @@ class TrainedModel:
             experiment, features, scaling, record, data = described(tensors, description)
         except ValueError as error:
             raise ValueError(f"{path} is damaged or of another version: {error}") from None
-        model = build_model(experiment, features)
+        model = build_model(experiment, features, eval_start_share)
         model.load_state_dict(tensors)
         return cls(model.to(choose_device(device)), experiment, features, scaling, record, data)
 

@@ -104,7 +104,7 @@ def test_an_empty_table_is_refused_by_name(tmp_path):
 
 
 def read(name: str, folder: Path) -> Packed:
-    form = BENCHMARKS[name].download
+    form = BENCHMARKS[name].form
     assert form is not None
     return form.read(*(folder / file for file in form.files))
 
@@ -155,7 +155,7 @@ def one_graph(name: str) -> list[Any]:
 def test_a_payload_in_a_file_does_not_run(tmp_path, capsys, name, file):
     folder, ran = tmp_path / "files", tmp_path / "ran"
     folder.mkdir()
-    form = BENCHMARKS[name].download
+    form = BENCHMARKS[name].form
     assert form is not None
     for other in form.files:
         write(folder / other, [Payload(ran)] if other == file else one_graph(name))

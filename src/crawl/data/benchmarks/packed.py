@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crawl.data.benchmarks.superpixels import nearest_neighbours
+from crawl.data.benchmarks.neighbours import nearest_neighbours
 from crawl.data.features import different_integers, rank_integers
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore

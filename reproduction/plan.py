@@ -8,9 +8,6 @@ from typing import Literal
 
 from crawl.runs.experiment import Experiment
 
-Measure = Literal["score", "seconds"]
-Part = Literal["test", "val", "train"]
-
 
 @dataclass(frozen=True)
 class Published:
@@ -18,8 +15,8 @@ class Published:
 
     Attributes:
         mean: The score, or the seconds.
-        cross_deviation: How far models lie apart, if it is reported.
-        internal_deviation: How far evaluations of a model lie apart, if it is reported.
+        cross_deviation: The standard deviation over models, if it is reported.
+        internal_deviation: The standard deviation over evaluations of a model, if it is reported.
         at_most: Whether `mean` is only an upper bound.
     """
 
@@ -38,6 +35,7 @@ class PlannedRun:
         experiment: What to do.
         trained: If the run only evaluates another one, that one's place.
         start_share: For such a run, the share of nodes from which walks start.
+        synthetic: A benchmark, if the run is on random graphs of its size.
         is_timed: Whether it is run for its time, so that nothing may run beside it.
     """
 
@@ -45,6 +43,7 @@ class PlannedRun:
     experiment: Experiment
     trained: str = ""
     start_share: float = 1.0
+    synthetic: str = ""
     is_timed: bool = False
 
 
@@ -59,13 +58,14 @@ class Row:
         num_seeds: How many models are trained.
         num_folds: On how many folds each.
         published: What the paper reports.
-        start_share: If below 1 or `trained` is given, the share of nodes from which walks start in evaluation.
-        trained: The place of the runs that are evaluated so.
+        start_share: If `trained` is given, the share of nodes from which walks start in evaluation.
+        trained: The place of the runs that are evaluated with this share.
+        synthetic: A benchmark, if the runs are on random graphs of its size.
         x: Where the row stands on the axis of a figure.
         given: The runs, if they are not those that seeds and folds make.
         own_name: What it is called in commands, if that is not the last part of its place.
         target: The one of several targets whose score is reported; their mean if empty.
-        part: The part of the data whose score is reported.
+        part: The split whose score is reported.
     """
 
     label: str
@@ -76,11 +76,12 @@ class Row:
     published: Published | None = None
     start_share: float = 1.0
     trained: str = ""
+    synthetic: str = ""
     x: float | None = None
     given: tuple[PlannedRun, ...] = ()
     own_name: str = ""
     target: str = ""
-    part: Part = "test"
+    part: Literal["test", "val", "train"] = "test"
 
     @property
     def name(self) -> str:
@@ -89,15 +90,13 @@ class Row:
 
     def runs(self) -> Iterator[PlannedRun]:
         """All runs of the row."""
-        if self.given:
-            yield from self.given
-            return
-        for seed in range(self.num_seeds):
+        yield from self.given
+        for seed in range(0 if self.given else self.num_seeds):
             for fold in range(self.num_folds):
                 name = f"seed-{seed}" if self.num_folds == 1 else f"seed-{seed}-fold-{fold}"
                 experiment = replace(self.experiment, seed=seed, data=replace(self.experiment.data, fold=fold))
                 trained = f"{self.trained}/{name}" if self.trained else ""
-                yield PlannedRun(f"{self.place}/{name}", experiment, trained, self.start_share)
+                yield PlannedRun(f"{self.place}/{name}", experiment, trained, self.start_share, self.synthetic)
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Table:
         name: What it is called in commands.
         title: Its heading.
         rows: Its rows.
-        measure: Whether the score of the test part is reported, or the seconds of an epoch.
+        measure: Whether a score is reported, or the seconds of an epoch.
         x_label: For a figure, what its axis shows.
         needs: Other tables whose runs must be there first.
         note: What a reader must know.
@@ -118,8 +117,12 @@ class Table:
     name: str
     title: str
     rows: tuple[Row, ...]
-    measure: Measure = "score"
+    measure: Literal["score", "seconds"] = "score"
     x_label: str = ""
     needs: tuple[str, ...] = ()
     note: str = ""
     is_overview: bool = False
+
+    def places(self) -> list[str]:
+        """The places of its runs, each once."""
+        return list(dict.fromkeys(run.place for row in self.rows for run in row.runs()))

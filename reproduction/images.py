@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from crawl.data.benchmarks.neighbours import nearest_neighbours
 from crawl.data.benchmarks.packed import Packed, as_ptr, naming, open_binary, split_in_order
-from crawl.data.benchmarks.superpixels import Image, Nodes, all_nodes, cifar10_nodes, mnist_nodes, nearest_neighbours
 from crawl.data.store import GraphStore
+from reproduction.superpixels import Image, Nodes, all_nodes, cifar10_nodes, mnist_nodes
 
 MNIST_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
 CIFAR10_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")

@@ -1,26 +1,31 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from crawl import Graph
 from crawl.data import Dataset, GraphStore, Split, Task
-from crawl.runs import Experiment, TrainedModel, workers
-from crawl.runs import reproduce as module
+from crawl.runs import Experiment, TrainedModel
 from crawl.runs.build import read_by
-from crawl.runs.records import read_collected, read_run
-from crawl.runs.report import find_runs, write_report
-from crawl.runs.reproduce import find_tables, reproduce, tidy_run
-from crawl.runs.tables import TABLES
-from crawl.models import CRaWl
+from crawl.runs.folder import RunFolder
+from crawl.runs.records import read_run
+from crawl.runs.run import Stopped
+from reproduction import reproduce as module
+from reproduction.records import read_collected
+from reproduction.report import find_runs, write_report
+from reproduction.reproduce import find_tables, reproduce, tidy_run
+from reproduction.synthetic import synthetic
+from reproduction.tables import TABLES
 
 
 def small(experiment: Experiment) -> Experiment:
@@ -131,7 +136,7 @@ def test_a_run_with_a_damaged_result_is_run_again(tmp_path, csl_runs, capsys):
     tidy_run(damaged.parent, keep_weights=False)
     assert (damaged.parent / "last.safetensors").is_file()  # it is needed to go on
     (done,) = reproduce("csl", tmp_path, **arguments)
-    assert "[1/1] csl/crawl/seed-0-fold-2" in capsys.readouterr().err
+    assert "csl/crawl/seed-0-fold-2: done" in capsys.readouterr().err
     assert done.lines[0].num_finished == 5
     assert "damaged" not in str(done)
     ours, theirs = (
@@ -148,76 +153,136 @@ def test_a_damaged_configuration_is_named(tmp_path, cycles_for_zinc):
     assert done.lines[0].notes[-1].endswith("remove the folder and run it again.")
 
 
-@pytest.mark.slow
-def test_several_processes_do_the_same(tmp_path, csl_runs):
+def scores(folder: Path, place: str) -> Any:
+    return json.loads((folder / place / "result.json").read_text())["scores"]
+
+
+FOLDS = [f"csl/crawl/seed-0-fold-{fold}" for fold in range(5)]
+
+
+def test_several_threads_do_the_same(tmp_path, csl_runs):
     (done,) = reproduce("csl", tmp_path, jobs=2, num_seeds=1, rows=("crawl",), device="cpu", change=small)
     assert done.lines[0].num_finished == 5
-    for fold in range(5):
-        name = f"csl/crawl/seed-0-fold-{fold}/result.json"
-        ours, theirs = (json.loads((folder / name).read_text())["scores"] for folder in (tmp_path, csl_runs))
-        assert ours == theirs
+    assert [scores(tmp_path, place) for place in FOLDS] == [scores(csl_runs, place) for place in FOLDS]
+    for folder, number in ((tmp_path, 2), (csl_runs, 1)):
+        assert json.loads((folder / FOLDS[0] / "result.json").read_text())["runs_at_a_time"] == number
 
 
-def test_several_threads_do_the_same(tmp_path, csl_runs, monkeypatch):
-    monkeypatch.setattr(workers, "_CONTEXT", multiprocessing.get_context("forkserver"))
-    runs = [replace(run, experiment=small(run.experiment)) for run in TABLES["csl"]().rows[0].runs()][:3]
-    work = module._Work(tmp_path, "cpu", None, tidy=False, quiet=True)
-    assert module._in_processes(runs, work, [None], num_threads=2) == {}
-    for run in runs:
-        ours, theirs = (json.loads((folder / run.place / "result.json").read_text()) for folder in (tmp_path, csl_runs))
-        assert ours["scores"] == theirs["scores"]
-        assert (ours["runs_at_a_time"], theirs["runs_at_a_time"]) == (2, 1)
+def test_several_processes_share_the_work(tmp_path, csl_runs):
+    code = (
+        "import sys; from reproduction.tests.test_reproduce import small; from reproduction.reproduce import reproduce\n"
+        "reproduce('csl', sys.argv[1], num_seeds=1, rows=('crawl',), device='cpu', change=small)"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    done = [line for text in said for line in text.splitlines() if line.endswith(": done")]
+    assert sorted(done) == [f"{place}: done" for place in FOLDS], said  # each once
+    assert [scores(tmp_path, place) for place in FOLDS] == [scores(csl_runs, place) for place in FOLDS]
 
 
-def test_runs_of_a_process_that_died_are_in_the_notes(tmp_path, monkeypatch, capsys):
-    class Dying:
-        """Processes that die with every run."""
+def test_a_run_that_another_process_is_at_is_left(tmp_path, csl_runs, capsys):
+    arguments = {"num_seeds": 1, "rows": ("crawl",), "device": "cpu", "change": small}
+    shutil.copytree(csl_runs / "csl", tmp_path / "csl")
+    for place in FOLDS[:2]:
+        (tmp_path / place / "result.json").unlink()
+    with RunFolder(tmp_path / FOLDS[0]).locked():
+        (done,) = reproduce("csl", tmp_path, **arguments)
+    assert (done.lines[0].num_finished, done.problems) == (4, {})
+    assert f"{FOLDS[0]}: left for now: Another process is training in" in capsys.readouterr().err
+    (done,) = reproduce("csl", tmp_path, **arguments)
+    assert done.lines[0].num_finished == 5
 
-        def __init__(self, runs, do, report, *_):
-            self.runs, self.report = runs, report
 
-        def run(self):
-            for run in self.runs:
-                self.report(run, "its process ended with code -9")
+def test_an_evaluation_waits_for_its_training_elsewhere(tmp_path, cycles_for_zinc, capsys):
+    arguments = {"num_seeds": 1, "rows": ("0.2",), "device": "cpu", "change": small}
+    reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
+    with RunFolder(tmp_path / "zinc/crawl/seed-0").locked():
+        _, walks = reproduce("walks", tmp_path, **arguments)
+    assert (walks.lines[0].num_finished, walks.problems) == (0, {})
+    assert "walks/0.2/seed-0: left for now: Another process is training in" in capsys.readouterr().err
+    _, walks = reproduce("walks", tmp_path, **arguments)
+    assert walks.lines[0].num_finished == 1
 
-    monkeypatch.setattr(module, "Workers", Dying)
-    (done,) = reproduce("zinc", tmp_path, num_seeds=2, jobs=2, device="cpu")
-    assert done.lines[0].notes == ("not run", "its process ended with code -9")
-    assert done.problems == {f"zinc/crawl/seed-{seed}": "its process ended with code -9" for seed in range(2)}
-    assert "zinc/crawl/seed-1: its process ended with code -9" in capsys.readouterr().err
+
+def test_an_interrupt_stops_threads_at_the_end_of_their_epoch(tmp_path, monkeypatch, capsys):
+    began = threading.Event()
+
+    def interrupted(*_):
+        assert began.wait(60)
+        raise KeyboardInterrupt
+
+    def run(experiment, place, *, stop, **_):
+        began.set()
+        while not stop():
+            time.sleep(0.01)
+        raise Stopped("at epoch 1")
+
+    monkeypatch.setattr(module, "run_experiment", run)
+    monkeypatch.setattr(module, "list", interrupted, raising=False)  # in which the main thread waits
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("csl", tmp_path, jobs=2, num_seeds=1, rows=("crawl",), device="cpu")
+    said = capsys.readouterr().err
+    assert "stopping at the end of the epoch; Ctrl-C again stops at once" in said
+    assert 1 <= said.count("left for now: at epoch 1") <= 2
+    assert said.count(": begins") <= 2  # nothing else was begun
+
+
+def fail(monkeypatch, *problems: str) -> list[tuple[str, int]]:
+    """Let runs fail with these problems, the later ones succeed; what is begun, and with how many at a time."""
+    begun: list[tuple[str, int]] = []
+    left = list(problems)
+
+    def do(work, run, runs_at_a_time):
+        begun.append((run.place, runs_at_a_time))
+        if left:
+            raise RuntimeError(left.pop(0))
+
+    monkeypatch.setattr(module._Work, "_do", do)
+    return begun
 
 
 def test_nothing_more_is_run_on_a_gpu_that_is_broken(tmp_path, monkeypatch, capsys):
-    begun = []
-    monkeypatch.setattr(module._Work, "do", lambda work, run: begun.append(run.place) or "CUDA error: unknown")
+    begun = fail(monkeypatch, "CUDA error: unknown")
     (done,) = reproduce("zinc", tmp_path, device="cpu")
-    assert begun == ["zinc/crawl/seed-0"]
+    assert begun == [("zinc/crawl/seed-0", 1)]
     assert done.problems == {"zinc/crawl/seed-0": "CUDA error: unknown"}
-    assert capsys.readouterr().err.endswith("the same command goes on\n")
+    assert capsys.readouterr().err.endswith("start the same command again to resume\n")
 
 
 def test_runs_that_found_no_memory_beside_others_are_tried_alone(tmp_path, monkeypatch):
-    def crowd(runs, *_):
-        return {runs[0].place: "CUDA out of memory. Tried to allocate 9.37 GiB.", runs[1].place: "it is broken"}
-
-    alone = []
-    monkeypatch.setattr(module, "_in_processes", lambda runs, *_: crowd(runs) if runs else {})
-    monkeypatch.setattr(module._Work, "do", lambda work, run: alone.append((run.place, work.runs_at_a_time)))
+    begun = fail(monkeypatch, "CUDA out of memory. Tried to allocate 9.37 GiB.", "it is broken")
     (done,) = reproduce("zinc", tmp_path, jobs=3, device="cpu")
-    assert alone == [("zinc/crawl/seed-0", 1)]
-    assert done.problems == {"zinc/crawl/seed-1": "it is broken"}
-    (done,) = reproduce("zinc", tmp_path, jobs=3, minutes=0, device="cpu")
-    assert len(alone) == 1
-    assert list(done.problems) == ["zinc/crawl/seed-0", "zinc/crawl/seed-1"]
+    crowded = next(place for place, _ in begun if place not in done.problems and (place, 1) in begun)
+    assert [place for place, number in begun if number == 1] == [crowded]
+    assert sorted(number for _, number in begun) == [1, 3, 3, 3, 3, 3]
+    assert list(done.problems.values()) == ["it is broken"]
 
 
 def test_what_is_run_for_its_time_runs_alone(tmp_path, monkeypatch):
+    begun = fail(monkeypatch)
+    reproduce(["runtime", "zinc"], tmp_path, jobs=2, num_seeds=2, device="cpu")
+    assert sorted(begun[:2]) == [("zinc/crawl/seed-0", 2), ("zinc/crawl/seed-1", 2)]
+    assert ("runtime/zinc/seed-0", 1) in begun
+    assert ("runtime/molpcba-synthetic/seed-0", 1) in begun
+
+
+def test_random_graphs_of_the_size_of_a_benchmark(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "synthetic", lambda benchmark: synthetic(benchmark, 12))
+    (done,) = reproduce("runtime", tmp_path, rows=("peptides_struct-synthetic",), device="cpu", change=small)
+    line = next(line for line in done.lines if line.num_finished)
+    assert line.label == "PEPTIDES-STRUCT, random graphs of its size"
+    assert "data: PEPTIDES-STRUCT (synthetic)" in line.notes
+    assert line.mean > 0
+
+
+def test_the_data_root_is_not_in_the_record(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(module, "_in_processes", lambda runs, *_: asked.extend(run.place for run in runs) or {})
-    monkeypatch.setattr(module._Work, "do", lambda work, run: asked.append((run.place, work.runs_at_a_time)))
-    reproduce(["runtime", "zinc"], tmp_path, jobs=2, num_seeds=2, rows=(), device="cpu")
-    assert asked[:2] == ["zinc/crawl/seed-0", "zinc/crawl/seed-1"]
-    assert ("runtime/zinc/seed-0", 1) in asked
+    monkeypatch.setattr(module, "load_dataset", lambda data: asked.append(data.root) or cycles())
+    reproduce("zinc", tmp_path, root=tmp_path / "data", num_seeds=1, device="cpu", change=small)
+    assert asked == [str((tmp_path / "data").resolve())]
+    assert json.loads((tmp_path / "zinc/crawl/seed-0/config.json").read_text())["data"]["root"] is None
 
 
 def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):
@@ -307,31 +372,29 @@ def test_a_model_that_was_trained_again_is_evaluated_again(tmp_path, cycles_for_
     def other(experiment):
         return replace(small(experiment), training=replace(small(experiment).training, lr=0.1))
 
-    def scores():
+    def both():
         paths = [tmp_path / f"walks/0.2/seed-{seed}/result.json" for seed in (0, 1)]
         return [json.loads(path.read_text())["scores"] for path in paths]
 
     reproduce("walks", tmp_path, num_seeds=2, rows=("0.2",), device="cpu", change=small)
-    before = scores()
+    before = both()
     written = (tmp_path / "walks/0.2/seed-1/result.json").stat().st_mtime_ns
     shutil.rmtree(tmp_path / "zinc/crawl/seed-0")
     reproduce("walks", tmp_path, num_seeds=2, rows=("0.2",), device="cpu", change=other)
-    after = scores()
+    after = both()
     assert (after[0] != before[0], after[1] == before[1]) == (True, True)
     assert (tmp_path / "walks/0.2/seed-1/result.json").stat().st_mtime_ns == written, "it was not evaluated again"
 
 
 def test_fewer_walks_in_evaluation(tmp_path, cycles_for_zinc):
     reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
-    model = TrainedModel.load(tmp_path / "zinc/crawl/seed-0").model
-    assert isinstance(model, CRaWl)
     batch = cycles().store.batch([0, 1, 2])
+    graph = Graph.from_data(batch)
+    whole, fewer = (TrainedModel.load(tmp_path / "zinc/crawl/seed-0", eval_start_share=p).model for p in (1.0, 0.3))
+    assert len(whole.sample_walks(graph, seed=3)) == graph.num_nodes
+    assert 0 < len(fewer.sample_walks(graph, seed=3)) < graph.num_nodes
     with torch.no_grad():
-        whole = model(batch, seed=3)
-        model.eval_start_share = 0.3
-        graph = Graph.from_data(batch)
-        assert 0 < len(model.sample_walks(graph, seed=3)) < graph.num_nodes
-        assert not torch.equal(model(batch, seed=3), whole)
+        assert not torch.equal(fewer(batch, seed=3), whole(batch, seed=3))
 
 
 def test_small_files_give_the_same_report(tmp_path, csl_runs):
@@ -377,7 +440,7 @@ def test_tables_are_found():
 def asked(monkeypatch) -> list[str]:
     """The places of the runs that would be done."""
     places: list[str] = []
-    monkeypatch.setattr(module._Work, "do", lambda work, run: places.append(run.place))
+    monkeypatch.setattr(module._Work, "_do", lambda work, run, _: places.append(run.place))
     return places
 
 
@@ -414,7 +477,7 @@ def test_names_of_rows_are_unique(name):
 def test_needs_none_of_the_packages_for_data_and_commands():
     blocked = ("tyro", "rdkit", "ogb", "skimage", "matplotlib", "tensorboard")
     code = f"import sys; sys.modules.update(dict.fromkeys({blocked}))\n"
-    code += "from crawl.runs.reproduce import reproduce; from crawl.runs.report import write_report\n"
+    code += "from reproduction.reproduce import reproduce; from reproduction.report import write_report\n"
     code += "reproduce('csl', minutes=0)"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawl.runs.report import write_report
+from reproduction.report import write_report
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")

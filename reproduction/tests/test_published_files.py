@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crawl.data.benchmarks import BENCHMARKS, import_benchmark, load_benchmark
+from crawl.data.benchmarks import BENCHMARKS, load_benchmark
 from crawl.runs.build import Features, count_parameters
 from crawl.runs.recipes import RECIPES
+from reproduction.imports import import_files
 
 FOLDER = Path(os.environ.get("CRAWL_TEST_DATA", "missing"))
 pytestmark = [pytest.mark.data, pytest.mark.skipif(not FOLDER.is_dir(), reason="CRAWL_TEST_DATA is not set")]
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.data, pytest.mark.skipif(not FOLDER.is_dir(), reason="
 
 @pytest.mark.parametrize("name", ["zinc", "counting_star", "imdb_multi", "reddit_binary", "collab"])
 def test_import_and_load(name, tmp_path):
-    import_benchmark(name, FOLDER, tmp_path)
+    import_files(name, FOLDER, tmp_path)
     dataset = load_benchmark(name, tmp_path)
     assert dataset.name == BENCHMARKS[name].title
     expected = Features.of_benchmark(name)

@@ -5,14 +5,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from fake_runs import write_run
 
 from crawl.runs import Experiment
-from crawl.runs import report as module
-from crawl.runs.plan import PlannedRun
-from crawl.runs.records import RunRecord, read_collected
-from crawl.runs.report import find_runs, write_report
-from crawl.runs.tables import TABLES
+from crawl.runs import report as drawing
+from crawl.runs.records import RunRecord
+from reproduction import report
+from reproduction.plan import PlannedRun
+from reproduction.records import read_collected
+from reproduction.report import find_runs, write_report
+from reproduction.tables import TABLES
+from tests.runs.fake_runs import write_run
 
 
 def planned(place: str) -> PlannedRun:
@@ -192,7 +194,8 @@ def figures(monkeypatch):
     """The figures that are saved, by the names of their files."""
     pytest.importorskip("matplotlib")
     saved = {}
-    monkeypatch.setattr(module, "_save", lambda figure, path: saved.setdefault(path.name, figure) and path)
+    for module in (drawing, report):
+        monkeypatch.setattr(module, "save_figure", lambda figure, path: saved.setdefault(path.name, figure))
     return saved
 
 

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
-from crawl.data.benchmarks import BENCHMARKS, synthetic
+from crawl.data.benchmarks import BENCHMARKS
 from crawl.runs.build import Features, build_model, count_parameters
 from crawl.runs.recipes import RECIPES
+from reproduction.synthetic import synthetic
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.benchmarks.packed import PARTS, Packed, as_ptr, load_arrays, naming, reason, split_in_order
 from crawl.data.benchmarks.symmetry import without_reverse
 from crawl.data.splits import Split
@@ -31,10 +32,7 @@ from crawl.data.store import GraphStore
 from crawl.data.table import Table
 from crawl.files import parse_json
 
-STRUCTURE_TARGETS = (
-    *("Inertia_mass_a", "Inertia_mass_b", "Inertia_mass_c", "Inertia_valence_a", "Inertia_valence_b"),
-    *("Inertia_valence_c", "length_a", "length_b", "length_c", "Spherocity", "Plane_best_fit"),
-)
+_SHAPES = BENCHMARKS["peptides_struct"].task.target_names
 
 
 def zinc(path: Path) -> Packed:
@@ -99,9 +97,7 @@ def peptides_struct(table: Path, split: Path) -> Packed:
 
     The numbers get mean 0 and deviation 1 over all peptides, as published.
     """
-    packed = _peptides(
-        table, split, STRUCTURE_TARGETS, lambda cells: [float(cells[name]) for name in STRUCTURE_TARGETS]
-    )
+    packed = _peptides(table, split, _SHAPES, lambda cells: [float(cells[name]) for name in _SHAPES])
     y = packed.store.y
     assert y is not None
     y.sub_(y.mean(0)).div_(y.std(0))
@@ -135,9 +131,9 @@ def _peptides(
 
 def _both_ways(store: GraphStore) -> GraphStore:
     """The store, of which every edge must have its reverse."""
-    lacking = without_reverse(store.checked())
-    if len(lacking):
-        raise ValueError(f"{len(lacking)} of its edges lack their reverse")
+    missing = without_reverse(store.checked())
+    if len(missing):
+        raise ValueError(f"{len(missing)} of its edges have no reverse")
     return store
 
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_runs import make_record
 
 from crawl.runs.build import Features, count_parameters
 from crawl.runs.experiment import Experiment
-from crawl.runs.plan import PlannedRun, Published, Row, Table
 from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord
-from crawl.runs.summary import BY_TEST, BY_VALIDATION, LAST_EPOCH, Line, summarise, to_csv, to_markdown
-from crawl.runs.tables import GROUPS, TABLES
 from crawl.training.settings import Training
+from reproduction.plan import PlannedRun, Published, Row, Table
+from reproduction.summary import BY_TEST, BY_VALIDATION, LAST_EPOCH, Line, summarise, to_csv, to_markdown
+from reproduction.tables import GROUPS, TABLES
+from tests.runs.fake_runs import make_record
 
 
 @pytest.mark.parametrize("name", TABLES)
