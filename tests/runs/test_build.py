@@ -83,16 +83,6 @@ def test_settings_that_would_change_nothing_are_refused(data, setting):
         load_dataset(data)
 
 
-@pytest.mark.parametrize(
-    ("data", "setting"),
-    [(Data(name="imdb_multi", fold=3), "fold"), (Data(name="csl", laplacian=20), "laplacian")],
-)
-def test_random_graphs_have_neither_folds_nor_eigenvectors(data, setting):
-    reason = rf"^Random graphs like {data.name} cannot be changed by --data\.{setting}: leave it out\.$"
-    with pytest.raises(ValueError, match=reason):
-        load_dataset(replace(data, is_synthetic=True))
-
-
 def test_weights_come_from_the_seed_alone(tiny):
     torch.manual_seed(1)
     a = build_model(tiny, Features(TASK)).state_dict()

@@ -57,6 +57,12 @@ def test_missing_keys_take_their_defaults():
     assert Experiment.from_json('{"seed": 3, "model": {"dropout": 0}}') == Experiment(seed=3, model=Model(dropout=0.0))
 
 
+def test_a_setting_of_older_versions_is_read_where_it_changed_nothing():
+    assert Experiment.from_json('{"data": {"is_synthetic": false}}') == Experiment()
+    with pytest.raises(ValueError, match=r"no key data\.is_synthetic"):
+        Experiment.from_json('{"data": {"is_synthetic": true}}')
+
+
 def test_unknown_keys_suggest_the_right_one():
     assert error(changed(sead=1)) == "The configuration has no key sead. Did you mean seed?"
     assert error(changed(model__hidden_chanels=1)).endswith("Did you mean model.hidden_channels?")

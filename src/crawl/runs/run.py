@@ -148,6 +148,8 @@ def resume_run(
         with reading(experiment.data, quiet):
             dataset = load_dataset(experiment.data, experiment.seed)
     with run.locked(), lines(f"{run.path}: preparing", quiet):
+        if is_finished(run.path):  # by another process, since
+            return Result(run.path, json.loads(run.result.read_text()))
         data = _known_data(run, dataset)
         if not run.split.is_file():  # it was stopped before anything depended on the split
             write_atomically(run.split, dataset.split.to_json())

@@ -96,7 +96,7 @@ def test_a_checksum_is_checked(tmp_path, served):
 
 
 def test_all_addresses_are_https():
-    urls = [source.url for each in BENCHMARKS.values() for form in each.forms for source in form.downloads]
+    urls = [source.url for each in BENCHMARKS.values() if each.form for source in each.form.downloads]
     assert len(urls) == 13
     assert all(url.startswith("https://") for url in urls)
 
@@ -164,8 +164,8 @@ def test_a_download_without_its_files_is_refused(tmp_path, served, shrink, monke
     served["https://x.org/x.zip"] = archive(other=b"A")
     source = BENCHMARKS["mnist"].form
     assert source is not None
-    forms = (replace(source, downloads=(Download(url="https://x.org/x.zip"),)),)
-    monkeypatch.setitem(BENCHMARKS, "mnist", replace(BENCHMARKS["mnist"], forms=forms))
+    form = replace(source, downloads=(Download(url="https://x.org/x.zip"),))
+    monkeypatch.setitem(BENCHMARKS, "mnist", replace(BENCHMARKS["mnist"], form=form))
     with pytest.raises(ValueError, match=r"MNIST is not in .*MNIST_v2\.pt.*crawl datasets import mnist PATH"):
         load_benchmark("mnist", tmp_path)
     assert not is_ready("mnist", tmp_path)
