@@ -1,6 +1,7 @@
 import gzip
 import json
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -27,6 +28,12 @@ def test_superpixels_of_an_image():
     assert place.shape == (len(mean), 2)
     assert mean.max() == pytest.approx(image.max() / 255, abs=0.05)
     assert 0 <= place.min() <= place.max() < 1
+
+
+def test_without_scikit_image(monkeypatch):
+    monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
+    with pytest.raises(ImportError, match=r"install it with: pip install scikit-image$"):
+        mnist_nodes(np.zeros((28, 28), np.uint8))
 
 
 def write_idx(path, array, compress=False):

@@ -221,7 +221,7 @@ class TestRefusals:
         monkeypatch.setattr("urllib.request.urlopen", offline)
         with pytest.raises(ValueError, match=r"ZINC is not in \S+ and could not be downloaded .*crawl datasets import"):
             load_benchmark("zinc", tmp_path)
-        with pytest.raises(ValueError, match="cannot be downloaded. .*python -m reproduction import"):
+        with pytest.raises(ValueError, match=r"cannot be downloaded\. .*python -m reproduction import"):
             load_benchmark("counting_star", tmp_path)
 
 
