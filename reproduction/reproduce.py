@@ -23,7 +23,7 @@ import torch
 from crawl.checks import check_choice
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
-from crawl.runs.build import known_task, load_dataset, read_by
+from crawl.runs.build import load_dataset, read_by
 from crawl.runs.effect import effective
 from crawl.runs.experiment import Data, Experiment
 from crawl.runs.folder import InUse, RunFolder
@@ -36,6 +36,7 @@ from reproduction.records import read_planned, read_runs
 from reproduction.summary import Line, summarise, to_markdown
 from reproduction.synthetic import synthetic
 from reproduction.tables import GROUPS, TABLES
+from reproduction.variants import known_task
 
 FOLDER = Path("runs/reproduce")
 _LOADING = threading.Lock()

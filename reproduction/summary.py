@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crawl.runs.build import known_task
 from crawl.runs.effect import effective
 from crawl.runs.experiment import Experiment
 from crawl.runs.protocol import format_score
 from crawl.runs.records import RunRecord
 from reproduction.plan import PlannedRun, Published, Row, Table
+from reproduction.variants import known_task
 
 BY_VALIDATION = "epoch chosen by validation"
 LAST_EPOCH = "last epoch"

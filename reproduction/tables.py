@@ -7,32 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 
 from crawl.choices import Strategy
 from crawl.data.benchmarks import BENCHMARKS
-from crawl.runs.build import count_parameters, fit_width
 from crawl.runs.effect import effective
 from crawl.runs.experiment import Data, Experiment, ModelName
-from crawl.runs.features import Features
-from crawl.runs.recipes import RECIPES, Bits, with_bits, with_window
+from crawl.runs.recipes import RECIPES
 from reproduction.plan import Published, Row, Table
-
-
-def _until_the_end(experiment: Experiment) -> Experiment:
-    """Without early stopping, as in the paper."""
-    return replace(experiment, training=replace(experiment.training, early_stop=None))
-
-
-@cache
-def as_budgeted_baseline(experiment: Experiment, layer: ModelName, benchmark: str) -> Experiment:
-    """A message-passing network under the same training, as wide as CRaWl's number of parameters allows."""
-    features = Features.of_benchmark(benchmark)
-    budget = count_parameters(experiment, features)
-    model = replace(experiment.model, name=layer, num_layers=4)
-    baseline = replace(experiment, name=f"{experiment.name}-{layer}", model=model)
-    return effective(fit_width(baseline, features, budget), features.task)
-
+from reproduction.variants import Bits, as_budgeted_baseline, until_the_end, with_bits, with_window
 
 _REBUILT = "Superpixels that are rebuilt from the images differ from the published ones."
 _PUBLISHED_NODES = (
@@ -68,7 +50,7 @@ _SINGLES = (
 
 def csl() -> Table:
     """CSL and CSL+Lap on all folds, with message passing beside it (paper, table 3)."""
-    plain, laplacian = _until_the_end(RECIPES["csl"]()), _until_the_end(RECIPES["csl_lap"]())
+    plain, laplacian = until_the_end(RECIPES["csl"]()), until_the_end(RECIPES["csl_lap"]())
     gin, gin_lap = (
         as_budgeted_baseline(experiment, "gin", name) for experiment, name in ((plain, "csl"), (laplacian, "csl_lap"))
     )
@@ -205,7 +187,7 @@ def ablation_csl() -> Table:
         " One class for all graphs is right for exactly 10 % here, since every fold has as many graphs of each class; "
         "where a model can only guess, the paper has 6 %."
     )
-    return _ablation("csl", _until_the_end(RECIPES["csl"]()), more)
+    return _ablation("csl", until_the_end(RECIPES["csl"]()), more)
 
 
 def ablation_molpcba() -> Table:
@@ -311,7 +293,7 @@ def baselines() -> Table:
         experiment = as_budgeted_baseline(RECIPES["zinc"](), layer, "zinc")
         rows.append(Row(f"ZINC, {layer}", f"baselines/zinc-{layer}", experiment, 1, published=published))
     for layer in zinc_scores:
-        experiment = as_budgeted_baseline(_until_the_end(RECIPES["csl"]()), layer, "csl")
+        experiment = as_budgeted_baseline(until_the_end(RECIPES["csl"]()), layer, "csl")
         short, num_folds = f"csl-{layer}", BENCHMARKS["csl"].num_folds
         place = "csl/gin" if layer == "gin" else f"baselines/{short}"
         guess = Published(0.1, at_most=True)

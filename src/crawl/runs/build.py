@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import torch
 
-from crawl.baselines import WIDTH_STEP, MessagePassing
+from crawl.baselines import MessagePassing
 from crawl.checks import check_type
 from crawl.data.benchmarks import BENCHMARKS, load_benchmark
 from crawl.data.dataset import Dataset
-from crawl.data.task import Task
 from crawl.runs.effect import existing_path, plain, settle_data
 from crawl.runs.experiment import Data, Experiment
 from crawl.runs.features import Features
@@ -88,35 +87,6 @@ def build_model(
 def count_parameters(experiment: Experiment, features: Features) -> int:
     """The number of parameters of the model of an experiment."""
     return sum(parameter.numel() for parameter in build_model(experiment, features).parameters())
-
-
-def fit_width(experiment: Experiment, features: Features, budget: int) -> Experiment:
-    """The same experiment with the widest layers that the budget of parameters allows.
-
-    Raises:
-        ValueError: If the budget does not allow any.
-    """
-
-    def with_width(steps: int) -> Experiment:
-        return replace(experiment, model=replace(experiment.model, hidden_channels=WIDTH_STEP * steps))
-
-    if count_parameters(with_width(1), features) > budget:
-        raise ValueError(f"A {experiment.model.name} of width {WIDTH_STEP} has more than {budget:,} parameters.")
-    low, high = 1, 2
-    while count_parameters(with_width(high), features) <= budget:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if count_parameters(with_width(middle), features) <= budget:
-            low = middle
-        else:
-            high = middle
-    return with_width(low)
-
-
-def known_task(data: Data) -> Task | None:
-    """What is predicted, if the name of the data tells it."""
-    return BENCHMARKS[data.name].task if data.name in BENCHMARKS else None
 
 
 def load_dataset(data: Data, seed: int = 0) -> Dataset:

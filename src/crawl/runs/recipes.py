@@ -210,23 +210,3 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
         *(counting_triangle, counting_tailed_triangle, counting_star, counting_cycle4, counting_all),
     )
 }
-
-# ---- variants of them (paper, section 5)
-
-Bits = Literal["none", "identity", "adjacency", "both"]
-
-
-def with_bits(experiment: Experiment, bits: Bits, strategy: Strategy = "non_backtracking") -> Experiment:
-    """The same experiment with only some of the structural bits, and another kind of walk."""
-    model = replace(experiment.model, identity=bits in ("identity", "both"), adjacency=bits in ("adjacency", "both"))
-    return replace(experiment, model=model, walk=replace(experiment.walk, strategy=strategy))
-
-
-def with_window(experiment: Experiment, window_size: int) -> Experiment:
-    """The same experiment with another window (s), and the kernel that goes with it.
-
-    A window of 0 is what the paper reports for it: the model without bits, the kernel unchanged.
-    """
-    if window_size == 0:
-        return with_bits(experiment, "none", experiment.walk.strategy)
-    return replace(experiment, walk=replace(experiment.walk, window_size=window_size))
