@@ -64,11 +64,11 @@ class Reproduce:
         compute_with(self.threads)
         from crawl.training.trainer import choose_device
         from reproduction.records import read_runs
-        from reproduction.reproduce import choose_rows, reproduce
+        from reproduction.reproduce import choose_tables, reproduce
         from reproduction.tables import GROUPS, TABLES
 
         if self.list:
-            for table in choose_rows(self.tables or tuple(TABLES), self.rows):
+            for table in choose_tables(self.tables or tuple(TABLES), self.rows):
                 runs = read_runs(self.out, table)
                 print(f"{table.name}: {table.title}")
                 for row in table.rows:

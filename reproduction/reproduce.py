@@ -100,8 +100,7 @@ def reproduce(
         ValueError: For an unknown table or row.
     """
     deadline = None if minutes is None else time.time() + 60 * minutes
-    tables = find_tables(names)
-    runs = _ordered(choose_rows(names, rows), num_seeds)
+    runs = _ordered(choose_tables(names, rows), num_seeds)
     if change is not None:
         runs = [
             replace(run, experiment=effective(change(run.experiment), known_task(run.experiment.data))) for run in runs
@@ -114,47 +113,34 @@ def reproduce(
             summarise(table, read_runs(work.folder, table), problems),
             {place: problems[place] for place in table.places() if place in problems},
         )
-        for table in tables
+        for table in choose_tables(names)
     ]
 
 
-def find_tables(names: str | Sequence[str]) -> list[Table]:
-    """The tables of these names, each after those it needs.
+def choose_tables(names: str | Sequence[str], rows: Sequence[str] = ()) -> list[Table]:
+    """The tables of these names, each after those it needs, with the rows of these names only, all if there are none.
 
-    Raises:
-        ValueError: For an unknown name.
-    """
-    wanted = [name for member in _members(names) for name in (*TABLES[member]().needs, member)]
-    return [TABLES[name]() for name in dict.fromkeys(wanted)]
-
-
-def choose_rows(names: str | Sequence[str], rows: Sequence[str] = ()) -> list[Table]:
-    """The same tables with the rows of these names only, all if there are none; those that these need are whole.
+    Tables that the rows need are whole.
 
     Raises:
         ValueError: For a name that no table or no row has.
     """
-    tables, asked = find_tables(names), _members(names)
-    known = dict.fromkeys(row.name for table in tables if table.name in asked for row in table.rows)
-    for name in rows:
-        check_choice(f"The row of {' or '.join(asked)}", name, known)
-    chosen = {
-        table.name: tuple(row for row in table.rows if not rows or row.name in rows)
-        for table in tables
-        if table.name in asked
-    }
-    needed = {need for table in tables if chosen.get(table.name) for need in table.needs}
-    kept = [replace(table, rows=table.rows if table.name in needed else chosen.get(table.name, ())) for table in tables]
-    return [table for table in kept if table.rows]
-
-
-def _members(names: str | Sequence[str]) -> list[str]:
-    """The names of the tables that these names mean."""
-    members: list[str] = []
+    asked: dict[str, Table] = {}
     for name in (names,) if isinstance(names, str) else names:
         check_choice("The table", name, (*TABLES, *GROUPS))
-        members += GROUPS.get(name, (name,))
-    return members
+        asked |= {member: TABLES[member]() for member in GROUPS.get(name, (name,))}
+    known = dict.fromkeys(row.name for table in asked.values() for row in table.rows)
+    for row_name in rows:
+        check_choice(f"The row of {' or '.join(asked)}", row_name, known)
+    chosen: dict[str, Table] = {}
+    needed: set[str] = set()
+    for name, table in asked.items():
+        some = tuple(row for row in table.rows if not rows or row.name in rows)
+        if some:
+            needed |= set(table.needs)
+            chosen |= {need: TABLES[need]() for need in table.needs}
+            chosen[name] = table if name in needed else replace(table, rows=some)
+    return list(chosen.values())
 
 
 def _ordered(tables: Iterable[Table], num_seeds: int | None) -> list[PlannedRun]:
@@ -297,24 +283,20 @@ class _Work:
         return not run.trained or is_finished(self.folder / run.trained)
 
     def tidy_up(self, run: PlannedRun) -> None:
-        """Remove what is not needed of a finished run any more, if that is wanted."""
-        if self.tidy:
-            tidy_run(self.folder / run.place, keep_weights=run.place.rpartition("/")[0] in _evaluated())
+        """Remove from a finished run all but its records, and weights that another table evaluates, if wanted."""
+        files = RunFolder(self.folder / run.place)
+        if not self.tidy or not is_finished(files.path):
+            return
+        is_evaluated = any(run.place.startswith(f"{place}/") for place in _evaluated())
+        shutil.rmtree(files.events, ignore_errors=True)
+        for path in (files.last, files.predictions, files.curves, *(() if is_evaluated else (files.best,))):
+            path.unlink(missing_ok=True)
 
 
 @cache
-def _evaluated() -> frozenset[str]:
+def _evaluated() -> set[str]:
     """The places of rows whose trained models another table evaluates."""
-    return frozenset(row.trained for make in TABLES.values() for row in make().rows)
-
-
-def tidy_run(folder: Path, *, keep_weights: bool) -> None:
-    """Remove from the folder of a finished run all but its records, and its best weights if they are to be kept."""
-    run = RunFolder(folder)
-    if is_finished(folder):
-        shutil.rmtree(run.events, ignore_errors=True)
-        for path in (run.last, run.predictions, run.curves, *(() if keep_weights else (run.best,))):
-            path.unlink(missing_ok=True)
+    return {row.trained for make in TABLES.values() for row in make().rows if row.trained}
 
 
 @lru_cache(maxsize=4)

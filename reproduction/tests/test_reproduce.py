@@ -23,7 +23,7 @@ from crawl.runs.run import Stopped
 from reproduction import reproduce as module
 from reproduction.records import read_collected
 from reproduction.report import find_runs, write_report
-from reproduction.reproduce import find_tables, reproduce, tidy_run
+from reproduction.reproduce import choose_tables, reproduce
 from reproduction.synthetic import synthetic
 from reproduction.tables import TABLES
 from tests.runs.fake_runs import write_run
@@ -134,8 +134,8 @@ def test_a_run_with_a_damaged_result_is_run_again(tmp_path, csl_runs, capsys):
     (read_only,) = reproduce("csl", tmp_path, minutes=0)
     assert read_only.lines[0].num_finished == 4
     assert f"{damaged} is damaged" in read_only.lines[0].notes[1]
-    tidy_run(damaged.parent, keep_weights=False)
-    assert (damaged.parent / "last.safetensors").is_file()  # it is needed to go on
+    reproduce("csl", tmp_path, tidy=True, minutes=0, **arguments)
+    assert (damaged.parent / "last.safetensors").is_file()  # it is needed to resume
     (done,) = reproduce("csl", tmp_path, **arguments)
     assert "csl/crawl/seed-0-fold-2: done" in capsys.readouterr().err
     assert done.lines[0].num_finished == 5
@@ -430,11 +430,11 @@ def test_other_runs_have_a_table_of_their_own(tmp_path, csl_runs):
 
 
 def test_tables_are_found():
-    assert [table.name for table in find_tables(("walks", "ablation"))] == [
+    assert [table.name for table in choose_tables(("walks", "ablation"))] == [
         *("zinc", "walks", "ablation_csl", "ablation_zinc")
     ]
     with pytest.raises(ValueError, match="Did you mean 'zinc'"):
-        find_tables("zink")
+        choose_tables("zink")
     assert set(TABLES) >= {"zinc", "csl", "social", "counting", "window", "walks", "runtime", "peptides", "mnist"}
 
 

@@ -13,11 +13,11 @@ def test_a_report(crawl, csl_run, tmp_path):
     assert "written: report/tables.md, report/tables.csv" in done.err
     assert (tmp_path / "report/tables.md").read_text() == done.out
     header, _, row = done.out.splitlines()
-    assert header == "| run | data | model | metric | validation | test | ± evaluations | epochs | time | notes |"
-    assert row.startswith(f"| {csl_run} | csl | CRaWl | accuracy | ")
+    assert header == "| run | data | model | metric | validation | test | ± evaluations | best epoch | time | notes |"
+    assert row.startswith(f"| {csl_run} | csl | CRaWl fold 1 | accuracy | ")
     (cells,) = csv.DictReader((tmp_path / "report/tables.csv").read_text().splitlines())
     assert cells["test"].endswith(" %")
-    assert cells["epochs"].endswith(" of 2")
+    assert cells["best epoch"].endswith(" of 2")
 
 
 def test_unfinished_and_damaged_runs_say_so(crawl, csl_run, tmp_path):

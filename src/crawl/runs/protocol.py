@@ -83,23 +83,12 @@ def as_baseline(experiment: Experiment, name: ModelName = "gin") -> Experiment:
 
 def results_table(results: Sequence[Result]) -> Table:
     """A row per run, and their summary if there are several."""
-    metric = results[0].record["metric"]
-    table = Table(title=f"{results[0].record['data']}: test {metric}")
-    for column in ("model", "validation", "test", "± evaluations", "best epoch", "parameters", "time"):
+    table = Table(title=f"{results[0].record['data']}: test {results[0].record['metric']}")
+    rows = [result_cells(result.record) for result in results]
+    for column in rows[0]:
         table.add_column(column, justify="left" if column == "model" else "right")
-    for result in results:
-        record, scores = result.record, result.record["scores"]
-        config = Experiment.from_json(json.dumps(record["config"]))
-        fold = f" fold {config.data.fold + 1}" if num_folds(config) else ""
-        table.add_row(
-            MODEL_NAMES[config.model.name] + fold,
-            format_score(metric, scores["val"]["mean"]),
-            format_score(metric, scores["test"]["mean"]),
-            format_score(metric, scores["test"]["internal_deviation"]),
-            f"{record['best_epoch'] if has_best(record) else 'last'} of {record['num_epochs']}",
-            f"{record['num_parameters']:,}",
-            f"{record['wall_time_s']:.0f} s",
-        )
+    for row in rows:
+        table.add_row(*row.values())
     reasons = {
         f"No {part} score: {score['reason']}."
         for result in results
@@ -108,6 +97,22 @@ def results_table(results: Sequence[Result]) -> Table:
     }
     table.caption = " ".join(sorted(reasons)) or None
     return table
+
+
+def result_cells(record: dict[str, Any]) -> dict[str, str]:
+    """What a record says, as people read it, by the name of its column."""
+    metric, test, validation = record["metric"], record["scores"]["test"], record["scores"].get("val", {})
+    config = Experiment.from_json(json.dumps(record["config"]))
+    fold = f" fold {config.data.fold + 1}" if num_folds(config) else ""
+    return {
+        "model": MODEL_NAMES[config.model.name] + fold,
+        "validation": format_score(metric, validation.get("mean")),
+        "test": format_score(metric, test["mean"]),
+        "± evaluations": format_score(metric, test["internal_deviation"]),
+        "best epoch": f"{record.get('best_epoch', '?') if has_best(record) else 'last'} of {record['num_epochs']}",
+        "parameters": f"{record['num_parameters']:,}",
+        "time": f"{record['wall_time_s']:.0f} s",
+    }
 
 
 def has_best(record: dict[str, Any]) -> bool:

@@ -119,7 +119,7 @@ _RECORD = {
     **{"config": dict, "data": str, "metric": str, "scores": dict, "num_epochs": int, "num_parameters": int},
     **{"wall_time_s": _NUMBER, "device": str, "commit": str | None},
 }
-_MORE_OF_RECORD = {"runs_at_a_time": int, "trained": dict}  # not in all of them
+_MORE_OF_RECORD = {"best_epoch": int, "runs_at_a_time": int, "trained": dict}  # not in all of them
 _MORE_OF_SCORE = {"evaluations": list, "by_target": dict, "reason": str}
 _SCORE = {"mean": _NUMBER | None, "internal_deviation": _NUMBER | None}
 _EPOCH = {"epoch": int, "loss": _NUMBER | None, "seconds": _NUMBER}
