@@ -9,8 +9,9 @@ from pathlib import Path
 
 from crawl.data.dataset import Dataset
 from crawl.files import write_atomically
+from crawl.runs.environment import environment_record, reset_peak_memory
 from crawl.runs.folder import RunFolder
-from crawl.runs.run import Result, environment_record, reset_peak_memory, scores_of
+from crawl.runs.run import Result, scores_of
 from crawl.runs.trained import TrainedModel
 from crawl.training.evaluation import targets_of
 

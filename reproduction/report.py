@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl.files import write_atomically
+from crawl.runs.curves import CurveGroup, draw_curves, save_figure
 from crawl.runs.experiment import Experiment
 from crawl.runs.records import RunRecord, read_run_or_problem
-from crawl.runs.report import CurveGroup, draw_curves, run_folders, save_figure
+from crawl.runs.report import run_folders
 from reproduction.plan import PlannedRun, Row, Table
 from reproduction.records import read_collected, read_runs, write_collected
 from reproduction.summary import Line, metric_of, summarise, to_csv, to_markdown

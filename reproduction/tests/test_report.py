@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crawl.runs import Experiment
-from crawl.runs import report as drawing
+from crawl.runs import curves as drawing
 from crawl.runs.records import RunRecord
 from reproduction import report
 from reproduction.plan import PlannedRun

@@ -16,7 +16,8 @@ from path_graphs import make_dataset
 from crawl.data import Fingerprint, Split, Task
 from crawl.runs import Data, Experiment, resume_run, run_experiment
 from crawl.runs.folder import RunFolder
-from crawl.runs.run import Stopped, environment_record
+from crawl.runs.environment import environment_record
+from crawl.runs.run import Stopped
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -104,16 +105,6 @@ class TestTheFolder:
     def test_the_curves(self, finished):
         pytest.importorskip("matplotlib")
         assert (finished.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-    def test_the_curves_without_validation(self, tmp_path, monkeypatch):
-        figure_module = pytest.importorskip("matplotlib.figure")
-        drawn = []
-        monkeypatch.setattr(figure_module.Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-        epoch = {"epoch": 1, "loss": 1.0, "val_mae": math.nan}
-        RunFolder(tmp_path).draw_curves([epoch | {"test_mae": 0.5}], "mae", 1)
-        RunFolder(tmp_path).draw_curves([epoch], "mae", 1)
-        labels = [figure.axes[1].get_ylabel() for figure in drawn]
-        assert labels == ["without validation: test mae", "validation mae"]
 
     def test_epochs_that_were_not_validated(self, tiny, paths, tmp_path, monkeypatch):
         events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")

@@ -16,7 +16,7 @@ import torch
 
 from crawl.data.dataset import Dataset
 from crawl.data.task import Task
-from crawl.files import named_if_full, whole_file, write_atomically
+from crawl.files import named_if_full, write_atomically
 from crawl.training.evaluation import Predictions, Scaling
 from crawl.training.metrics import Array
 
@@ -130,30 +130,6 @@ class RunFolder:
                 cells[0] = outputs[int(row[0])]
             writer.writerow([name, *cells])
         write_atomically(self.predictions, text.getvalue())
-
-    def draw_curves(self, history: list[dict[str, Any]], metric: str, best_epoch: int) -> None:
-        """Draw loss and validation score over the epochs, where matplotlib is installed.
-
-        Where there is no validation, the test score is drawn, if it was tracked.
-        """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            return
-        figure = Figure(figsize=(9, 3.5), layout="constrained")
-        score, label = f"val_{metric}", f"validation {metric}"
-        if f"test_{metric}" in history[0] and all(_is_missing(record[score]) for record in history):
-            score, label = f"test_{metric}", f"without validation: test {metric}"
-        panels = {"loss": "training loss", score: label}
-        for axes, (key, label) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-            points = [(record["epoch"], record[key]) for record in history if not _is_missing(record[key])]
-            axes.plot(*np.array(points).reshape(-1, 2).T, linewidth=1.2)
-            axes.axvline(best_epoch, color="gray", linestyle=":", label=f"best epoch {best_epoch}")
-            axes.set(xlabel="epoch", ylabel=label)
-            axes.legend(frameon=False)
-            axes.grid(alpha=0.3)
-        with whole_file(self.curves) as file:
-            figure.savefig(file, format="png", dpi=150)
 
 
 @contextmanager

@@ -82,9 +82,7 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
             f"{run.metrics} is damaged: it has {len(history)} of {record['num_epochs']} epochs. Run it again."
         )
     seconds = [epoch["seconds"] for epoch in history[1:]]
-    curve = [
-        {key.partition("_")[0]: value for key, value in epoch.items() if key != "seconds"} for epoch in history
-    ]  # val_mae is called val
+    curve = curve_of(history)
     return RunRecord(
         place,
         record,
@@ -93,6 +91,11 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
         curve,
         [epoch["test"] for epoch in curve] if curve and "test" in curve[0] else [],
     )
+
+
+def curve_of(history: list[dict[str, Any]]) -> list[dict[str, float | None]]:
+    """The curve of a `RunRecord` from the records of its epochs: what they call `val_mae` is `val` here."""
+    return [{key.partition("_")[0]: value for key, value in epoch.items() if key != "seconds"} for epoch in history]
 
 
 def read_history(run: RunFolder) -> list[dict[str, Any]]:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import platform
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +16,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crawl import __version__
 from crawl.checks import as_path, check_type, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.runs.build import build_model, load_dataset
+from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.effect import plain, settle
+from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
 from crawl.runs.experiment import Data, Experiment
 from crawl.runs.features import Features
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.parts import warn_of_parts
 from crawl.runs.progress import Progress, lines, reading, watched
-from crawl.runs.records import check_kinds, is_finished, read_config
+from crawl.runs.records import RunRecord, check_kinds, curve_of, is_finished, read_config, read_history
 from crawl.files import write_atomically
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array, why_no_score
 from crawl.training.trainer import Trainer, choose_device
-
-try:
-    import resource
-except ImportError:  # as on Windows
-    resource = None  # type: ignore[assignment]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
@@ -220,7 +211,7 @@ def _train_and_evaluate(
     stop: Callable[[], bool] | None,
     runs_at_a_time: int,
 ) -> Result:
-    commit = _commit()  # now: another may be there in the end
+    commit = commit_of_code()  # now: another may be there in the end
     features = Features.of(dataset)
     if runs_at_a_time == 1:
         reset_peak_memory()
@@ -236,7 +227,7 @@ def _train_and_evaluate(
         except ValueError as error:
             raise ValueError(f"{run.last}: {error} Without that file, the run begins anew.") from None
         runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
-        commit = _both(values.get("commit", commit), commit)
+        commit = both_commits(values.get("commit", commit), commit)
     run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
     began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
     with watched(trainer, run.path, quiet) as progress:
@@ -249,7 +240,9 @@ def _train_and_evaluate(
     description |= {} if data is None else {"data": data.to_dict()}
     with lines(f"{run.path}: writing the results", quiet):
         save_checkpoint(run.best, trainer.model.state_dict(), description)
-        run.draw_curves(trainer.history, dataset.task.metric, trainer.best_epoch)
+        drawn = RunRecord(experiment.name, None, curve=curve_of(read_history(run)))
+        group = CurveGroup(experiment.name, dataset.task.metric, [drawn])
+        draw_curves([group], "Learning curves", run.curves, best_epoch=trainer.best_epoch)
         write_atomically(run.result, json.dumps(record, indent=2) + "\n")
     return Result(run.path, record)
 
@@ -336,60 +329,6 @@ def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
 def _or_none(score: float) -> float | None:
     """JSON has no NaN, which is the score of a part without graphs, or with one class only; nor has it infinity."""
     return score if math.isfinite(score) else None
-
-
-def reset_peak_memory() -> None:
-    """Let `environment_record` leave out the GPU memory of earlier runs in this process."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-
-
-def environment_record(device: torch.device, seconds: float, runs_at_a_time: int = 1) -> dict[str, Any]:
-    """What a record says about its making: time, memory, device, commit, versions."""
-    on_gpu = device.type == "cuda"
-    peak = torch.cuda.max_memory_allocated() / 2**20 if on_gpu else _peak_memory_mb()
-    return {
-        "wall_time_s": round(seconds, 3),
-        "runs_at_a_time": runs_at_a_time,
-        "peak_memory_mb": None if peak is None or runs_at_a_time > 1 else round(peak, 1),  # it is that of all together
-        "device": torch.cuda.get_device_name() if on_gpu else f"cpu ({torch.get_num_threads()} threads)",
-        "commit": _commit(),
-        "versions": {"python": platform.python_version(), "crawl": __version__}
-        | {name: _version(name) for name in ("torch", "torch_geometric", "numba", "numpy")},
-    }
-
-
-def _peak_memory_mb() -> float | None:
-    """The most memory that this process has had, where the system tells."""
-    if resource is None:
-        return None
-    unit = 1 if sys.platform == "darwin" else 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # it was put on the path in another way
-        return "unknown"
-
-
-def _commit() -> str | None:
-    """What CRAWL_COMMIT says, since a copy may be stored in the repository of another commit; else the commit by git."""
-    if commit := os.environ.get("CRAWL_COMMIT"):
-        return commit
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
-
-
-def _both(before: str | None, now: str | None) -> str | None:
-    """The commit of a run that was resumed: all that it was trained with, in their order."""
-    known = (before or "unknown").split(", ")
-    return before if (now or "unknown") in known else ", ".join([*known, now or "unknown"])
 
 
 @contextmanager
