@@ -56,7 +56,7 @@ def _features(num_rows: int, width: int, categories: tuple[int, ...], generator:
 
 
 def _categories(width: int, num_columns: int) -> tuple[int, ...]:
-    """How many values each column of categories takes: two, but for the first; () for numbers."""
+    """How many values each column of categories takes: two, except in the first; () for numbers."""
     return (width - 2 * (num_columns - 1), *(num_columns - 1) * (2,)) if num_columns else ()
 
 

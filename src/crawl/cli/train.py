@@ -28,8 +28,8 @@ _BASELINES = ".baselines"  # a hidden file, since a new run wants a folder witho
 class Train(Generic[RecipeT]):
     """Train a model by a recipe and score it.
 
-    Every setting of a recipe is a flag: see `crawl train RECIPE --help`. A run that was stopped goes on with
-    `crawl train --resume RUN`, which needs no recipe, to the result it would have had.
+    Every setting of a recipe is a flag: see `crawl train RECIPE --help`. A run that was stopped is resumed
+    with `crawl train --resume RUN`, which needs no recipe, to the result it would have had.
 
     Attributes:
         recipe: What to train.
@@ -114,7 +114,7 @@ def _with_absolute_split(data: Data) -> Data:
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with a run that was stopped, to the result it would have had. Settings are those of the run.
+    """Resume a run that was stopped, to the result it would have had. Settings are those of the run.
 
     Attributes:
         settings: Not allowed here.

@@ -21,12 +21,12 @@ from crawl.runs.run import Result, resume_run, run_experiment
 
 @dataclass(frozen=True)
 class Summary:
-    """The scores of several models on their test parts (paper, appendix B.1).
+    """The scores of several models on their test splits (paper, appendix B.1).
 
     Attributes:
         mean: Over models, of their mean over evaluations.
-        internal_deviation: How far the evaluations of one model lie apart: the mean over models.
-        cross_deviation: How far the models lie apart.
+        internal_deviation: The standard deviation over the evaluations of one model, averaged over models.
+        cross_deviation: The standard deviation over models.
     """
 
     mean: float
@@ -46,7 +46,7 @@ class Summary:
 
 
 def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None) -> list[Result]:
-    """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped goes on.
+    """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped is resumed.
 
     Raises:
         ValueError: If the data have no folds.

@@ -39,7 +39,7 @@ def mnist() -> Experiment:
 def csl() -> Experiment:
     """The ten classes of cyclic skip link graphs, which message passing cannot tell apart (paper, section 4).
 
-    The paper goes on until the learning rate is below 1e-6; here 80 epochs without a better score end it.
+    The paper trains until the learning rate is below 1e-6; here 80 epochs without a better score end it.
     """
     return Experiment(
         name="csl",
@@ -84,7 +84,7 @@ def peptides_struct() -> Experiment:
 
 
 def _long_range(name: DataName, dropout: float) -> Experiment:
-    """As in the paper but for fewer looks at the validation part, which is half of the work of an epoch here."""
+    """As in the paper, except that it validates less often, which is half of the work of an epoch here."""
     return Experiment(
         name=name,
         data=Data(name=name, split="given"),
@@ -111,7 +111,7 @@ def reddit_binary() -> Experiment:
 
 
 def _social(name: DataName, max_epochs: int, interval: int) -> Experiment:
-    """As in the paper but for a fold that is kept for validation; test scores are tracked for its way to report."""
+    """As in the paper, except for a fold that is kept for validation; test scores are tracked as the paper reports them."""
     return Experiment(
         name=name,
         data=Data(name=name, split="given"),

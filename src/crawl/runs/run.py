@@ -56,7 +56,7 @@ class Result:
     record: dict[str, Any]
 
     def score(self, part: str = "test") -> float:
-        """The mean score over the evaluations of a part (`train`, `val` or `test`); NaN where there is none."""
+        """The mean score over the evaluations of a split (`train`, `val` or `test`); NaN where there is no score."""
         mean = self.record["scores"][part]["mean"]
         return math.nan if mean is None else float(mean)
 

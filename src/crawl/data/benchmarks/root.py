@@ -34,7 +34,7 @@ def find_benchmark(name: str) -> Benchmark:
     """The benchmark of that name; capitals do not count, nor whether words are joined by - or _.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is no such benchmark.
     """
     key = name.lower().replace("-", "_")
     if key not in BENCHMARKS:
