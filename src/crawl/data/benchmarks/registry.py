@@ -19,9 +19,9 @@ _SHAPES = (
 _MOLECULES = (ATOM_CATEGORIES, BOND_CATEGORIES)
 
 # Superpixels are published with eight edges for each node, 564.5 (MNIST) and 941.1 (CIFAR10) a graph. The means here
-# are those of the paper's table, with the missing reverse edges. For MNIST it has 80.98 nodes and 785.39 edges, though no
-# graph has more than 75 nodes: the 4,939,668 published nodes give 80.98 when divided by 61,000 graphs, not 70,000. So
-# the edges, too, are taken times 61 / 70.
+# are those of the paper's table, with the missing reverse edges. For MNIST it has 80.98 nodes and 785.39 edges, though
+# no graph has more than 75 nodes: the 4,939,668 published nodes give 80.98 when divided by 61,000 graphs, not 70,000.
+# So the edges, too, are taken times 61 / 70.
 _MNIST = Statistics(num_graphs=(55_000, 5_000, 10_000), mean_nodes=70.57, mean_edges=684.41)
 _CSL_TASK = Task(
     kind="multiclass", num_outputs=10, metric="accuracy", target_names=("skip",), class_names=tuple(map(str, SKIPS))
