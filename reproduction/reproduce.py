@@ -226,9 +226,9 @@ class _Work:
             try:
                 list(pool.map(lambda run: self.do(run, jobs), runs))
             except KeyboardInterrupt:
-                self.is_stopped.set()
-                say("stopping at the end of the epoch; Ctrl-C again stops at once")
                 try:
+                    self.is_stopped.set()
+                    say("stopping at the end of the epoch; Ctrl-C again stops at once")
                     pool.shutdown(cancel_futures=True)
                 except KeyboardInterrupt:  # all files are whole at any time, and locks end with the process
                     os._exit(130)

@@ -57,6 +57,7 @@ def test_tables_stopped_by_a_signal(tmp_path, jobs, number):
             assert len(load_checkpoint(run / "last.safetensors")[1]["history"]) == num_epochs(run)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_interrupt_stops_at_once(tmp_path):
     slow = """
 import time
