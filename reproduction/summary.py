@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,14 @@ BY_TEST = "epoch with the best mean test score (as in the paper)"
 _OVER_FOLDS = "± over folds"
 _ROUNDING = 1e-5  # small files keep five digits: scores that are nearer than this are the same
 _MOST_NAMED = 3  # of settings that are not the planned ones
+_CSV = {  # from fields of a line to columns
+    **{"table": "table", "label": "row", "selection": "epoch", "metric": "metric", "published.mean": "paper"},
+    "published.cross_deviation": "paper_deviation",
+    "published.internal_deviation": "paper_internal_deviation",
+    **{"mean": "ours", "difference": "difference", "cross_deviation": "cross_deviation"},
+    **{"internal_deviation": "internal_deviation", "num_finished": "num_finished", "num_planned": "num_planned"},
+    **{"machines": "machines", "notes": "notes"},
+}
 _ELSEWHERE = ("data.root", "data.path", "training.device")  # settings that change no result
 
 
@@ -312,28 +320,17 @@ def _format(metric: str, value: float | None, signed: bool = False) -> str:
 
 def to_csv(lines_by_table: Mapping[str, Sequence[Line]]) -> str:
     """All lines with all digits."""
-    rows = [
-        {
-            "table": table,
-            "row": line.label,
-            "epoch": line.selection,
-            "metric": line.metric,
-            "paper": line.published and line.published.mean,
-            "paper_deviation": line.published and line.published.cross_deviation,
-            "paper_internal_deviation": line.published and line.published.internal_deviation,
-            "ours": line.mean,
-            "difference": line.difference,
-            "cross_deviation": line.cross_deviation,
-            "internal_deviation": line.internal_deviation,
-            "num_finished": line.num_finished,
-            "num_planned": line.num_planned,
-            "machines": "; ".join(line.machines),
-            "notes": "; ".join(line.notes),
-        }
-        for table, lines in lines_by_table.items()
-        for line in lines
-    ]
-    return str(pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    frame = pd.json_normalize(
+        [
+            {"table": table, "difference": line.difference, **asdict(line)}
+            for table, lines in lines_by_table.items()
+            for line in lines
+        ]
+    )
+    frame = frame.reindex(columns=list(_CSV)).rename(columns=_CSV)
+    for column in ("machines", "notes"):
+        frame[column] = frame[column].str.join("; ")
+    return str(frame.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
 
 
 def _or_none(value: float) -> float | None:

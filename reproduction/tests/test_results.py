@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    write_report([RESULTS], folder)
+    write_report([RESULTS], folder, collect=True)
     return folder
 
 
@@ -25,3 +25,10 @@ def test_tables_are_what_the_records_say(made, name):
 
 def test_no_plot_is_missing_or_left_over(made):
     assert {path.name for path in made.glob("*.png")} == {path.name for path in RESULTS.glob("*.png")}
+
+
+def test_records_are_kept_as_they_are(made):
+    names = [path.name for path in made.glob("*.json")]
+    assert len(names) == 12
+    for name in names:
+        assert (made / name).read_text() == (RESULTS / name).read_text()
