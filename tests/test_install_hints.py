@@ -12,15 +12,15 @@ import pytest
 
 import crawl
 from crawl.cli import main
-from crawl.data.benchmarks.superpixels import mnist_nodes
 from crawl.theory.report import draw
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+FOLDERS = ("docs", "src", "examples", "benchmarks", "results", "reproduction")
 TEXTS = [
     *(path for path in ROOT.glob("*.*") if path.suffix in (".md", ".toml", ".txt")),
-    *(path for folder in ("docs", "src", "examples", "benchmarks", "results") for path in (ROOT / folder).rglob("*.*")),
+    *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")),
     ROOT / "Makefile",
 ]
 PAGES = {
@@ -71,7 +71,6 @@ def test_the_version_is_written_once_and_known_without_an_installation(capsys, m
     ("module", "use", "package"),
     [
         ("rdkit", lambda: importlib.import_module("crawl.data.smiles"), "rdkit"),
-        ("skimage.segmentation", lambda: mnist_nodes(None), "scikit-image"),
         ("matplotlib.figure", lambda: draw(None, None, ("a", "b"), []), "matplotlib"),
     ],
 )

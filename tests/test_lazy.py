@@ -6,9 +6,9 @@ import sys
 import pytest
 
 import crawl
-from crawl import experiments, training
+from crawl import runs, training
 
-PACKAGES = pytest.mark.parametrize("package", [crawl, experiments, training], ids=lambda package: package.__name__)
+PACKAGES = pytest.mark.parametrize("package", [crawl, runs, training], ids=lambda package: package.__name__)
 
 
 @PACKAGES
@@ -33,6 +33,6 @@ def test_modules_are_attributes():
 
 
 def test_a_package_is_imported_without_torch():
-    code = "import sys, crawl.experiments.recipes, crawl.training.settings, crawl; assert 'torch' not in sys.modules; "
+    code = "import sys, crawl.runs.recipes, crawl.training.settings, crawl; assert 'torch' not in sys.modules; "
     code += "from crawl import *; assert CRaWl.__name__ == 'CRaWl' and 'torch' in sys.modules"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

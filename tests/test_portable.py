@@ -45,9 +45,8 @@ def test_a_run_its_lock_and_its_record() -> None:
         import json, tempfile
         from pathlib import Path
         from crawl.cli import main
-        from crawl.data.benchmarks import images
-        from crawl.experiments import resume_run
-        from crawl.experiments.folder import RunFolder
+        from crawl.runs import resume_run
+        from crawl.runs.folder import RunFolder
 
         tiny = "--model.hidden-channels 8 --model.num-layers 1 --walk.num-steps 8 --walk.num-eval-steps 8 "
         tiny += "--evaluation.num-test-repeats 1 --training.max-epochs 1 --device cpu --quiet"
@@ -63,11 +62,11 @@ def test_a_run_its_lock_and_its_record() -> None:
                 except ValueError as error:
                     print(str(error).replace(folder, ""))
             resume_run(place, quiet=True)
-            print((place / "result.json").is_file(), images._num_cores() > 0)
+            print((place / "result.json").is_file())
         """
     ).splitlines()
     assert out[-3:] == [
         "None False",
         "Another process is training in /run, or one was killed there: in that case, remove /run/.in-use.",
-        "True True",
+        "True",
     ]

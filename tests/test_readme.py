@@ -55,6 +55,6 @@ def test_first_example_is_the_quickstart() -> None:
 
 
 def test_commands_are_in_the_makefile() -> None:
-    commands = set(re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text()))
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    commands = set(re.findall(r"\bmake ([\w-]+)", (ROOT / "README.md").read_text()))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert {"train", "test"} <= commands <= targets

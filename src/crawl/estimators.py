@@ -26,11 +26,11 @@ from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
 from crawl.data.task import Task
-from crawl.experiments.build import build_model
-from crawl.experiments.experiment import Data, Experiment, Model, Walk
-from crawl.experiments.features import Features, HandleUnknown, refuse_graph
-from crawl.experiments.trained import TrainedModel
 from crawl.graph import weights_differ
+from crawl.runs.build import build_model
+from crawl.runs.experiment import Data, Experiment, Model, Walk
+from crawl.runs.features import Features, HandleUnknown, refuse_graph
+from crawl.runs.trained import TrainedModel
 from crawl.training.evaluation import Predictions
 from crawl.training.settings import Evaluation, Training
 from crawl.training.trainer import Trainer, choose_device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,12 +44,14 @@ class Done(NamedTuple):
 class Crawl:
     """Runs command lines in this process."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
+    def __init__(
+        self, capsys: pytest.CaptureFixture[str], main: Callable[[list[str]], int] = main, prog: str = "crawl"
+    ) -> None:
+        self.capsys, self.main, self.prog = capsys, main, prog
 
     def __call__(self, *words: str | Path) -> Done:
         self.capsys.readouterr()
-        code = main([str(word) for word in words])
+        code = self.main([str(word) for word in words])
         return Done(code, *self.capsys.readouterr())
 
     def error(self, *words: str | Path) -> str:
@@ -57,9 +60,9 @@ class Crawl:
         assert done.code == 2, done
         assert done.out == ""
         *_, last = done.err.splitlines()
-        assert last.startswith("crawl: error: ")
+        assert last.startswith(f"{self.prog}: error: ")
         assert "Traceback" not in done.err
-        return last.removeprefix("crawl: error: ")
+        return last.removeprefix(f"{self.prog}: error: ")
 
 
 @pytest.fixture

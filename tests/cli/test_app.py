@@ -11,7 +11,7 @@ import crawl as package
 from crawl.cli import app
 from crawl.cli.describe import Datasets
 
-COMMANDS = ["train", "evaluate", "predict", "info", "datasets", "reproduce", "report", "walk", "distinguish"]
+COMMANDS = ["train", "evaluate", "predict", "info", "datasets", "report", "walk", "distinguish"]
 
 
 def test_without_arguments_there_is_help(crawl):
@@ -68,7 +68,7 @@ sys.exit(f"imported {heavy}" if heavy else code)
         ("predict RUN missing.csv", 2),
         ("walk edges.txt --num-walks 0", 2),
         ("distinguish rook shrikhande --confidence 2", 2),
-        ("reproduce zinc --minutes nan", 2),
+        ("reproduce zinc", 2),
         ("report", 2),
     ],
 )
@@ -103,7 +103,6 @@ def test_help_and_mistakes_need_no_torch(words, code, tmp_path):
         *("distinguish rook shrikhande --max-k 99999999999999999999", "distinguish rook shrikhande --seed -1"),
         *("distinguish rook shrikhande --num-walks 99999999999999999999", "distinguish rook shrikhande --windows -1"),
         *("distinguish rook shrikhande --confidence nan", "distinguish rook shrikhande --windows 99999999999999999999"),
-        *("reproduce csl --jobs 99999999999999999999", "reproduce csl --seeds 0", "reproduce csl --minutes -1"),
         *("evaluate RUN --batch-size 99999999999999999999", "evaluate RUN --seed -1", "evaluate RUN --num-steps -1"),
     ],
 )

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from crawl.cli.describe import datasets, facts
-from crawl.experiments import TrainedModel
-from crawl.experiments import run as run_module
-from crawl.experiments.recipes import RECIPES
+from crawl.runs import TrainedModel
+from crawl.runs import run as run_module
+from crawl.runs.recipes import RECIPES
 
 
 def test_datasets_lists_every_recipe(crawl):
@@ -45,7 +45,7 @@ def test_info_about_a_run_that_is_not_finished(crawl, tiny, monkeypatch):
 
 
 def test_info_about_runs_on_folds(crawl, tiny, monkeypatch):
-    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 3)
+    monkeypatch.setattr("crawl.runs.protocol.num_folds", lambda _: 3)
     evaluate = run_module._evaluate
 
     def stopped_in_the_second_fold(trainer, experiment, *rest):

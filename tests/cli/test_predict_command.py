@@ -13,7 +13,7 @@ import torch
 from crawl.cli import predict as predict_module
 from crawl.cli.predict import added_columns
 from crawl.data import Task, from_tu
-from crawl.experiments import TrainedModel
+from crawl.runs import TrainedModel
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 # the tests train on a few graphs, of which a class or a score may be missing in a part

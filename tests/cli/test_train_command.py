@@ -127,7 +127,7 @@ def test_the_baseline_stands_beside_it_and_is_resumed_with_it(crawl, tiny):
 
 @pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
 def test_a_baseline_that_was_not_begun_is_resumed_with_the_run(crawl, tiny, monkeypatch, flags):
-    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 1)
+    monkeypatch.setattr("crawl.runs.protocol.num_folds", lambda _: 1)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_epoch", _interrupted)
         done = crawl("train", "csl", "--baseline", "gin", "--out", "run", *flags, *tiny)
@@ -142,7 +142,7 @@ def _interrupted(*_: object, **__: object) -> None:
 
 
 def test_folds(crawl, tiny, monkeypatch):
-    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 2)
+    monkeypatch.setattr("crawl.runs.protocol.num_folds", lambda _: 2)
     done = crawl("train", "csl", "--protocol", "folds", *tiny)
     assert done.code == 0
     assert [_config(Path(f"runs/csl-folds-1/fold-{k}"))["data"]["fold"] for k in (1, 2)] == [0, 1]
@@ -161,7 +161,7 @@ def test_data_without_folds(crawl, tiny, molecules):
 
 @pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
 def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
-    monkeypatch.setattr("crawl.experiments.protocol.num_folds", lambda _: 1)
+    monkeypatch.setattr("crawl.runs.protocol.num_folds", lambda _: 1)
     epoch = Trainer._epoch
 
     def interrupted(self: Trainer, *arguments: object) -> dict:
@@ -183,7 +183,7 @@ def test_ctrl_c_before_anything_is_written_leaves_nothing(crawl, tiny, monkeypat
         patch.setattr(train_module, "train", _interrupted)
         assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", f"{CSL_TASK}crawl: interrupted\n")
     assert not Path("run").exists()
-    monkeypatch.setattr("crawl.experiments.run_experiment", _interrupted)
+    monkeypatch.setattr("crawl.runs.run_experiment", _interrupted)
     assert crawl("train", "csl", "--baseline", "gin", "--out", "run", *tiny).code == 130
     assert not Path("run").exists()
 

@@ -17,10 +17,10 @@ from torch_geometric.data import Data
 
 import crawl
 import crawl.data as cd
-import crawl.experiments as ce
+import crawl.runs as cr
 import crawl.theory as ct
 import crawl.training as tr
-from crawl.experiments.build import Features
+from crawl.runs.build import Features
 from tests.fuzz import world
 from tests.fuzz.world import World
 
@@ -80,23 +80,23 @@ def _experiment_of(**values: Any) -> Any:
         text = json.dumps(values, default=str)
     except (TypeError, ValueError, RecursionError):
         return None
-    return ce.Experiment.from_json(text)
+    return cr.Experiment.from_json(text)
 
 
 def _run(experiment: Any, dataset: Any, quiet: Any = True) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        return ce.run_experiment(experiment, folder, dataset=dataset, quiet=quiet).score()
+        return cr.run_experiment(experiment, folder, dataset=dataset, quiet=quiet).score()
 
 
 def _run_with(dataset: Any, seed: Any, **settings: Any) -> Any:
     """A run with some settings: whatever is not refused must train."""
     parts = []
-    for kind in (ce.Walk, ce.Model, tr.Training, tr.Evaluation):
+    for kind in (cr.Walk, cr.Model, tr.Training, tr.Evaluation):
         parts.append(kind(**{field.name: settings[field.name] for field in fields(kind) if field.name in settings}))
-    return _run(ce.Experiment("tiny", _TINY.data, *parts, seed), dataset)
+    return _run(cr.Experiment("tiny", _TINY.data, *parts, seed), dataset)
 
 
-def _answers(trained: ce.TrainedModel, graphs: Any) -> Any:
+def _answers(trained: cr.TrainedModel, graphs: Any) -> Any:
     """Predictions for hostile graphs: what the store does not refuse, the model must refuse or answer."""
     return trained.predict(cd.GraphStore.from_dataset(graphs), num_repeats=1)
 
@@ -277,7 +277,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "choose_split": lambda w: call(
         cd.choose_split, split=w.split, num_graphs=12, labels=torch.arange(12) % 2, fractions=_FRACTIONS, seed=0
     ),
-    # training and experiments
+    # training and runs
     "Training": lambda _: call(tr.Training, **asdict(tr.Training(early_stop=3, clip_norm=1.0, device="cpu"))),
     "Evaluation": lambda _: call(tr.Evaluation, **asdict(tr.Evaluation(num_norm_graphs=2))),
     "Trainer": lambda w: call(
@@ -296,10 +296,10 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "Predictions.scores": lambda _: call(
         tr.Predictions(np.arange(6.0).reshape(2, 3, 1), _TASK).scores, targets=np.ones((3, 1))
     ),
-    "experiments.Data": lambda _: call(ce.Data, **asdict(ce.Data(path="x", targets=("a",), metric="mae"))),
-    "experiments.Walk": lambda _: call(ce.Walk, **asdict(ce.Walk())),
-    "experiments.Model": lambda _: call(ce.Model, **asdict(ce.Model())),
-    "Experiment.from_json": lambda _: call(ce.Experiment.from_json, text=ce.Experiment().to_json()),
+    "runs.Data": lambda _: call(cr.Data, **asdict(cr.Data(path="x", targets=("a",), metric="mae"))),
+    "runs.Walk": lambda _: call(cr.Walk, **asdict(cr.Walk())),
+    "runs.Model": lambda _: call(cr.Model, **asdict(cr.Model())),
+    "Experiment.from_json": lambda _: call(cr.Experiment.from_json, text=cr.Experiment().to_json()),
     "Experiment.from_json.of_values": lambda _: call(_experiment_of, **asdict(_TINY)),
     "run_experiment": lambda w: call(_run, experiment=_TINY, dataset=w.dataset, quiet=True),
     "run_experiment.with_settings": lambda w: call(
@@ -308,8 +308,8 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         hidden_channels=4, num_layers=1, pool="sum", dropout=0.1, kernel_size=3, max_epochs=1, lr=1e-3, batch_size=4,
         device="cpu", num_val_repeats=1, num_test_repeats=1,
     ),
-    "resume_run": lambda w: call(ce.resume_run, folder=w.run, device="cpu", dataset=w.dataset, quiet=True),
-    "TrainedModel.load": lambda w: call(ce.TrainedModel.load, path=w.run, device="cpu"),
+    "resume_run": lambda w: call(cr.resume_run, folder=w.run, device="cpu", dataset=w.dataset, quiet=True),
+    "TrainedModel.load": lambda w: call(cr.TrainedModel.load, path=w.run, device="cpu"),
     "TrainedModel.predict": lambda w: call(
         w.trained.predict, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, handle_unknown="warn"
     ),

@@ -55,7 +55,6 @@ _FLAGS = {
         *("--data.path", "--data.targets", "--data.smiles", "--data.bad-rows", "--data.laplacian", "--baseline"),
         *("--protocol", "--device", "--name"),
     ),
-    "reproduce": ("--rows", "--seeds", "--jobs", "--minutes", "--data-root"),
     "report": (),
     "info": (),
     "datasets": ("--data-root",),
@@ -191,10 +190,6 @@ def _report(rng: random.Random, world: World, folder: Path) -> list[str]:
     return ["report", rng.choice((str(runs), str(hostile_file(rng, folder)), str(folder / "nope")))]
 
 
-def _reproduce(rng: random.Random, world: World, folder: Path) -> list[str]:
-    return ["reproduce", "--list", rng.choice(("csl", "zinc", "nope", "social", "")), "--out", str(folder / "out")]
-
-
 def _datasets(rng: random.Random, world: World, folder: Path) -> list[str]:
     if rng.random() < 0.3:
         return ["datasets", "list", "--data-root", str(_place_to_write(rng, folder, "root"))]
@@ -213,7 +208,7 @@ def _datasets(rng: random.Random, world: World, folder: Path) -> list[str]:
 
 _MAKERS: tuple[Callable[[random.Random, World, Path], list[str]], ...] = (
     *(_walk, _walk, _distinguish, _distinguish, _predict, _predict, _evaluate, _info, _train_csl, _train_csv),
-    *(_train_folder, _resume, _report, _reproduce, _datasets),
+    *(_train_folder, _resume, _report, _datasets),
 )
 
 

@@ -23,7 +23,7 @@ from torch_geometric.data import Data
 import crawl
 from crawl.cli import main
 from crawl.data import GraphStore, from_csv, from_folder, from_pyg
-from crawl.experiments import Experiment, TrainedModel, run_experiment
+from crawl.runs import Experiment, TrainedModel, run_experiment
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from tests.fuzz import world as made
 from tests.fuzz.oracle import judge_call, judge_command, time_limit
@@ -80,7 +80,7 @@ class Payload:
 def _raw_files(benchmark: str) -> tuple[str, ...]:
     from crawl.data.benchmarks import BENCHMARKS
 
-    published = BENCHMARKS[benchmark].download
+    published = BENCHMARKS[benchmark].form
     assert published is not None
     return published.files
 

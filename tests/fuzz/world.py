@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from crawl import CRaWl, Graph
 from crawl.cli import main
 from crawl.data import Dataset, GraphStore, from_pyg
-from crawl.experiments import Experiment, Model, TrainedModel, Walk, run_experiment
+from crawl.runs import Experiment, Model, TrainedModel, Walk, run_experiment
 from crawl.training import Evaluation, Training
 
 MOLECULES = """id,SMILES,logS,active,part

@@ -1,4 +1,4 @@
-"""Several trainings at the same time on one GPU, as `crawl reproduce --jobs` has them."""
+"""Several trainings at the same time on one GPU, as `python -m reproduction --jobs` has them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def together(bench: Bench) -> Section:
         rows.append([str(num_trainings), spread_cell(spread), f"{rate:.2f}", f"{gain:.2f}×"])
     text = [
         f"{bench.zinc.name}: {num_epochs} epochs of each training, as above, after one to warm up. The clock starts",
-        "when all have warmed up. They share a process, as with `crawl reproduce --jobs`, and each has a thread and a",
-        "CUDA stream of its own.",
+        "when all have warmed up. They share a process, as with `python -m reproduction --jobs`, and each has a thread",
+        "and a CUDA stream of its own.",
     ]
     header = ["trainings at a time", "epoch of each in s", "epochs per s in all", "times one alone"]
     return Section("Trainings at the same time", text, header, rows, raw)

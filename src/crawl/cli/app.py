@@ -8,7 +8,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from typing import Annotated, Any, Protocol, Union, get_origin
 
@@ -20,7 +20,7 @@ from crawl.cli.distinguish import Distinguish
 from crawl.cli.evaluate import Evaluate
 from crawl.cli.output import STDOUT_NAME, printable, replace_closed_streams, say
 from crawl.cli.predict import Predict
-from crawl.cli.reproduce import Report, Reproduce
+from crawl.cli.report import Report
 from crawl.cli.signals import as_interrupts
 from crawl.cli.train import Train, train_type
 from crawl.cli.walk import WalkEdges
@@ -42,7 +42,12 @@ class Command(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; the exit code: 0, or 2 for a mistake in the command or the data.
+    """Run a command line of `crawl`; the exit code, as of `run_command`."""
+    return run_command(argv, parse, "crawl")
+
+
+def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Command], prog: str) -> int:
+    """Run a command line of a program; the exit code: 0, or 2 for a mistake in the command or the data.
 
     It is 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
     """
@@ -52,12 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     came: list[signal.Signals] = []
     replace_closed_streams()
     try:
-        with as_interrupts() as came, _warnings_in_one_line():
+        with as_interrupts() as came, _warnings_in_one_line(prog):
             if arguments == ["--version"]:
                 with named_if_full(STDOUT_NAME):
-                    print(f"crawl {__version__}")
+                    print(f"{prog} {__version__}")
             else:
-                parse(arguments or ["--help"]).run()
+                parse(arguments).run()
             with named_if_full(STDOUT_NAME):
                 sys.stdout.flush()
     except SystemExit as stop:  # tyro has printed its help or what is wrong with a flag
@@ -65,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         what = f"stopped by {came[0].name}" if came else "interrupted"
         with suppress(OSError):  # the terminal may be gone
-            say("; ".join([f"crawl: {what}", *map(str, interrupt.args)]))
+            say("; ".join([f"{prog}: {what}", *map(str, interrupt.args)]))
         if came:
             _drop_stdout()
         return 128 + (came[0] if came else signal.SIGINT)
@@ -75,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        say(f"crawl: error: {_in_one_line(error)}")
+        say(f"{prog}: error: {_in_one_line(error)}")
         if isinstance(error, OSError):  # perhaps it cannot be flushed, in which case Python would complain again
             _drop_stdout()
         return USAGE if _is_users(error) else BUG
@@ -90,11 +95,12 @@ def parse(arguments: Sequence[str]) -> Command:
         "predict": Predict,
         "info": Info,
         "datasets": Datasets,
-        "reproduce": Reproduce,
         "report": Report,
         "walk": WalkEdges,
         "distinguish": Distinguish,
     }
+    if arguments[:1] == ["reproduce"]:
+        raise ValueError("crawl reproduce is now, in a copy of the repository: python -m reproduction TABLE.")
     chosen = next((word for word in arguments if word in types), None)
     commands = [Annotated[type_, _subcommand(name, type_, name == chosen)] for name, type_ in types.items()]
     any_command: Any = Union[tuple(commands)]  # noqa: UP007
@@ -105,7 +111,7 @@ def parse(arguments: Sequence[str]) -> Command:
                 any_command,
                 prog="crawl",
                 description=_DESCRIPTION,
-                args=arguments,
+                args=arguments or ["--help"],
                 config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff),
             )
     except SystemExit as stop:
@@ -143,10 +149,10 @@ def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:
 
 
 @contextmanager
-def _warnings_in_one_line() -> Iterator[None]:
-    """Show warnings as remarks, without the place in the code they come from."""
+def _warnings_in_one_line(prog: str) -> Iterator[None]:
+    """Show warnings as remarks, without the line of code they come from."""
     usual = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: printable(f"crawl: warning: {message}\n")
+    warnings.formatwarning = lambda message, *_, **__: printable(f"{prog}: warning: {message}\n")
     try:
         yield
     finally:

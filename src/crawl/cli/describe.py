@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from crawl.experiments import TrainedModel
-    from crawl.experiments.features import Features
+    from crawl.runs import TrainedModel
+    from crawl.runs.features import Features
 
 _OWN = (
     (
@@ -58,8 +58,7 @@ class ImportDataset:
 
     Attributes:
         name: The benchmark.
-        path: A folder with the files that PyG or OGB would download, or the compact files that docs/experiments.md
-            describes; or one of them.
+        path: A folder with the files that PyG or OGB would download, or one of them.
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
     """
 
@@ -109,7 +108,7 @@ def datasets(root: Path | None = None) -> list[tuple[str, ...]]:
         if task.kind == "regression":
             targets = "regression" if task.num_outputs == 1 else f"{task.num_outputs} numbers"
         place = "in the package" if benchmark.make else "in the data root"
-        where = place if is_ready(name, root) else "to be downloaded" if benchmark.download else "to be imported"
+        where = place if is_ready(name, root) else "to be downloaded" if benchmark.form else "to be imported"
         rows.append((name, benchmark.about, targets, where, f"crawl train {name}"))
     return [*rows, *_OWN]
 
@@ -126,8 +125,8 @@ class Info:
 
     def run(self) -> None:
         """Load it and print."""
-        from crawl.experiments import TrainedModel
-        from crawl.experiments.folder import RunFolder
+        from crawl.runs import TrainedModel
+        from crawl.runs.folder import RunFolder
 
         path = self.run_or_checkpoint
         run = RunFolder(path)
@@ -142,7 +141,7 @@ class Info:
 
 def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     """Name and value of what there is to say about a model."""
-    from crawl.experiments.protocol import has_best
+    from crawl.runs.protocol import has_best
 
     experiment, features, record = trained.experiment, trained.features, trained.record
     task = features.task
@@ -179,8 +178,8 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
     Raises:
         ValueError: If one of its files is damaged; the message names it.
     """
-    from crawl.experiments.folder import RunFolder
-    from crawl.experiments.records import read_config, read_history
+    from crawl.runs.folder import RunFolder
+    from crawl.runs.records import read_config, read_history
     from crawl.training.checkpoint import load_checkpoint
 
     run = RunFolder(path)
@@ -205,9 +204,9 @@ def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:
     Raises:
         ValueError: If one of their files is damaged; the message names it.
     """
-    from crawl.experiments.folder import RunFolder
-    from crawl.experiments.protocol import num_folds
-    from crawl.experiments.records import read_config, read_run
+    from crawl.runs.folder import RunFolder
+    from crawl.runs.protocol import num_folds
+    from crawl.runs.records import read_config, read_run
 
     experiment = read_config(RunFolder.open(path / "fold-1").config)
     yield "name", f"{experiment.name} (seed {experiment.seed})"

@@ -13,7 +13,7 @@ from crawl.cli.output import printable
 
 if TYPE_CHECKING:
     from crawl.data import Dataset
-    from crawl.experiments import TrainedModel
+    from crawl.runs import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Evaluate:
         compute_with(self.threads)
         import numpy as np
 
-        from crawl.experiments import TrainedModel
-        from crawl.experiments.progress import lines
+        from crawl.runs import TrainedModel
+        from crawl.runs.progress import lines
         from crawl.training.evaluation import targets_of
         from crawl.training.metrics import why_no_score
 
@@ -89,8 +89,8 @@ class Evaluate:
         Raises:
             ValueError: If they are not what they were.
         """
-        from crawl.experiments.build import load_dataset
-        from crawl.experiments.progress import reading
+        from crawl.runs.build import load_dataset
+        from crawl.runs.progress import reading
 
         experiment = trained.experiment
         data = experiment.data if self.data is None else replace(experiment.data, path=str(self.data))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from crawl.data import Task
     from crawl.data.features import Columns, Unknown
-    from crawl.experiments import TrainedModel
+    from crawl.runs import TrainedModel
     from crawl.training.evaluation import Predictions, Scaling
 
 _ROWS_AT_A_TIME = 1000
@@ -85,14 +85,14 @@ class Predict:
             raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
         compute_with(self.threads)
         from crawl.data.features import Unknown
-        from crawl.experiments import TrainedModel
-        from crawl.experiments.features import unknown_message
+        from crawl.runs import TrainedModel
+        from crawl.runs.features import unknown_message
 
         trained = TrainedModel.load(self.run_folder, self.device)
         model = trained.experiment.model.name
         check_walks(model, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         if trained.features.task.level != "graph":
-            raise ValueError(f"{self.run_folder} predicts nodes; use crawl.experiments.TrainedModel in Python.")
+            raise ValueError(f"{self.run_folder} predicts nodes; use crawl.runs.TrainedModel in Python.")
         unknown = Unknown()
         columns, rows = self._table(trained, unknown)
         added = added_columns(trained.features.task)
@@ -158,8 +158,8 @@ class Predict:
             ValueError: If that is not known.
         """
         from crawl.data.features import Columns
-        from crawl.experiments.build import load_dataset
-        from crawl.experiments.features import Features
+        from crawl.runs.build import load_dataset
+        from crawl.runs.features import Features
 
         features, data = trained.features, trained.experiment.data
         if features.columns is not None:
@@ -173,7 +173,7 @@ class Predict:
                 return found.columns
         raise ValueError(
             f"It is not known how the features of {self.run_folder} were numbered, so those in {self.input} may mean "
-            "something else: predict in Python with crawl.experiments.TrainedModel, or train again."
+            "something else: predict in Python with crawl.runs.TrainedModel, or train again."
         )
 
     def _answers(self, trained: TrainedModel, rows: Sequence[Row], unknown: Unknown) -> list[list[str]]:
@@ -203,7 +203,7 @@ def _counter() -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-    from crawl.experiments.progress import lines
+    from crawl.runs.progress import lines
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -223,7 +223,7 @@ def _row(cells: dict[str, str], graph: Data | str) -> Row:
 
 def added_columns(task: Task) -> list[str]:
     """The names of the columns that predictions of a task fill."""
-    from crawl.experiments.folder import output_names
+    from crawl.runs.folder import output_names
 
     targets = list(task.target_names) or ["target"]
     outputs = output_names(task)

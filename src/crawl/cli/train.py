@@ -16,8 +16,8 @@ from crawl.files import write_atomically
 
 if TYPE_CHECKING:
     from crawl.data import Dataset, Task
-    from crawl.experiments import Experiment, Result
-    from crawl.experiments.experiment import Data
+    from crawl.runs import Experiment, Result
+    from crawl.runs.experiment import Data
 
 RecipeT = TypeVar("RecipeT")
 Baseline = Literal["none", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
@@ -28,8 +28,8 @@ _BASELINES = ".baselines"  # a hidden file, since a new run wants a folder witho
 class Train(Generic[RecipeT]):
     """Train a model by a recipe and score it.
 
-    Every setting of a recipe is a flag: see `crawl train RECIPE --help`. A run that was stopped goes on with
-    `crawl train --resume RUN`, which needs no recipe, to the result it would have had.
+    Every setting of a recipe is a flag: see `crawl train RECIPE --help`. A run that was stopped is resumed
+    with `crawl train --resume RUN`, which needs no recipe, to the result it would have had.
 
     Attributes:
         recipe: What to train.
@@ -51,7 +51,7 @@ class Train(Generic[RecipeT]):
 
     def run(self) -> None:
         """Train, and print what came of it."""
-        from crawl.experiments.effect import OWN_FILES, existing_path, settle
+        from crawl.runs.effect import OWN_FILES, existing_path, settle
 
         if self.out is not None:
             check_folder(self.out)
@@ -62,9 +62,9 @@ class Train(Generic[RecipeT]):
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
         _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
-        from crawl.experiments.build import load_dataset
-        from crawl.experiments.folder import RunFolder
-        from crawl.experiments.progress import reading
+        from crawl.runs.build import load_dataset
+        from crawl.runs.folder import RunFolder
+        from crawl.runs.progress import reading
         from crawl.training.trainer import choose_device
 
         experiment = replace(experiment, data=_with_absolute_split(experiment.data))
@@ -103,7 +103,7 @@ def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
 def _with_absolute_split(data: Data) -> Data:
     """The same data with an absolute path of the split, if that is a file; a column of this name comes first."""
     from crawl.data.table import Table
-    from crawl.experiments.effect import WAYS_TO_SPLIT
+    from crawl.runs.effect import WAYS_TO_SPLIT
 
     table = Path(data.path or "", "labels.csv" if data.name == "folder" else "")
     is_column = data.name in ("csv", "folder") and table.is_file() and data.split in Table(table).columns
@@ -114,7 +114,7 @@ def _with_absolute_split(data: Data) -> Data:
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with a run that was stopped, to the result it would have had. Settings are those of the run.
+    """Resume a run that was stopped, to the result it would have had. Settings are those of the run.
 
     Attributes:
         settings: Not allowed here.
@@ -134,8 +134,8 @@ class Resume:
         """Train the rest, and print what came of it."""
         _refuse_settings(self.settings)
         compute_with(self.threads)
-        from crawl.experiments.folder import RunFolder
-        from crawl.experiments.records import read_config
+        from crawl.runs.folder import RunFolder
+        from crawl.runs.records import read_config
 
         first_fold = self.resume / "fold-1"
         has_folds = first_fold.is_dir()
@@ -161,8 +161,8 @@ def train_type(arguments: Sequence[str]) -> Any:
         return Resume
     if "--data.name" in flags:
         raise ValueError("A recipe is for its own data: leave out --data.name, and choose another recipe for others.")
-    from crawl.experiments.experiment import Experiment
-    from crawl.experiments.recipes import RECIPES
+    from crawl.runs.experiment import Experiment
+    from crawl.runs.recipes import RECIPES
 
     names = list(RECIPES)
     if chosen := [name for name in arguments[1:2] if name in RECIPES]:  # tyro is slow to look through all of them
@@ -193,8 +193,8 @@ def train(
     Baselines that were asked for in this folder before count, too. `dataset` spares reading the data again where there
     are no folds.
     """
-    from crawl.experiments import resume_run, run_experiment
-    from crawl.experiments.protocol import as_baseline, run_folds
+    from crawl.runs import resume_run, run_experiment
+    from crawl.runs.protocol import as_baseline, run_folds
 
     def runs(variant: Experiment, place: Path) -> list[Result]:
         if has_folds:
@@ -223,7 +223,7 @@ def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:
 
 def report(results: Sequence[Result], folder: Path) -> None:
     """Print the scores of runs, with both spreads where a model was trained several times."""
-    from crawl.experiments.protocol import Summary, format_score, results_table
+    from crawl.runs.protocol import Summary, format_score, results_table
 
     print_table(results_table(results))
     metric = results[0].record["metric"]

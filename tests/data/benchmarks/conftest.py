@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tiny_files import EDGES
+import torch
 
 from crawl.data.benchmarks import BENCHMARKS, Statistics
 
 
 @pytest.fixture
 def shrink(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`shrink("zinc", (2, 1, 1), 3, 4)`: from now on ZINC shall have so many graphs, nodes and edges."""
+    """`shrink("zinc", (2, 1, 1), 3, 4)`: from now on ZINC shall have this many graphs, nodes and edges."""
 
     def set_statistics(name: str, num_graphs: tuple[int, ...], nodes: float, edges: float) -> None:
         statistics = Statistics(num_graphs=num_graphs, mean_nodes=nodes, mean_edges=edges)
@@ -25,20 +25,17 @@ def shrink(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def zinc_file(tmp_path: Path, shrink: Callable[..., None]) -> Path:
-    """A file in the layout of zinc12k.npz with four molecules, all of them paths."""
+def zinc_folder(tmp_path: Path, shrink: Callable[..., None]) -> Path:
+    """The published files of ZINC with four molecules, all of them paths."""
     shrink("zinc", (2, 1, 1), 3, 4)
-    arrays = {}
-    for part, number in {"train": 2, "val": 1, "test": 1}.items():
-        arrays |= {
-            f"{part}_x": np.tile([0, 5, 20], number).astype(np.uint8),
-            f"{part}_edge_index": np.tile(EDGES, number).astype(np.uint8),
-            f"{part}_edge_attr": np.tile([1, 1, 3, 3], number).astype(np.uint8),
-            f"{part}_node_ptr": 3 * np.arange(number + 1, dtype=np.int32),
-            f"{part}_edge_ptr": 4 * np.arange(number + 1, dtype=np.int32),
-            f"{part}_y": np.arange(number, dtype=np.float32),
-        }
-    path = tmp_path / "files" / "zinc12k.npz"
-    path.parent.mkdir()
-    np.savez(path, **arrays)
-    return path
+    folder = tmp_path / "files" / "molecules"
+    folder.mkdir(parents=True)
+    bonds = torch.zeros(3, 3, dtype=torch.long)
+    bonds[0, 1] = bonds[1, 0] = 1
+    bonds[1, 2] = bonds[2, 1] = 3
+    molecule = {"atom_type": torch.tensor([0, 5, 20]), "bond_type": bonds}
+    for part in ("train", "val", "test"):
+        molecules = [molecule | {"logP_SA_cycle_normalized": torch.tensor([float(i)])} for i in range(4)]
+        (folder / f"{part}.pickle").write_bytes(pickle.dumps(molecules))
+        (folder / f"{part}.index").write_text("1,3\n" if part == "train" else "2\n")
+    return folder

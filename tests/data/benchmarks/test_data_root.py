@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import pickle
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from tiny_files import EDGES, change, put, write_counts, write_peptides, write_social
+from tiny_files import EDGES
 
 from crawl.data.benchmarks import BENCHMARKS, data_root, import_benchmark, is_ready, load_benchmark
+from crawl.data.benchmarks.packed import Packed
+from crawl.data.benchmarks.record import Form
 from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.store import GraphStore
 
@@ -36,40 +36,23 @@ def test_every_benchmark_of_the_paper_has_a_record():
     assert all(name == benchmark.name for name, benchmark in BENCHMARKS.items())
 
 
-def test_compact_molecules(zinc_file, tmp_path):
-    assert not is_ready("zinc", tmp_path)
-    path = import_benchmark("ZINC", zinc_file.parent, tmp_path)
-    assert path == tmp_path / "zinc.npz"
-    assert is_ready("zinc", tmp_path)
-    dataset = load_benchmark("zinc", tmp_path)
+def test_molecules_as_published(zinc_folder, tmp_path):
+    root = tmp_path / "root"
+    assert not is_ready("zinc", root)
+    path = import_benchmark("ZINC", tmp_path / "files", root)
+    assert path == root / "zinc.npz"
+    assert is_ready("zinc", root)
+    dataset = load_benchmark("zinc", root)
     assert (dataset.name, dataset.task.metric) == ("ZINC", "mae")
-    assert (dataset.node_categories, dataset.edge_categories) == ((21,), (4,))
     assert dataset.split.to_json() == json.dumps({"train": [0, 1], "val": [2], "test": [3]})
-    assert dataset.store.graph(1).x.flatten().tolist() == [0, 1, 2]
-    assert dataset.store.y.flatten().tolist() == [0, 1, 0, 0]
-    assert import_benchmark("zinc", zinc_file, tmp_path) == path  # the file itself
-
-
-def test_molecules_as_published(tmp_path, shrink):
-    shrink("zinc", (2, 1, 1), 3, 4)
-    folder = tmp_path / "downloads" / "molecules"
-    folder.mkdir(parents=True)
-    bonds = torch.zeros(3, 3, dtype=torch.long)
-    bonds[0, 1] = bonds[1, 0] = 1
-    bonds[1, 2] = bonds[2, 1] = 3
-    molecule = {"atom_type": torch.tensor([0, 5, 20]), "bond_type": bonds}
-    for part in ("train", "val", "test"):
-        molecules = [molecule | {"logP_SA_cycle_normalized": torch.tensor([float(i)])} for i in range(4)]
-        (folder / f"{part}.pickle").write_bytes(pickle.dumps(molecules))
-        (folder / f"{part}.index").write_text("1,3\n" if part == "train" else "2\n")
-    import_benchmark("zinc", tmp_path / "downloads", tmp_path / "root")
-    dataset = load_benchmark("zinc", tmp_path / "root")
     assert dataset.store.y.flatten().tolist() == [1, 3, 2, 2]
+    assert dataset.store.graph(1).x.flatten().tolist() == [0, 1, 2]
     assert (dataset.node_categories, dataset.edge_categories) == ((21,), (4,))
     assert dataset.store.graph(0).edge_index.tolist() == EDGES.tolist()
-    (folder / "val.pickle").write_bytes(b"abc")
+    assert import_benchmark("zinc", zinc_folder / "val.pickle", root) == path  # one of the files
+    (zinc_folder / "val.pickle").write_bytes(b"abc")
     with pytest.raises(ValueError, match=r"^\S+molecules/val\.pickle is truncated, damaged or another file [^\n]*$"):
-        import_benchmark("zinc", folder, tmp_path / "root")
+        import_benchmark("zinc", zinc_folder, root)
 
 
 def test_superpixels_as_published(tmp_path, shrink):
@@ -77,7 +60,7 @@ def test_superpixels_as_published(tmp_path, shrink):
     graph = {
         "x": torch.rand(3, 1),
         "pos": torch.rand(3, 2),
-        "edge_index": torch.tensor([[0, 1, 2], [1, 2, 1]]),  # 1 → 0 lacks
+        "edge_index": torch.tensor([[0, 1, 2], [1, 2, 1]]),  # 1 → 0 is missing
         "edge_attr": torch.tensor([0.1, 0.2, 0.3]),
     }
     part = [graph | {"y": torch.tensor([i])} for i in range(10)]
@@ -135,67 +118,6 @@ def test_social_graphs_as_published_get_folds(tmp_path, shrink):
         load_benchmark("imdb_multi", tmp_path / "root", fold=10)
 
 
-def test_compact_social_graphs_with_their_folds(tmp_path, shrink):
-    shrink("reddit_binary", (20,), 3, 4)
-    import_benchmark("reddit_binary", write_social(tmp_path), tmp_path)
-    dataset = load_benchmark("reddit_binary", tmp_path, fold=3)
-    assert dataset.split.test.tolist() == [6, 7]
-    assert dataset.split.val.tolist() == [8, 9]
-    assert len(dataset.split.train) == 16
-    assert (dataset.task.kind, dataset.task.metric) == ("binary", "accuracy")
-    assert dataset.store.graph(5).edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
-    nine = load_benchmark("reddit_binary", tmp_path, fold=3, has_validation=False)
-    assert (len(nine.split.train), len(nine.split.val)) == (18, 0)
-
-
-def test_compact_counts(tmp_path, shrink):
-    for target in ("triangle", "cycle4", "all"):
-        shrink(f"counting_{target}", (2, 1, 1), 3, 4)
-    write_counts(tmp_path)
-    counts = np.arange(16.0).reshape(4, 4)
-    import_benchmark("counting_triangle", tmp_path, tmp_path / "root")
-    for column, target in ((0, "triangle"), (3, "cycle4")):  # one file for all
-        dataset = load_benchmark(f"counting_{target}", tmp_path / "root")
-        assert torch.allclose(dataset.store.y[:, 0], torch.tensor(counts[:, column] / counts[:, column].std()).float())
-    assert dataset.split.train.tolist() == [0, 2]
-    together = load_benchmark("counting_all", tmp_path / "root")
-    assert together.task.target_names == ("triangle", "tailed_triangle", "star", "cycle4")
-    assert torch.allclose(together.store.y, torch.tensor(counts / counts.std(axis=0)).float())
-
-
-def test_shapes_of_peptides_from_their_table(tmp_path, shrink):
-    pytest.importorskip("rdkit")
-    shrink("peptides_struct", (2, 1, 1), 4, 6)
-    names = BENCHMARKS["peptides_struct"].task.target_names
-    rows = [["CC(=O)N", *(k + i**2 for k in range(11))] for i in range(4)]
-    with open(tmp_path / "peptide_structure_dataset.csv", "w", newline="") as file:  # not compressed
-        csv.writer(file).writerows([["smiles", *names], *rows])
-    np.savez(tmp_path / "peptides_split.npz", train=[0, 1], val=[2], test=[3])
-    import_benchmark("peptides_struct", tmp_path, tmp_path / "root")
-    y = load_benchmark("peptides_struct", tmp_path / "root").store.y
-    assert torch.allclose(y.mean(0), torch.zeros(11), atol=1e-6)
-    assert torch.allclose(y.std(0), torch.ones(11))
-
-
-def test_peptides_from_their_table(tmp_path, shrink):
-    pytest.importorskip("rdkit")
-    shrink("peptides_func", (2, 1, 1), 4, 6)
-    write_peptides(tmp_path)
-    import_benchmark("peptides_func", tmp_path, tmp_path / "root")
-    dataset = load_benchmark("peptides_func", tmp_path / "root")
-    assert (sum(dataset.node_categories), sum(dataset.edge_categories)) == (78, 9)
-    assert torch.equal(dataset.store.y, torch.eye(10)[:4])
-    assert dataset.split.train.tolist() == [3, 1]
-    for label, message in ((np.nan, "1 of its targets are missing"), (0.5, r"its labels are \[0, 0\.5, 1\]")):
-        change(tmp_path / "root" / "peptides_func.npz", y=put((0, 0), label))
-        with pytest.raises(ValueError, match=rf"peptides_func\.npz is not PEPTIDES-FUNC as published: {message}"):
-            load_benchmark("peptides_func", tmp_path / "root")
-    path = tmp_path / "peptide_multi_class_dataset.csv.gz"
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match=r"peptide_multi_class_dataset\.csv\.gz cannot be read: "):
-        import_benchmark("peptides_func", tmp_path, tmp_path / "root")
-
-
 def test_molpcba_as_published(tmp_path, shrink):
     shrink("molpcba", (2, 1, 1), 3, 4)
     tables = {
@@ -230,50 +152,51 @@ def test_edges_of_superpixels_are_those_of_the_papers_table():
 
 
 class TestNamedFiles:
-    def test_one_that_is_not_looked_for(self, zinc_file, tmp_path):
-        other = zinc_file.with_name("zinc12k.csv.gz")
-        other.touch()
-        with pytest.raises(ValueError, match=r"zinc12k\.csv\.gz does not hold ZINC: looked for zinc12k\.npz; or for"):
-            import_benchmark("zinc", other, tmp_path / "root")
+    def test_one_that_is_not_looked_for(self, zinc_folder, tmp_path):
+        (zinc_folder / "zinc.csv").touch()
+        with pytest.raises(ValueError, match=r"zinc\.csv does not hold ZINC: looked for train\.pickle, "):
+            import_benchmark("zinc", zinc_folder / "zinc.csv", tmp_path / "root")
         assert not is_ready("zinc", tmp_path / "root")
-
-    def test_one_as_published_is_taken_before_another_form(self, zinc_file, tmp_path):
-        for part in ("train", "val", "test"):
-            zinc_file.with_name(f"{part}.pickle").write_bytes(b"abc")
-            zinc_file.with_name(f"{part}.index").touch()
-        with pytest.raises(ValueError, match=r"files/train\.index is truncated"):
-            import_benchmark("zinc", zinc_file.with_name("train.pickle"), tmp_path / "root")
-
-    def test_one_spelling_is_taken_before_another(self, zinc_file, tmp_path):
-        packed = zinc_file.with_name("zinc12k.npz.gz")
-        packed.write_bytes(gzip.compress(zinc_file.read_bytes()))
-        zinc_file.write_bytes(b"abc")
-        import_benchmark("zinc", packed, tmp_path / "root")
-        with pytest.raises(ValueError, match=r"zinc12k\.npz is truncated"):
-            import_benchmark("zinc", zinc_file, tmp_path / "root")
 
     def test_files_as_published_may_be_compressed(self, tmp_path):
         (tmp_path / "MNIST_v2.pt.gz").write_bytes(gzip.compress(b"abc"))
         with pytest.raises(ValueError, match=r"MNIST_v2\.pt\.gz is truncated, damaged or another file"):
             import_benchmark("mnist", tmp_path, tmp_path / "root")
 
+    def test_one_spelling_is_taken_before_another(self, zinc_folder, tmp_path):
+        good = zinc_folder / "val.pickle"
+        packed = zinc_folder / "val.pickle.gz"
+        packed.write_bytes(gzip.compress(good.read_bytes()))
+        good.write_bytes(b"abc")
+        import_benchmark("zinc", packed, tmp_path / "root")
+        with pytest.raises(ValueError, match=r"val\.pickle is truncated"):
+            import_benchmark("zinc", good, tmp_path / "root")
+
+    def test_other_forms_are_looked_for_first(self, zinc_folder, tmp_path):
+        def read(path: Path) -> Packed:
+            raise ValueError(f"{path.name} was read")
+
+        (zinc_folder / "other.npz").touch()
+        with pytest.raises(ValueError, match=r"other\.npz was read"):
+            import_benchmark(
+                "zinc", zinc_folder, tmp_path / "root", other_forms=[Form(files=("other.npz",), read=read)]
+            )
+
 
 class TestRefusals:
     @pytest.mark.parametrize("place", ["file", "file/below"])
-    def test_a_root_that_cannot_be_written_to(self, zinc_file, tmp_path, place):
+    def test_a_root_that_cannot_be_written_to(self, zinc_folder, tmp_path, place):
         (tmp_path / "file").touch()
         with pytest.raises(ValueError, match=rf"^The data root \S+{place} cannot be written to .*--data-root"):
-            import_benchmark("zinc", zinc_file, tmp_path / place)
+            import_benchmark("zinc", zinc_folder, tmp_path / place)
 
-    def test_an_interrupted_import_leaves_nothing(self, tmp_path, monkeypatch, shrink):
+    def test_an_interrupted_import_leaves_nothing(self, zinc_folder, tmp_path, monkeypatch):
         def interrupted(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        write_social(tmp_path)
-        shrink("reddit_binary", (20,), 3, 4)
         monkeypatch.setattr("numpy.savez_compressed", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            import_benchmark("reddit_binary", tmp_path, tmp_path / "root")
+            import_benchmark("zinc", zinc_folder, tmp_path / "root")
         assert list((tmp_path / "root").iterdir()) == []
 
     @pytest.mark.parametrize(
@@ -281,7 +204,8 @@ class TestRefusals:
         [
             ("zink", "There is no benchmark 'zink'. Did you mean zinc?"),
             ("csl", "CSL is made in code: there is nothing to import."),
-            ("mnist", "does not hold MNIST: looked for train-images-idx3-ubyte, .*; or for MNIST_v2.pt"),
+            ("counting_star", "has no published files to import. .*python -m reproduction import"),
+            ("mnist", "does not hold MNIST: looked for MNIST_v2.pt"),
         ],
     )
     def test_what_cannot_be_imported(self, tmp_path, name, message):
@@ -297,7 +221,7 @@ class TestRefusals:
         monkeypatch.setattr("urllib.request.urlopen", offline)
         with pytest.raises(ValueError, match=r"ZINC is not in \S+ and could not be downloaded .*crawl datasets import"):
             load_benchmark("zinc", tmp_path)
-        with pytest.raises(ValueError, match="cannot be downloaded; get its file"):
+        with pytest.raises(ValueError, match=r"cannot be downloaded\. .*python -m reproduction import"):
             load_benchmark("counting_star", tmp_path)
 
 
@@ -314,7 +238,7 @@ def test_made_in_code():
         ("csl", {"has_validation": False}, "The validation part of CSL is given: leave out has_validation."),
         ("zinc", {"has_validation": False}, "The validation part of ZINC is given: leave out has_validation."),
         ("zinc", {"fold": 3}, "ZINC has no folds: leave out fold."),
-        ("csl", {"has_positions": True}, "The nodes of CSL have no places: leave out has_positions."),
+        ("csl", {"has_positions": True}, "The nodes of CSL have no coordinates: leave out has_positions."),
     ],
 )
 def test_what_would_change_nothing_is_refused(tmp_path, name, arguments, reason):
@@ -322,7 +246,7 @@ def test_what_would_change_nothing_is_refused(tmp_path, name, arguments, reason)
         load_benchmark(name, tmp_path, **arguments)
 
 
-def test_symmetric_adds_what_lacks_and_nothing_else():
+def test_symmetric_adds_what_is_missing_and_nothing_else():
     store = GraphStore(
         torch.tensor([0, 2, 4]),
         torch.tensor([0, 1, 3]),

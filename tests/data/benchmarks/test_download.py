@@ -96,7 +96,7 @@ def test_a_checksum_is_checked(tmp_path, served):
 
 
 def test_all_addresses_are_https():
-    urls = [source.url for each in BENCHMARKS.values() for form in each.forms for source in form.downloads]
+    urls = [source.url for each in BENCHMARKS.values() if each.form for source in each.form.downloads]
     assert len(urls) == 13
     assert all(url.startswith("https://") for url in urls)
 
@@ -106,9 +106,9 @@ def test_the_promises_name_where_each_benchmark_comes_from():
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+\.(?:com|org|edu)) \|$", text, flags=re.MULTILINE))
     named = {title: set(hosts.split(", ")) for titles, hosts in rows.items() for title in titles.split(", ")}
     assert named == {
-        each.title: {urlsplit(source.url).hostname for source in each.download.downloads}
+        each.title: {urlsplit(source.url).hostname for source in each.form.downloads}
         for each in BENCHMARKS.values()
-        if each.download is not None
+        if each.form is not None
     }
 
 
@@ -129,7 +129,7 @@ def molecules() -> Any:
 
 
 def serve_zinc(served: dict[str, bytes], train: Any) -> None:
-    source = BENCHMARKS["zinc"].download
+    source = BENCHMARKS["zinc"].form
     assert source is not None
     files = {f"molecules/{part}.pickle": pickle.dumps(molecules()) for part in ("val", "test")}
     files["molecules/train.pickle"] = pickle.dumps(train)
@@ -162,10 +162,10 @@ def test_a_payload_in_a_download_does_not_run(tmp_path, served, shrink):
 
 def test_a_download_without_its_files_is_refused(tmp_path, served, shrink, monkeypatch):
     served["https://x.org/x.zip"] = archive(other=b"A")
-    source = BENCHMARKS["mnist"].download
+    source = BENCHMARKS["mnist"].form
     assert source is not None
-    forms = (replace(source, downloads=(Download(url="https://x.org/x.zip"),)),)
-    monkeypatch.setitem(BENCHMARKS, "mnist", replace(BENCHMARKS["mnist"], forms=forms))
+    form = replace(source, downloads=(Download(url="https://x.org/x.zip"),))
+    monkeypatch.setitem(BENCHMARKS, "mnist", replace(BENCHMARKS["mnist"], form=form))
     with pytest.raises(ValueError, match=r"MNIST is not in .*MNIST_v2\.pt.*crawl datasets import mnist PATH"):
         load_benchmark("mnist", tmp_path)
     assert not is_ready("mnist", tmp_path)

@@ -58,7 +58,7 @@ def test_nothing_in_it_is_pickled(tmp_path):
 
 
 def test_rebuilt_superpixels_are_kept_without_edges_and_get_them_again(tmp_path):
-    from crawl.data.benchmarks.superpixels import nearest_neighbours
+    from crawl.data.benchmarks.neighbours import nearest_neighbours
 
     generator = torch.Generator().manual_seed(0)
     x, pos = (torch.rand(24, width, generator=generator).half().float() for width in (1, 2))

@@ -3,7 +3,6 @@
 from crawl.data.benchmarks.record import Benchmark, Statistics
 from crawl.data.benchmarks.registry import BENCHMARKS
 from crawl.data.benchmarks.root import data_root, find_benchmark, import_benchmark, is_ready, load_benchmark
-from crawl.data.benchmarks.synthetic import synthetic
 
 __all__ = [
     "BENCHMARKS",
@@ -14,5 +13,4 @@ __all__ = [
     "import_benchmark",
     "is_ready",
     "load_benchmark",
-    "synthetic",
 ]

@@ -39,7 +39,7 @@ def check(benchmark: Benchmark, packed: Packed, source: Path | str) -> None:
     if problem:
         raise ValueError(
             f"{source} is not {benchmark.title} as published: {problem}. It is truncated or another file; get it "
-            f"again, then: crawl datasets import {benchmark.name} PATH"
+            "again and import it again."
         )
 
 
@@ -78,7 +78,7 @@ def _problem_with_sizes(benchmark: Benchmark, packed: Packed) -> str | None:
         if abs(number / len(store) - mean) > tolerance * mean:
             return f"its graphs have {number / len(store):.2f} {what} on average, not {mean:.2f}"
     if packed.pos is not None and packed.pos.shape != (store.num_nodes, 2):
-        return f"the places of its {store.num_nodes:,} nodes have the shape {list(packed.pos.shape)}"
+        return f"the coordinates of its {store.num_nodes:,} nodes have the shape {list(packed.pos.shape)}"
     return None
 
 

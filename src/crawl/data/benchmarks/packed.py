@@ -2,7 +2,7 @@
 
 The arrays are `num_nodes` and `num_edges` (a number for each graph), `edge_index` (ids count from 0 within each graph),
 `x`, `edge_attr` and `y` where there are any; `train`, `val` and `test` (ids of graphs), or `test_fold` (a number for
-each graph); `pos` for nodes with a place in an image; and `description`. Rebuilt superpixels are kept without their
+each graph); `pos` for nodes with coordinates in an image; and `description`. Rebuilt superpixels are kept without their
 edges, which follow from `x` and `pos`.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crawl.data.benchmarks.superpixels import nearest_neighbours
+from crawl.data.benchmarks.neighbours import nearest_neighbours
 from crawl.data.features import different_integers, rank_integers
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
@@ -58,7 +58,7 @@ def with_categories(packed: Packed, widths: tuple[int, int]) -> Packed:
     """The same with integers replaced by their ranks among the values that occur, and the numbers of these.
 
     Where all columns together have fewer values than the published width, the first column gets as many more, which
-    never occur: unit vectors then have the published width.
+    never occur: one-hot vectors then have the published width.
 
     Args:
         packed: The graphs.
@@ -185,7 +185,7 @@ def as_ptr(sizes: Tensor) -> Tensor:
 
 
 def split_in_order(sizes: list[int]) -> Split:
-    """Parts that lie one after the other."""
+    """Splits that follow one another."""
     return Split(*torch.split(torch.arange(sum(sizes)), sizes))
 
 

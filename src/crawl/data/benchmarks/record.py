@@ -48,7 +48,7 @@ class Form:
     """Files that a benchmark can be made from.
 
     Attributes:
-        files: Their names; each may be compressed with gzip, its name then ends in .gz, or not.
+        files: Their names; each may be compressed with gzip, its name then ends in .gz.
         read: From the paths of all of them, in this order, to the graphs.
         downloads: Where they are published; () if they cannot be downloaded.
     """
@@ -68,15 +68,15 @@ class Benchmark:
         about: Its graphs, in a few words.
         task: What is to be predicted, and how it is scored.
         statistics: What its size must be.
-        widths: The widths of node and edge features of the published models; unit vectors for categories.
+        widths: The widths of node and edge features of the published models; one-hot vectors for categories.
         categories: How many values each column of node and edge features can take; () if they are numbers.
         file: The name of its file in the data root, without `.npz`; benchmarks may share one. Empty if the graphs are
             made in code.
-        forms: The files it can be made from; those of one form can be downloaded, as a rule.
-        num_folds: The number of folds, 0 if the parts are fixed.
+        form: The published files that it is made from; None if they cannot be downloaded.
+        num_folds: The number of folds, 0 if the split is fixed.
         has_missing: Whether targets may be missing (NaN).
         columns: Those of the file's targets to take; each is divided by its standard deviation. All as they are if ().
-        is_symmetric: Whether edges get their reverse, which may lack in a graph of nearest neighbours.
+        is_symmetric: Whether edges get their reverse, which may be missing in a graph of nearest neighbours.
         make: For graphs made in code, from the fold to the data set.
     """
 
@@ -88,14 +88,9 @@ class Benchmark:
     widths: tuple[int, int] = (1, 1)
     categories: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     file: str = ""
-    forms: tuple[Form, ...] = ()
+    form: Form | None = None
     num_folds: int = 0
     has_missing: bool = False
     columns: tuple[int, ...] = ()
     is_symmetric: bool = False
     make: Callable[[int], Dataset] | None = None
-
-    @property
-    def download(self) -> Form | None:
-        """The form whose files can be downloaded, if there is one."""
-        return next((form for form in self.forms if form.downloads), None)

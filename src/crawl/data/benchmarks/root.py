@@ -15,12 +15,14 @@ from crawl.checks import whole_number
 from crawl.data.benchmarks.check import check
 from crawl.data.benchmarks.download import download
 from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
-from crawl.data.benchmarks.record import Benchmark
+from crawl.data.benchmarks.record import Benchmark, Form
 from crawl.data.benchmarks.registry import BENCHMARKS
 from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
+
+_FROM_COMPACT_FILES = "In a copy of the repository, import its compact file with: python -m reproduction import."
 
 
 def data_root(root: str | Path | None = None) -> Path:
@@ -32,7 +34,7 @@ def find_benchmark(name: str) -> Benchmark:
     """The benchmark of that name; capitals do not count, nor whether words are joined by - or _.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is no such benchmark.
     """
     key = name.lower().replace("-", "_")
     if key not in BENCHMARKS:
@@ -63,7 +65,7 @@ def load_benchmark(
         root: The data root, as `data_root` says.
         fold: The fold that is tested, where there are folds; the next one is for validation.
         has_validation: Whether there is such a fold; else it is trained on, too.
-        has_positions: Whether superpixels also get their places as features.
+        has_positions: Whether superpixels also get their coordinates as features.
 
     Raises:
         ValueError: If it cannot be had, or is not what was published; one line that says what to do.
@@ -75,7 +77,7 @@ def load_benchmark(
         raise ValueError(f"The validation part of {benchmark.title} is given: leave out has_validation.")
     if benchmark.make is not None:
         if has_positions:
-            raise ValueError(_no_places(benchmark))
+            raise ValueError(_no_coordinates(benchmark))
         return replace(benchmark.make(fold), name=benchmark.title)
     root = data_root(root)
     path = _file(benchmark, root)
@@ -87,14 +89,16 @@ def load_benchmark(
     return _as_dataset(benchmark, packed, fold, has_validation, has_positions)
 
 
-def import_benchmark(name: str, path: str | Path, root: str | Path | None = None) -> Path:
+def import_benchmark(
+    name: str, path: str | Path, root: str | Path | None = None, *, other_forms: Sequence[Form] = ()
+) -> Path:
     """Fill the data root from local files; the file written.
 
     Args:
         name: The benchmark.
-        path: A folder, below which are the files that the module `published`, `compact` or `images` describes; or one
-            of these files.
+        path: A folder, below which are the published files; or one of these files.
         root: The data root, as `data_root` says.
+        other_forms: Other files that hold the benchmark, which are looked for first.
 
     Raises:
         ValueError: If the files are not there, or are not those of the benchmark; one line that says what to do.
@@ -104,12 +108,15 @@ def import_benchmark(name: str, path: str | Path, root: str | Path | None = None
         raise ValueError(f"{benchmark.title} is made in code: there is nothing to import.")
     if not path.exists():
         raise ValueError(f"There is no file or folder {path}.")
+    forms = (*other_forms, *([benchmark.form] if benchmark.form else []))
+    if not forms:
+        raise ValueError(f"{benchmark.title} has no published files to import. {_FROM_COMPACT_FILES}")
     _prepare(root)
-    for form in benchmark.forms:
+    for form in forms:
         files = _find(form.files, path)
         if files:
             return _keep(benchmark, form.read(*files), root, _listed(files))
-    looked_for = "; or for ".join(", ".join(form.files) for form in benchmark.forms)
+    looked_for = "; or for ".join(", ".join(form.files) for form in forms)
     raise ValueError(f"{path} does not hold {benchmark.title}: looked for {looked_for}.")
 
 
@@ -119,9 +126,9 @@ def _file(benchmark: Benchmark, root: Path) -> Path:
 
 def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
     command = f"crawl datasets import {benchmark.name} PATH"
-    form = benchmark.download
+    form = benchmark.form
     if form is None:
-        raise ValueError(f"{benchmark.title} is not in {root} and cannot be downloaded; get its file, then: {command}")
+        raise ValueError(f"{benchmark.title} is not in {root} and cannot be downloaded. {_FROM_COMPACT_FILES}")
     _prepare(root)
     try:
         with TemporaryDirectory(prefix=".raw-", dir=root) as raw:
@@ -165,7 +172,7 @@ def _as_dataset(benchmark: Benchmark, packed: Packed, fold: int, has_validation:
         store = replace(store, y=chosen / chosen.std(dim=0, correction=0))
     if has_positions:
         if packed.pos is None or store.x is None:
-            raise ValueError(_no_places(benchmark))
+            raise ValueError(_no_coordinates(benchmark))
         store = replace(store, x=torch.cat([store.x, packed.pos], dim=1))
     return Dataset(
         name=benchmark.title if packed.origin == "published" else f"{benchmark.title} ({packed.origin})",
@@ -177,8 +184,8 @@ def _as_dataset(benchmark: Benchmark, packed: Packed, fold: int, has_validation:
     )
 
 
-def _no_places(benchmark: Benchmark) -> str:
-    return f"The nodes of {benchmark.title} have no places: leave out has_positions."
+def _no_coordinates(benchmark: Benchmark) -> str:
+    return f"The nodes of {benchmark.title} have no coordinates: leave out has_positions."
 
 
 def _split(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool) -> Split:

@@ -12,12 +12,12 @@ from crawl.data.store import GraphStore
 
 
 def symmetric(store: GraphStore) -> GraphStore:
-    """The same graphs with the reverse of every edge, where it lacks; it has the features of the edge."""
-    lacking = without_reverse(store)
+    """The same graphs with the reverse of every edge, where it is missing, with the features of the edge."""
+    missing = without_reverse(store)
     graph = _graph_of_edge(store)
-    edges = torch.cat([torch.arange(len(graph)), lacking])
+    edges = torch.cat([torch.arange(len(graph)), missing])
     graph = graph[edges]
-    edge_index = torch.cat([store.edge_index, store.edge_index[:, lacking].flip(0)], dim=1)
+    edge_index = torch.cat([store.edge_index, store.edge_index[:, missing].flip(0)], dim=1)
     order = graph.argsort(stable=True)
     return replace(
         store,
@@ -28,7 +28,7 @@ def symmetric(store: GraphStore) -> GraphStore:
 
 
 def without_reverse(store: GraphStore) -> Tensor:
-    """The positions of the edges whose reverse lacks."""
+    """The positions of the edges whose reverse is missing."""
     source, target = store.edge_index + store.node_ptr[:-1][_graph_of_edge(store)]
     is_there = torch.isin(target * store.num_nodes + source, source * store.num_nodes + target)
     return (~is_there).nonzero().flatten()

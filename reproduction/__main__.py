@@ -1,0 +1,181 @@
+"""`python -m reproduction`: run a table of the paper and print it, report results, import data."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from crawl.cli.app import Command, run_command
+from crawl.cli.flags import check_positive, compute_with
+from crawl.cli.output import STDOUT, check_folder, say
+
+_PROGRAM = "python -m reproduction"
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Run the experiments behind a table of the paper, and print the table.
+
+    Without a name, lists the tables; with --list, their rows too. The same command resumes: finished runs are read,
+    stopped ones continue. Started several times, the processes share the work.
+    `python -m reproduction report RUNS` makes tables and plots from records, `python -m reproduction import NAME PATH`
+    fills the data root.
+
+    Attributes:
+        tables: The tables.
+        out: Where the runs are.
+        minutes: Stop after this many minutes, at a checkpoint.
+        jobs: Runs at a time, in threads of this process.
+        seeds: Run only this many seeds of each row.
+        rows: Run or list only these rows, by their names in --list.
+        data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
+        device: Where to compute.
+        threads: How many CPU threads compute in each run; the processor is shared evenly when not given.
+        tidy: Keep only the records of finished runs, and weights that another table evaluates.
+        progress: Show a progress bar for each run on a terminal; elsewhere there are lines anyway.
+        list: Run nothing: list the rows of the tables, or of all, and how many of their runs are finished.
+    """
+
+    tables: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")] = ()
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/reproduce")
+    minutes: float | None = None
+    jobs: int = 1
+    seeds: int | None = None
+    rows: tuple[str, ...] = ()
+    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
+    tidy: bool = False
+    progress: bool = False
+    list: bool = False
+
+    def run(self) -> None:
+        """Run what is left, and print."""
+        check_positive(jobs=self.jobs, seeds=self.seeds)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        check_folder(self.out)
+        compute_with(self.threads)
+        from crawl.training.trainer import choose_device
+        from reproduction.records import read_runs
+        from reproduction.reproduce import choose_tables, reproduce
+        from reproduction.tables import GROUPS, TABLES
+
+        if self.list:
+            for table in choose_tables(self.tables or tuple(TABLES), self.rows):
+                runs = read_runs(self.out, table)
+                print(f"{table.name}: {table.title}")
+                for row in table.rows:
+                    is_done = [run.place in runs and runs[run.place].is_finished for run in row.runs()]
+                    print(f"  {row.name:26} {sum(is_done):2} of {len(is_done):2} runs finished  {row.label}")
+            return
+        if not self.tables:
+            abouts = {name: (make.__doc__ or "").splitlines()[0] for name, make in TABLES.items()}
+            for name, about in (abouts | {name: " and ".join(members) for name, members in GROUPS.items()}).items():
+                print(f"{name:18} {about}")
+            return
+        on_gpu = choose_device(self.device).type == "cuda"
+        if on_gpu and self.jobs > 1 and "CUDA_DEVICE_MAX_CONNECTIONS" not in os.environ:
+            say("runs overlap better on a GPU with the variable CUDA_DEVICE_MAX_CONNECTIONS=32")
+        try:
+            done = reproduce(
+                self.tables,
+                self.out,
+                minutes=self.minutes,
+                jobs=self.jobs,
+                device=self.device,
+                root=self.data_root,
+                num_seeds=self.seeds,
+                rows=self.rows,
+                tidy=self.tidy,
+                threads=self.threads,
+                quiet=None if self.progress or not sys.stderr.isatty() else True,
+            )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+        print("\n".join(map(str, done)))
+        failed = {place for table in done for place in table.problems}
+        if failed:
+            raise ValueError(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} failed; the tables say why.")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make the paper's tables and plots from the records of runs.
+
+    Attributes:
+        runs: Folders of `python -m reproduction` or of one of its tables, folders of runs, or the small files that
+            --collect wrote.
+        out: Where to write tables.md, tables.csv and plots; - prints the tables and writes nothing.
+        collect: Also write TABLE.json there, one small file for each table from which the same report can be made, and
+            runs.json for other runs.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("report")
+    collect: bool = False
+
+    def run(self) -> None:
+        """Write the report, and print its tables."""
+        if not self.runs:
+            raise ValueError("Say which runs to report: folders of runs, or small files.")
+        if self.out == STDOUT and self.collect:
+            raise ValueError("--collect writes files: choose a folder for them with -o.")
+        from reproduction.report import report_text, write_report
+
+        written = [] if self.out == STDOUT else write_report(self.runs, self.out, collect=self.collect)
+        print(written[0].read_text() if written else report_text(self.runs), end="")
+        if written:
+            say("written: " + ", ".join(map(str, written)))
+
+
+@dataclass(frozen=True)
+class Import:
+    """Fill the data root from local files: compact or published ones, or images.
+
+    Attributes:
+        name: The benchmark.
+        path: A folder with its files, or one of them; README.md beside this program describes them.
+        data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
+    """
+
+    name: Annotated[str, tyro.conf.Positional]
+    path: Annotated[Path, tyro.conf.Positional]
+    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+
+    def run(self) -> None:
+        """Read, check, write."""
+        from crawl.data.benchmarks import load_benchmark
+        from reproduction.imports import import_files
+
+        path = import_files(self.name, self.path, self.data_root)
+        dataset = load_benchmark(self.name, self.data_root)
+        print(f"{dataset.name}: {len(dataset):,} graphs in {path}")
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command the arguments ask for. Prints help or what is wrong, and raises `SystemExit`, as tyro does."""
+    others: dict[str, type[Command]] = {"report": Report, "import": Import}
+    word = arguments[0] if arguments and arguments[0] in others else ""
+    command: Command = tyro.cli(
+        others.get(word, Reproduce),
+        prog=f"{_PROGRAM} {word}".strip(),
+        args=arguments[1:] if word else arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    return command
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit code, as of `crawl`."""
+    return run_command(argv, parse, _PROGRAM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,317 @@
+"""The runs of a table of the paper, those that are not finished yet, and the table.
+
+A run can be repeated, resumes where it was stopped, and locks its folder. So the same command may be started several
+times, on one machine or on several that share a disk: each takes the next run that is neither finished nor locked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from crawl.checks import check_choice
+from crawl.data.benchmarks import BENCHMARKS
+from crawl.data.dataset import Dataset
+from crawl.runs.build import load_dataset, read_by
+from crawl.runs.effect import effective
+from crawl.runs.experiment import Data, Experiment
+from crawl.runs.folder import InUse, RunFolder
+from crawl.runs.records import is_finished, read_config
+from crawl.runs.run import Stopped, resume_run, run_experiment
+from crawl.threads import use_threads
+from reproduction.few_walks import evaluate_share
+from reproduction.plan import PlannedRun, Table
+from reproduction.records import read_planned, read_runs
+from reproduction.summary import Line, summarise, to_markdown
+from reproduction.synthetic import synthetic
+from reproduction.tables import GROUPS, TABLES
+from reproduction.variants import known_task
+
+FOLDER = Path("runs/reproduce")
+_LOADING = threading.Lock()
+Change = Callable[[Experiment], Experiment]
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A table and what is measured of it so far.
+
+    Attributes:
+        table: The plan.
+        lines: Its lines.
+        problems: Why runs of it failed now, by their place.
+    """
+
+    table: Table
+    lines: list[Line]
+    problems: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return to_markdown(self.table, self.lines)
+
+
+def reproduce(
+    names: str | Sequence[str],
+    folder: Path | str = FOLDER,
+    *,
+    minutes: float | None = None,
+    jobs: int = 1,
+    device: str = "auto",
+    root: str | Path | None = None,
+    num_seeds: int | None = None,
+    rows: Sequence[str] = (),
+    tidy: bool = False,
+    quiet: bool | None = True,
+    change: Change | None = None,
+    threads: int | None = None,
+) -> list[Reproduced]:
+    """The tables, after running what is not finished yet. Finished runs are read, stopped ones are resumed.
+
+    A run that fails, as when its data are not there, is reported in the notes of its row; the others are still run.
+
+    Args:
+        names: One or more of `TABLES`, or `ablation` for those of ZINC and CSL.
+        folder: Where the folders of runs are, `TABLE/ROW/RUN`.
+        minutes: Stop after this many, at a checkpoint; never when None.
+        jobs: Runs at a time, in threads of this process. Evaluations, runs that are timed and, on a GPU, message
+            passing are run alone.
+        device: `auto`, `cpu` or `cuda`.
+        root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
+        num_seeds: Run only this many seeds.
+        rows: Run only the rows of these names; of tables that these rows need, all.
+        tidy: Remove from the folders of finished runs all that no table is made from; weights, too, unless another
+            table evaluates them.
+        quiet: Show no progress of a single run; see `run_experiment`.
+        change: What to change in every experiment. The table then says that settings are not those of the paper.
+        threads: How many CPU threads compute in each run; the processor is shared evenly when None.
+
+    Raises:
+        ValueError: For an unknown table or row.
+    """
+    deadline = None if minutes is None else time.time() + 60 * minutes
+    runs = _ordered(choose_tables(names, rows), num_seeds)
+    if change is not None:
+        runs = [
+            replace(run, experiment=effective(change(run.experiment), known_task(run.experiment.data))) for run in runs
+        ]
+    work = _Work(Path(folder), device, None if root is None else os.path.realpath(root), deadline, tidy, quiet)
+    problems = work.run_all(runs, jobs, threads)
+    return [
+        Reproduced(
+            table,
+            summarise(table, read_runs(work.folder, table), problems),
+            {place: problems[place] for place in table.places() if place in problems},
+        )
+        for table in choose_tables(names)
+    ]
+
+
+def choose_tables(names: str | Sequence[str], rows: Sequence[str] = ()) -> list[Table]:
+    """The tables of these names, each after those it needs, with the rows of these names only, all if there are none.
+
+    Tables that the rows need are whole.
+
+    Raises:
+        ValueError: For a name that no table or no row has.
+    """
+    asked: dict[str, Table] = {}
+    for name in (names,) if isinstance(names, str) else names:
+        check_choice("The table", name, (*TABLES, *GROUPS))
+        asked |= {member: TABLES[member]() for member in GROUPS.get(name, (name,))}
+    known = dict.fromkeys(row.name for table in asked.values() for row in table.rows)
+    for row_name in rows:
+        check_choice(f"The row of {' or '.join(asked)}", row_name, known)
+    chosen: dict[str, Table] = {}
+    needed: set[str] = set()
+    for name, table in asked.items():
+        some = tuple(row for row in table.rows if not rows or row.name in rows)
+        if some:
+            needed |= set(table.needs)
+            chosen |= {need: TABLES[need]() for need in table.needs}
+            chosen[name] = table if name in needed else replace(table, rows=some)
+    return list(chosen.values())
+
+
+def _ordered(tables: Iterable[Table], num_seeds: int | None) -> list[PlannedRun]:
+    """Each run once: first the first seed of all rows, then the second, so that a table fills evenly."""
+    once: dict[str, PlannedRun] = {}
+    for table in tables:
+        for row in table.rows:
+            fewer = row.num_seeds if num_seeds is None else min(row.num_seeds, num_seeds)
+            for run in replace(row, num_seeds=fewer).runs():
+                once[run.place] = replace(run, is_timed=table.measure == "seconds")
+    return sorted(once.values(), key=lambda run: (bool(run.trained), run.experiment.seed))
+
+
+@dataclass
+class _Work:
+    """How runs are done, and what came of them.
+
+    Attributes:
+        folder: Where the folders of runs are.
+        device: Where to compute.
+        root: The data root; None for the usual one.
+        deadline: When to stop, in seconds as `time.time` counts them.
+        tidy: Whether to remove what is not needed any more.
+        quiet: Whether to show no progress; see `run_experiment`.
+        is_stopped: Set when no other run shall be begun, and those under way shall stop after their epoch.
+        problems: Why runs failed, by their place.
+    """
+
+    folder: Path
+    device: str
+    root: str | None
+    deadline: float | None
+    tidy: bool
+    quiet: bool | None
+    is_stopped: threading.Event = field(default_factory=threading.Event)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time to stop."""
+        return self.is_stopped.is_set() or (self.deadline is not None and time.time() >= self.deadline)
+
+    def run_all(self, runs: Sequence[PlannedRun], jobs: int, threads: int | None) -> dict[str, str]:
+        """Do all runs that are not finished; why some failed, by their place."""
+        for run in runs:
+            self.tidy_up(run)
+        left = [run for run in runs if not self.is_done(run)]
+        together = [run for run in left if self._may_share(run)]
+        jobs = min(jobs, len(together))
+        before = torch.get_num_threads()
+        use_threads(threads or max(1, before // max(1, jobs)))
+        try:
+            if jobs > 1:
+                self._run_in_threads(together, jobs)
+                crowded = [run for run in together if "out of memory" in self.problems.get(run.place, "")]
+                for run in [] if self.is_over else crowded:  # alone it may have enough
+                    del self.problems[run.place]
+                use_threads(threads or before)
+                left = [run for run in left if run in crowded or run not in together]
+            for run in left:
+                if run.place not in self.problems:
+                    self.do(run)
+        finally:
+            use_threads(before)
+            _loaded.cache_clear()
+        return self.problems
+
+    def _may_share(self, run: PlannedRun) -> bool:
+        """Whether other runs may be under way in this process: on a GPU, eager steps of several threads may not mix."""
+        on_gpu = self.device != "cpu" and torch.cuda.is_available()
+        return not (run.trained or run.is_timed or (on_gpu and run.experiment.model.name != "crawl"))
+
+    def _run_in_threads(self, runs: Sequence[PlannedRun], jobs: int) -> None:
+        """Do the runs, some at a time. Kernels of one process overlap on a GPU, those of several do not."""
+        num_threads = torch.get_num_threads()
+
+        def prepare() -> None:
+            use_threads(num_threads)
+            if self.device != "cpu" and torch.cuda.is_available():
+                torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]  # so that threads overlap
+
+        with ThreadPoolExecutor(jobs, initializer=prepare) as pool:
+            try:
+                list(pool.map(lambda run: self.do(run, jobs), runs))
+            except KeyboardInterrupt:
+                try:
+                    self.is_stopped.set()
+                    say("stopping at the end of the epoch; Ctrl-C again stops at once")
+                    pool.shutdown(cancel_futures=True)
+                except KeyboardInterrupt:  # all files are whole at any time, and locks end with the process
+                    os._exit(130)
+                raise
+
+    def do(self, run: PlannedRun, runs_at_a_time: int = 1) -> None:
+        """Do a run or what is left of it, unless another process is at it; keep why it failed, if it did."""
+        if self.is_over or self.is_done(run):
+            return
+        say(f"{run.place}: begins")
+        try:
+            self._do(run, runs_at_a_time)
+        except (Stopped, InUse) as reason:
+            return say(f"{run.place}: left for now: {reason}")
+        except Exception as error:  # other runs do not depend on it
+            problem = " ".join(str(error).split()) or type(error).__name__
+            self.problems[run.place] = problem
+            say(f"{run.place}: {problem}")
+            if any(sign in problem for sign in ("CUDA error", "Triton Error [CUDA]")):
+                self.is_stopped.set()
+                say("the GPU cannot be used any more in this process; start the same command again to resume")
+            return
+        say(f"{run.place}: done")
+
+    def _do(self, run: PlannedRun, runs_at_a_time: int) -> None:
+        place = self.folder / run.place
+        dataset = self._dataset(run)
+        if run.trained:
+            evaluate_share(self.folder / run.trained, run.start_share, place, dataset, self.device)
+            return
+        experiment = replace(run.experiment, training=replace(run.experiment.training, device=self.device))
+        how: dict[str, Any] = {"dataset": dataset, "quiet": self.quiet, "stop": lambda: self.is_over}
+        how["runs_at_a_time"] = runs_at_a_time
+        config = RunFolder(place).config
+        if not config.is_file():
+            run_experiment(experiment, place, **how)
+        elif _same(read_config(config), experiment):
+            resume_run(place, device=self.device, **how)
+        else:
+            raise ValueError(f"{place} holds a run with other settings: choose another folder")
+        self.tidy_up(run)
+
+    def _dataset(self, run: PlannedRun) -> Dataset:
+        with _LOADING:
+            return _loaded(run.experiment.data, self.root, run.synthetic)
+
+    def is_done(self, run: PlannedRun) -> bool:
+        """Whether a run is finished, and, if it evaluates another one, still of the model that is there."""
+        found = read_planned(self.folder, run)
+        if found is None or not found.is_finished:
+            return False
+        return not run.trained or is_finished(self.folder / run.trained)
+
+    def tidy_up(self, run: PlannedRun) -> None:
+        """Remove from a finished run all but its records, and weights that another table evaluates, if wanted."""
+        files = RunFolder(self.folder / run.place)
+        if not self.tidy or not is_finished(files.path):
+            return
+        is_evaluated = any(run.place.startswith(f"{place}/") for place in _evaluated())
+        shutil.rmtree(files.events, ignore_errors=True)
+        for path in (files.last, files.predictions, files.curves, *(() if is_evaluated else (files.best,))):
+            path.unlink(missing_ok=True)
+
+
+@cache
+def _evaluated() -> set[str]:
+    """The places of rows whose trained models another table evaluates."""
+    return {row.trained for make in TABLES.values() for row in make().rows if row.trained}
+
+
+@lru_cache(maxsize=4)
+def _loaded(data: Data, root: str | None, like: str) -> Dataset:
+    """The data of a run, or random graphs like a benchmark. Configurations do not name the data root."""
+    if like:
+        return synthetic(BENCHMARKS[like])
+    return read_by(data, load_dataset(data if root is None else replace(data, root=root)))
+
+
+def _same(one: Experiment, other: Experiment) -> bool:
+    """Whether two experiments differ at most in the device, and in settings that change nothing."""
+    return effective(one) == effective(replace(other, training=replace(other.training, device=one.training.device)))
+
+
+def say(message: str) -> None:
+    """A remark for the person at the terminal."""
+    print(message, file=sys.stderr, flush=True)

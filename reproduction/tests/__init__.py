@@ -1,0 +1,1 @@
+"""The tests of the reproduction: `make test-reproduction`, which `make test` also runs."""

@@ -1,0 +1,17 @@
+"""What the tests of the reproduction share; some of it with those of the library."""
+
+from pathlib import Path
+
+import pytest
+
+from reproduction.__main__ import main
+from tests.cli.conftest import Crawl, crawl, csl_run, tiny  # noqa: F401
+from tests.conftest import interruptible  # noqa: F401
+from tests.data.benchmarks.conftest import shrink  # noqa: F401
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawl:
+    """`command("zinc", "--list")` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return Crawl(capsys, main, "python -m reproduction")

@@ -1,0 +1,34 @@
+"""The tables in `results` against the records beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reproduction.report import write_report
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    write_report([RESULTS], folder, collect=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["tables.md", "tables.csv"])
+def test_tables_are_what_the_records_say(made, name):
+    assert (made / name).read_text() == (RESULTS / name).read_text()
+
+
+def test_no_plot_is_missing_or_left_over(made):
+    assert {path.name for path in made.glob("*.png")} == {path.name for path in RESULTS.glob("*.png")}
+
+
+def test_records_are_kept_as_they_are(made):
+    names = [path.name for path in made.glob("*.json")]
+    assert len(names) == 12
+    for name in names:
+        assert (made / name).read_text() == (RESULTS / name).read_text()

@@ -1,0 +1,81 @@
+"""Tables that are stopped while several runs are under way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from crawl.training.checkpoint import load_checkpoint
+from tests.runs.test_kill import STOPPED_BY, num_epochs, wait_for
+
+_REPRODUCE = """
+import functools, sys
+from dataclasses import replace
+from reproduction import reproduce as module
+from reproduction.__main__ import main
+
+def endless(experiment):
+    return replace(
+        experiment,
+        walk=replace(experiment.walk, num_steps=5, num_eval_steps=5, window_size=4),
+        model=replace(experiment.model, hidden_channels=8, num_layers=1, kernel_size=None),
+        training=replace(experiment.training, schedule="cosine", max_epochs=10**6, batch_size=100),
+        evaluation=replace(experiment.evaluation, num_val_repeats=1),
+    )
+
+module.reproduce = functools.partial(module.reproduce, change=endless)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (2, signal.SIGTERM)])
+@pytest.mark.usefixtures("interruptible")
+def test_tables_stopped_by_a_signal(tmp_path, jobs, number):
+    code, what = STOPPED_BY[number]
+    runs = [tmp_path / f"csl/crawl/seed-0-fold-{fold}" for fold in range(jobs)]
+    words = ["csl", "--rows", "crawl", "--jobs", str(jobs), "--device", "cpu", "--out", str(tmp_path)]
+    command = [sys.executable, "-W", "ignore", "-c", _REPRODUCE, *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            wait_for(lambda: all(num_epochs(run) >= 2 for run in runs), process)
+            os.killpg(process.pid, number)  # as a terminal or a cluster does
+            _, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == code, error
+    *said, last = error.splitlines()
+    assert last == f"python -m reproduction: {what}; the same command resumes where it was stopped"
+    assert sum(line.endswith(": begins") for line in said) == jobs
+    assert ("stopping at the end of the epoch; Ctrl-C again stops at once" in said) == (jobs > 1)
+    for run in runs:
+        assert not list(run.glob(".*.part*"))
+        if jobs > 1:
+            assert len(load_checkpoint(run / "last.safetensors")[1]["history"]) == num_epochs(run)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_second_interrupt_stops_at_once(tmp_path):
+    slow = """
+import time
+from reproduction import reproduce as module
+from reproduction.__main__ import main
+module.run_experiment = lambda *_, **__: time.sleep(600)
+main(["csl", "--jobs", "2", "--rows", "crawl", "--device", "cpu", "--out", "runs"])
+"""
+    command = [sys.executable, "-W", "ignore", "-c", slow]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *filter(None, sys.path)])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            for wanted in (": begins", ": begins"):
+                assert process.stderr.readline().endswith(f"{wanted}\n")
+            process.send_signal(signal.SIGINT)
+            assert process.stderr.readline().startswith("stopping at the end of the epoch")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()

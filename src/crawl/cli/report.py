@@ -1,0 +1,35 @@
+"""`crawl report`: a table of runs and their learning curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from crawl.cli.output import STDOUT, say
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make a table and plots from the records of runs: data, model, scores, epochs and time of each.
+
+    Attributes:
+        runs: Folders of runs, or folders with such folders in them.
+        out: Where to write tables.md, tables.csv and curves.png; - prints the table and writes nothing.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("report")
+
+    def run(self) -> None:
+        """Write the report, and print its table."""
+        if not self.runs:
+            raise ValueError("Say which runs to report: name their folders, or a folder that has them.")
+        from crawl.runs.report import report_text, write_report
+
+        written = [] if self.out == STDOUT else write_report(self.runs, self.out)
+        print(written[0].read_text() if written else report_text(self.runs), end="")
+        if written:
+            say("written: " + ", ".join(map(str, written)))

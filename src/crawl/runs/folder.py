@@ -1,0 +1,179 @@
+"""The folder of a run: who may write there, and what is written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from crawl.data.dataset import Dataset
+from crawl.data.task import Task
+from crawl.files import named_if_full, write_atomically
+from crawl.training.evaluation import Predictions, Scaling
+from crawl.training.metrics import Array
+
+try:
+    import fcntl
+except ImportError:  # as on Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+class InUse(ValueError):
+    """A folder belongs to another run, or another process is training in it."""
+
+
+class RunFolder:
+    """The files of one run.
+
+    `config.json` (the experiment), `data.json` (the fingerprint of the data), `split.json`, `metrics.jsonl` (a line per
+    epoch), `events` (TensorBoard), `best.safetensors`, `last.safetensors`, and at the end `result.json`,
+    `predictions.csv` and `curves.png`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.data, self.split = path / "config.json", path / "data.json", path / "split.json"
+        self.best, self.last = path / "best.safetensors", path / "last.safetensors"
+        self.metrics, self.result = path / "metrics.jsonl", path / "result.json"
+        self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
+
+    @classmethod
+    def create(cls, path: Path | None, name: str) -> RunFolder:
+        """A new folder: the given one, or the first free `runs/NAME-K`.
+
+        Hidden files do not count as content: a process that was killed before there was a run may leave some.
+
+        Raises:
+            InUse: If the given folder is there already and not empty.
+            ValueError: If none is given and the name has parts of a path in it.
+        """
+        if path is not None:
+            if path.exists() and (not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())):
+                raise InUse(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
+            path.mkdir(parents=True, exist_ok=True)
+            return cls(path)
+        if not name or set(name) & set("/\\\0"):
+            raise ValueError(f"The run's name {name!r} cannot be that of a folder in runs/: leave out slashes.")
+        number = 1
+        while True:  # mkdir decides: two processes never get the same folder
+            path = Path("runs") / f"{name}-{number}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                number += 1
+            else:
+                return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of a run that was started before."""
+        folder = cls(path)
+        if not folder.config.is_file():
+            raise ValueError(f"{path} is not the folder of a run: it has no config.json.")
+        return folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training here.
+
+        Raises:
+            InUse: If one does.
+        """
+        with _locked_by_system(self.path) if fcntl is not None else _locked_by_file(self.path):
+            for part in self.path.glob(".*.part*"):  # of a process that was killed while it wrote
+                part.unlink(missing_ok=True)
+            yield
+
+    def write_metrics(self, history: Iterable[dict[str, Any]]) -> None:
+        """Write the records of all epochs so far."""
+        write_atomically(self.metrics, "".join(map(_as_line, history)))
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        """Add the record of one epoch."""
+        with named_if_full(str(self.metrics)), open(self.metrics, "a") as file:
+            file.write(_as_line(record))
+
+    def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
+        """Write a line per test graph, or node: its name, its targets, and mean and walk spread of its predictions.
+
+        A class is written by the name that the column of its probability has.
+        """
+        ids = dataset.split.test.tolist()
+        if dataset.task.level == "node":
+            sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
+            names = [f"{graph}:{node}" for graph, size in zip(ids, sizes, strict=True) for node in range(size)]
+        else:
+            names = [str(i) if dataset.graph_names is None else dataset.graph_names[i] for i in ids]
+        targets = targets[:, None] if targets.ndim == 1 else targets
+        outputs, shown = output_names(dataset.task), predictions.for_each_class()
+        target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        header = ["id", *target_names]
+        writer.writerow(header + [f"{what}_{name}" for what in ("mean", "walk_spread") for name in outputs])
+        rows = np.concatenate([targets, shown.mean, shown.walk_spread], axis=1)
+        digits = [6] * rows.shape[1]
+        if dataset.task.kind == "regression":
+            of_targets = Scaling.of(torch.from_numpy(targets)).num_digits
+            digits[: 2 * len(of_targets)] = of_targets * 2
+        for name, row in zip(names, rows, strict=True):
+            cells = ["" if np.isnan(value) else f"{value:.{num}g}" for value, num in zip(row, digits, strict=True)]
+            if dataset.task.kind in ("binary", "multiclass"):
+                cells[0] = outputs[int(row[0])]
+            writer.writerow([name, *cells])
+        write_atomically(self.predictions, text.getvalue())
+
+
+@contextmanager
+def _locked_by_system(folder: Path) -> Iterator[None]:
+    """A lock that ends with the process, however it ends."""
+    with open(folder / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(f"Another process is training in {folder}.") from None
+        yield
+
+
+@contextmanager
+def _locked_by_file(folder: Path) -> Iterator[None]:
+    """A lock for systems without `fcntl`: whoever makes the file has it. It stays if the process is killed."""
+    file = folder / ".in-use"
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError:
+        raise InUse(
+            f"Another process is training in {folder}, or one was killed there: in that case, remove {file}."
+        ) from None
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _is_missing(score: float | None) -> bool:
+    """Whether an epoch was not evaluated, or there is nothing to evaluate."""
+    return score is None or not math.isfinite(score)
+
+
+def _as_line(record: dict[str, Any]) -> str:
+    """A record as a line of JSON, which has neither NaN nor infinity."""
+    return json.dumps({key: None if _is_missing(value) else value for key, value in record.items()}) + "\n"
+
+
+def output_names(task: Task) -> list[str]:
+    """A name for each column of `Predictions.for_each_class`: its target, or the class it is the probability of."""
+    if task.kind == "binary":
+        return list(task.class_names) or ["0", "1"]
+    names = task.class_names if task.kind == "multiclass" else task.target_names
+    if len(names) == task.num_outputs:
+        return list(names)
+    return [str(i) for i in range(task.num_outputs)]

@@ -1,0 +1,141 @@
+"""Several runs that belong together, and the table that sums them up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from crawl.data.benchmarks import BENCHMARKS
+from crawl.runs.build import WIDTH_STEP
+from crawl.runs.effect import effective
+from crawl.runs.experiment import Experiment, ModelName
+from crawl.runs.records import read_config
+from crawl.runs.run import Result, resume_run, run_experiment
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The scores of several models on their test splits (paper, appendix B.1).
+
+    Attributes:
+        mean: Over models, of their mean over evaluations.
+        internal_deviation: The standard deviation over the evaluations of one model, averaged over models.
+        cross_deviation: The standard deviation over models.
+    """
+
+    mean: float
+    internal_deviation: float
+    cross_deviation: float
+
+    @classmethod
+    def of(cls, results: Sequence[Result]) -> Summary:
+        """The summary of the given runs."""
+        means = np.array([result.score() for result in results])
+        deviations = [result.record["scores"]["test"]["internal_deviation"] for result in results]
+        return cls(
+            mean=float(means.mean()),
+            internal_deviation=float(np.mean([np.nan if value is None else value for value in deviations])),
+            cross_deviation=float(means.std()),
+        )
+
+
+def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None) -> list[Result]:
+    """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped is resumed.
+
+    Raises:
+        ValueError: If the data have no folds.
+    """
+    if not num_folds(experiment):
+        raise ValueError(f"{experiment.data.name} has no folds: leave out --protocol folds.")
+    results = []
+    for fold in range(num_folds(experiment)):
+        variant = replace(experiment, data=replace(experiment.data, fold=fold))
+        place = folder / f"fold-{fold + 1}"
+        started = (place / "config.json").is_file()
+        if started and effective(read_config(place / "config.json")) != effective(variant):
+            raise ValueError(f"{place} holds a run with other settings: choose another folder.")
+        results.append(resume_run(place, quiet=quiet) if started else run_experiment(variant, place, quiet=quiet))
+    return results
+
+
+def num_folds(experiment: Experiment) -> int:
+    """The number of folds of an experiment's data; 0 if they have none."""
+    data = experiment.data
+    return BENCHMARKS[data.name].num_folds if data.name in BENCHMARKS else 0
+
+
+def as_baseline(experiment: Experiment, name: ModelName = "gin") -> Experiment:
+    """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be.
+
+    What is said about walks has no effect then, and is left out.
+    """
+    width = experiment.model.hidden_channels
+    width = -(-width // WIDTH_STEP) * WIDTH_STEP if name == "gat" else width
+    model = replace(experiment.model, name=name, hidden_channels=width)
+    return effective(replace(experiment, name=f"{experiment.name}-{name}", model=model))
+
+
+def results_table(results: Sequence[Result]) -> Table:
+    """A row per run, and their summary if there are several."""
+    table = Table(title=f"{results[0].record['data']}: test {results[0].record['metric']}")
+    rows = [result_cells(result.record) for result in results]
+    for column in rows[0]:
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for row in rows:
+        table.add_row(*row.values())
+    reasons = {
+        f"No {part} score: {score['reason']}."
+        for result in results
+        for part, score in result.record["scores"].items()
+        if part != "train" and "reason" in score
+    }
+    table.caption = " ".join(sorted(reasons)) or None
+    return table
+
+
+def result_cells(record: dict[str, Any]) -> dict[str, str]:
+    """What a record says, as people read it, by the name of its column."""
+    metric, test, validation = record["metric"], record["scores"]["test"], record["scores"].get("val", {})
+    config = Experiment.from_json(json.dumps(record["config"]))
+    fold = f" fold {config.data.fold + 1}" if num_folds(config) else ""
+    return {
+        "model": MODEL_NAMES[config.model.name] + fold,
+        "validation": format_score(metric, validation.get("mean")),
+        "test": format_score(metric, test["mean"]),
+        "± evaluations": format_score(metric, test["internal_deviation"]),
+        "best epoch": f"{record.get('best_epoch', '?') if has_best(record) else 'last'} of {record['num_epochs']}",
+        "parameters": f"{record['num_parameters']:,}",
+        "time": f"{record['wall_time_s']:.0f} s",
+    }
+
+
+def has_best(record: dict[str, Any]) -> bool:
+    """Whether a record's best epoch is the best by a validation score; without any, the last is taken."""
+    return record["scores"].get("val", {}).get("mean") is not None
+
+
+MODEL_NAMES = {"crawl": "CRaWl"} | {
+    name: f"{title} (message passing)"
+    for name, title in {
+        "gcn": "GCN",
+        "gin": "GIN",
+        "gine": "GINE",
+        "gat": "GAT",
+        "sage": "GraphSAGE",
+        "gated_gcn": "GatedGCN",
+        "pna": "PNA",
+    }.items()
+}
+
+
+def format_score(metric: str, value: float | None) -> str:
+    """A score as people write it: shares in percent; a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.4f}"

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from crawl.data import csl
+from crawl.runs import Data, Result
+from crawl.runs.effect import effective
+from crawl.runs.protocol import Summary, as_baseline, format_score, num_folds, results_table, run_folds
+
+
+def fake(*evaluations: float | None) -> Result:
+    values = [np.nan if value is None else value for value in evaluations]
+    mean, deviation = float(np.mean(values)), float(np.std(values))
+    score = {"mean": None if np.isnan(mean) else mean, "internal_deviation": None if np.isnan(mean) else deviation}
+    return Result(None, {"scores": {"test": score}})
+
+
+def test_both_spreads_by_hand():
+    summary = Summary.of([fake(0.5, 0.7), fake(0.9, 0.9), fake(0.4, 0.8)])
+    assert summary.mean == pytest.approx((0.6 + 0.9 + 0.6) / 3)
+    assert summary.internal_deviation == pytest.approx((0.1 + 0.0 + 0.2) / 3)
+    assert summary.cross_deviation == pytest.approx(np.std([0.6, 0.9, 0.6]))
+
+
+def test_a_model_without_a_score():
+    assert np.isnan(Summary.of([fake(0.5), fake(None)]).mean)
+
+
+@pytest.fixture
+def on_csl(tiny):
+    training = replace(tiny.training, max_epochs=1, batch_size=90)
+    return replace(tiny, data=Data(name="csl"), training=training)
+
+
+def test_folds(on_csl, tmp_path):
+    results = run_folds(on_csl, tmp_path)
+    assert [result.folder.name for result in results] == [f"fold-{k}" for k in range(1, 6)]
+    assert [result.record["config"]["data"]["fold"] for result in results] == [0, 1, 2, 3, 4]
+    assert (tmp_path / "fold-3/split.json").read_text() == csl(2).split.to_json()
+    (tmp_path / "fold-5/result.json").unlink()
+    again = run_folds(on_csl, tmp_path)  # four are read, the fifth goes on
+    assert again[:4] == results[:4]
+    assert again[4].record["scores"] == results[4].record["scores"]
+    with pytest.raises(ValueError, match="other settings"):
+        run_folds(replace(on_csl, seed=1), tmp_path)
+    text = StringIO()
+    Console(file=text, width=200).print(results_table(results))
+    assert text.getvalue().count("CRaWl fold") == 5
+    assert "test accuracy" in text.getvalue()
+
+
+def test_data_without_folds(tiny, tmp_path):
+    with pytest.raises(ValueError, match="counting has no folds: leave out --protocol folds"):
+        run_folds(replace(tiny, data=Data(name="counting")), tmp_path)
+    assert num_folds(replace(tiny, data=Data(name="collab"))) == 10
+    assert num_folds(replace(tiny, data=Data(name="zinc"))) == 0
+
+
+def test_the_baseline_differs_in_its_model_only(tiny):
+    baseline = as_baseline(tiny)
+    assert (baseline.name, baseline.model.name) == ("tiny-gin", "gin")
+    changed = {"name": "tiny", "model": tiny.model, "walk": tiny.walk, "evaluation": tiny.evaluation}
+    assert replace(baseline, **changed) == effective(tiny)
+    wide = replace(tiny, model=replace(tiny.model, hidden_channels=90))
+    assert as_baseline(wide, "gat").model.hidden_channels == 92  # four heads
+    assert as_baseline(wide, "pna").model.hidden_channels == 90
+
+
+def test_scores_as_people_write_them():
+    assert format_score("accuracy", 1.0) == "100.00 %"
+    assert format_score("mae", 0.12345) == "0.1235"  # rounded to even
+    assert format_score("mae", None) == "–"
