@@ -40,11 +40,14 @@ class Bucket:
 
 @dataclass(frozen=True)
 class _End:
-    """One end of all edges: their nodes, and the edges by this node, graph by graph, if sums need them."""
+    """One end of all edges: their nodes, and the edges by this node, graph by graph, if sums need them; no node has
+    more than `longest`.
+    """
 
     node: Tensor
     ptr: Tensor | None
     order: Tensor | None
+    longest: int | None
 
 
 class Assembler:
@@ -103,13 +106,14 @@ class Assembler:
         edge_id = self._kept("edge_id", graph.edge_id, most_edges)
         self.ends: list[_End] = []
         for end in edge_index:
-            ptr = order = None
+            ptr = order = longest = None
             name = f"end {len(self.ends)}"
             if self.has_edges:
                 ptr, order = (places.int() for places in places_of(end, num_nodes))
+                longest = int(ptr.diff().max()) if num_nodes else 0
                 ptr = self._kept(f"{name} ptr", ptr, most_nodes + 1, num_edges)
                 order = self._kept(f"{name} order", order, most_edges)
-            self.ends.append(_End(self._kept(name, end, most_edges), ptr, order))
+            self.ends.append(_End(self._kept(name, end, most_edges), ptr, order, longest))
         y = None if store.y is None else store.y.to(_target_dtype(store))  # which can say that one is missing
         self.x = None if store.x is None else self._kept("x", store.x, most_nodes)
         self.edge_attr = None if store.edge_attr is None else self._kept("edge_attr", store.edge_attr, most_edges)
@@ -237,7 +241,7 @@ class Assembler:
                 end_ptr = end_ptr if is_node is None else torch.where(is_node, end_ptr, edge_ptr[-1])
                 end_ptr = torch.cat([end_ptr, edge_ptr[-1:]]).int()
                 order = (end.order[edge] - edge_offset[edge_graph]).clamp_min(0).int()
-            ends.append(Segments(owner, edges, nodes, end_ptr, order))
+            ends.append(Segments(owner, edges, nodes, end_ptr, order, end.longest))
         y = self.y
         if y is not None:
             rows, is_real = (node, is_node) if self.store.y_per_node else (ids.clamp_max(len(y) - 1), is_graph)

@@ -1,7 +1,7 @@
 """Matrix products of the small matrices of a batch.
 
-Rows of odd length, such as the 147 channels of the model for ZINC, slow cuBLAS down. For some layouts the kernel here
-takes two thirds of its time: long sums are split into parts, which are added in a fixed order.
+Rows whose length is not a multiple of four, such as the 147 channels of the model for ZINC, slow cuBLAS down. For some
+layouts the kernel here takes two thirds of its time: long sums are split into parts, which are added in a fixed order.
 """
 
 # mypy: allow-untyped-decorators
@@ -20,6 +20,7 @@ from crawl.ops.triton.segments import sum_parts
 _HEIGHT, _WIDTH, _DEPTH = 64, 64, 32  # of a tile
 _FEW_TILES = 132  # of which a large GPU takes one on each of its processors
 _HAS_OUT_DTYPE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
+_LONG_SUM = 512  # shorter ones are not split: to add the parts takes another kernel
 _MOST_ROWS = 2**15  # larger matrices are cuBLAS's
 
 
@@ -35,13 +36,14 @@ def product(a: Tensor, b: Tensor, precision: Precision, *, add: Tensor | None = 
     """
     (height, depth), num_columns = a.shape, max(b.shape[1], width)
     are_rows = a.stride(1) == 1 and b.stride(1) == 1  # a layout that suits cuBLAS
-    if (are_rows or max(height, depth) > _MOST_ROWS) and num_columns == b.shape[1] and a.is_cuda:
+    are_aligned = all(stride % 4 == 0 or stride == 1 for stride in (*a.stride(), *b.stride()))  # so are such rows
+    if (are_rows or are_aligned or max(height, depth) > _MOST_ROWS) and num_columns == b.shape[1] and a.is_cuda:
         with products(precision):
             return a @ b if add is None else torch.addmm(add, a, b)
     grid = (triton.cdiv(height, _HEIGHT), triton.cdiv(num_columns, _WIDTH))
     num_parts = 1
-    if add is None and grid[0] * grid[1] < _FEW_TILES:
-        num_parts = max(1, min(triton.cdiv(depth, 4 * _DEPTH), 16))
+    if add is None and depth > _LONG_SUM and grid[0] * grid[1] < _FEW_TILES:
+        num_parts = min(triton.cdiv(depth, 4 * _DEPTH), 16)
     parts = a.new_empty(num_parts, height, num_columns)
     if parts.numel() == 0:
         return parts[0]
