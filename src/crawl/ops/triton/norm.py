@@ -22,6 +22,7 @@ NUM_STATISTICS = 5
 _ROWS, _CHANNELS = 64, 32  # of a tile
 _AT_ONCE = 2**13  # values that the registers of one program can hold
 _MOST_ROWS_AT_ONCE = 2**13
+_FEWEST_CHANNELS, _PER_WARP = 2, 1024
 
 
 def batch_norm(x: Tensor, norm: Norm, num_rows: Tensor | None, relu: bool) -> Tensor:
@@ -88,8 +89,8 @@ class _BatchNorm(torch.autograd.Function):
 def _columns(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     """The grid for programs that have all rows of a few channels at once, and their tile."""
     num_rows = triton.next_power_of_2(len(x))
-    num_channels = min(max(_AT_ONCE // num_rows, 2), 32)
-    num_warps = min(max(num_rows * num_channels // 1024, 4), 16)
+    num_channels = min(max(_AT_ONCE // num_rows, _FEWEST_CHANNELS), 32)
+    num_warps = min(max(num_rows * num_channels // _PER_WARP, 4), 16)
     tile = {"ROWS": num_rows, "CHANNELS": num_channels, "num_warps": num_warps}
     return (1, triton.cdiv(x.shape[1], num_channels)), tile
 

@@ -15,6 +15,7 @@ from crawl.ops.segments import Segments
 # this, others first sum each piece of `_PIECE` places that is within one group.
 _LONG = 2048
 _PIECE = 512
+_TILE, _MOST_CHANNELS, _WARPS = 512, 64, 2  # values and channels that a program has at once
 
 
 def sum_rows(
@@ -76,7 +77,7 @@ def _launch(
     if out.numel() == 0:
         return
     num_channels = rows.shape[1]
-    block_channels = min(triton.next_power_of_2(num_channels), 64)
+    block_channels = min(triton.next_power_of_2(num_channels), _MOST_CHANNELS)
     num_blocks = triton.cdiv(num_channels, block_channels)
     num_places = len(rows) if order is None else order.numel()
     num_pieces = num_places // _PIECE if min(num_places, longest or num_places) > _LONG else 0
@@ -90,10 +91,10 @@ def _launch(
         "IS_STEP": is_step,
         "IS_WINDOW": is_window,
         "HAS_ORDER": has_order,
-        "BLOCK_ROWS": 512 // block_channels,
+        "BLOCK_ROWS": max(_TILE // block_channels, 1),
         "BLOCK_CHANNELS": block_channels,
         "PIECE": _PIECE,
-        "num_warps": 2,
+        "num_warps": _WARPS,
     }
     with torch.cuda.device(rows.get_device()):
         if num_pieces:
