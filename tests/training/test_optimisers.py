@@ -9,8 +9,9 @@ from torch import nn
 
 from crawl import CRaWl, Embedding
 from crawl.training import Training
-from crawl.training.optimisers import decayed_parameters, make_optimiser
+from crawl.training.optimisers import FusedAdam, decayed_parameters, make_optimiser
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RATES = [0.1, 0.03, 0.2, 0.05, 0.01, 0.1, 0.1, 0.07, 0.02, 0.3]
 
 
@@ -123,3 +124,28 @@ def test_a_parameter_without_a_gradient_is_left_alone(name):
     optimiser.step()
     changed = {key for key, tensor in model.state_dict().items() if not torch.equal(tensor, before[key])}
     assert changed == before.keys() - {"3.weight"}
+
+
+@pytest.mark.parametrize(("name", "weight_decay"), [("adam", 0.0), ("adamw", 0.1)])
+@pytest.mark.usefixtures("triton_everywhere")
+def test_one_kernel_for_all_parameters_equals_torch(name: str, weight_decay: float, monkeypatch) -> None:
+    """Also where some parameters have no gradient in a step: their moments and steps stay."""
+    pytest.importorskip("triton")
+    training = Training(optimiser=name, weight_decay=weight_decay)
+    models, optimisers = [], []
+    for devices in ({"cuda", "cpu"}, set()):
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
+        torch.manual_seed(1)
+        models.append(nn.Sequential(nn.Linear(40, 61), nn.Tanh(), nn.Linear(61, 3)).to(DEVICE))
+        optimisers.append(make_optimiser(models[-1], training, torch.tensor(1e-2, device=DEVICE)))
+    assert [isinstance(optimiser, FusedAdam) for optimiser in optimisers] == [True, False]
+    for step in range(6):
+        x = torch.randn(16, 40, generator=torch.Generator().manual_seed(step)).to(DEVICE)
+        for model, optimiser in zip(models, optimisers, strict=True):
+            optimiser.zero_grad()
+            (model[0](x) if step == 2 else model(x)).square().mean().backward()
+            optimiser.step()
+    for one, other in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-7)
+        for key, moment in optimisers[1].state[other].items():
+            torch.testing.assert_close(optimisers[0].state[one][key], moment, rtol=1e-5, atol=1e-8)

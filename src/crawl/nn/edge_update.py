@@ -36,7 +36,7 @@ class EdgeUpdate(Block):
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new edges."""
-        ends = batch.sources.spread(self.source(state.nodes)) + batch.edges.spread(self.target(state.nodes))
+        ends = batch.edges.spread(self.target(state.nodes), add=batch.sources.spread(self.source(state.nodes)))
         assert state.edges is not None  # the network makes them
         change = self.norm(self.edge(state.edges, add=ends), batch.edges.rows, relu=True)
         return replace(state, edges=state.edges + change)

@@ -10,6 +10,7 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import Block, BlockSettings, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.ops.messages import add_messages
 
 
 class GINE(Block):
@@ -41,12 +42,14 @@ class GINE(Block):
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""
-        message = batch.sources.spread(state.nodes)
-        if self.sees_edges:
-            message = (message if state.edges is None else message + self.edge(state.edges)).relu()
-        heard = state.nodes + batch.edges.sum(message)
+        nodes, edges = state.nodes, state.edges
+        if self.sees_edges and edges is not None:
+            heard = add_messages(nodes, self.edge(edges), batch.sources, batch.edges)
+        else:
+            messages = batch.sources.spread(nodes)
+            heard = batch.edges.sum(messages.relu() if self.sees_edges else messages, add=nodes)
         hidden = self.norm(self.first(heard), batch.nodes.rows, relu=True)
-        return replace(state, nodes=self.last(hidden, add=state.nodes))
+        return replace(state, nodes=self.last(hidden, add=nodes))
 
 
 class GIN(GINE):

@@ -59,9 +59,9 @@ class VirtualNode(nn.Module):
         if plain_tensor("state", state).shape != (members.owners.size, self.channels):
             raise ValueError(f"state must have a row for each graph, not the shape {list(state.shape)}.")
         with precision(self.precision):
-            hidden = norm(first(state + members.sum(x)), members.owners, relu=True)
+            hidden = norm(first(members.sum(x, add=state)), members.owners, relu=True)
             state = last(dropout(hidden))
-        return x + members.spread(state), state
+        return members.spread(state, add=x), state
 
 
 class VirtualNodeBlock(Block):

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-Operation = Literal["batch_norm", "linear", "segments", "walk_conv"]
+Operation = Literal["adam", "batch_norm", "linear", "messages", "segments", "walk_conv"]
 
 _DEVICES = {"cuda"} if importlib.util.find_spec("triton") is not None and torch.version.hip is None else set()
 
@@ -25,8 +25,10 @@ class _Backend(NamedTuple):
 
 
 _BACKENDS: dict[Operation, tuple[_Backend, ...]] = {
+    "adam": (_Backend(True, "crawl.ops.triton.adam", (torch.float32,)),),
     "batch_norm": (_Backend(True, "crawl.ops.triton.norm", (torch.float32,)),),
     "linear": (_Backend(True, "crawl.ops.triton.linear", (torch.float32,)),),
+    "messages": (_Backend(True, "crawl.ops.triton.messages", (torch.float32,)),),
     "segments": (_Backend(True, "crawl.ops.triton.segments", (torch.float32,)),),
     "walk_conv": (
         _Backend(True, "crawl.ops.triton.walk_conv", (torch.float32,)),

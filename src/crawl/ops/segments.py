@@ -80,15 +80,16 @@ class Segments:
             return torch.bincount(self.owner, minlength=self.owners.size)
         return self.places[0].diff()
 
-    def sum(self, x: Tensor) -> Tensor:
-        """`[K, …]` the sum of the rows of each owner; 0 for an owner without rows."""
+    def sum(self, x: Tensor, add: Tensor | None = None) -> Tensor:
+        """`[K, …]` the sum of the rows of each owner, 0 for an owner without rows; with `add` added to it."""
         flat = self._flat(x)
         kernels = fast_module("segments", flat.device, flat.dtype)
         if kernels is not None:
-            total: Tensor = _Sum.apply(flat, self, kernels)  # type: ignore[no-untyped-call]
-        else:
-            total = flat.new_zeros(self.owners.size, flat.shape[1]).index_add(0, self.owner, flat)
-        return total.view(-1, *x.shape[1:])
+            addend = None if add is None else self._flat_owners(add)
+            total: Tensor = _Sum.apply(flat, addend, self, kernels)  # type: ignore[no-untyped-call]
+            return total.view(-1, *x.shape[1:])
+        total = flat.new_zeros(self.owners.size, flat.shape[1]).index_add(0, self.owner, flat).view(-1, *x.shape[1:])
+        return total if add is None else add + total
 
     def mean(self, x: Tensor) -> Tensor:
         """`[K, …]` the mean of the rows of each owner; 0 for an owner without rows."""
@@ -120,16 +121,15 @@ class Segments:
         raised = (x - self.max(x.detach())[self.owner]).exp()
         return raised / self.spread(self.sum(raised)).clamp_min(torch.finfo(x.dtype).tiny)
 
-    def spread(self, y: Tensor) -> Tensor:
-        """`[R, …]` for each row the row of its owner; what padding rows get has no meaning."""
-        if plain_tensor("y", y).dim() == 0 or y.shape[0] != self.owners.size:
-            raise ValueError(f"There are {self.owners.size} owners, so give as many rows, not {shown(y)}.")
-        flat = y.flatten(1) if y.dim() > 1 else y.unsqueeze(1)
+    def spread(self, y: Tensor, add: Tensor | None = None) -> Tensor:
+        """`[R, …]` for each row the row of its owner, with `add` added to it; what padding rows get has no meaning."""
+        flat = self._flat_owners(y)
         kernels = fast_module("segments", flat.device, flat.dtype)
         if kernels is not None:
-            rows: Tensor = _Spread.apply(flat, self, kernels)  # type: ignore[no-untyped-call]
+            addend = None if add is None else self._flat(add)
+            rows: Tensor = _Spread.apply(flat, addend, self, kernels)  # type: ignore[no-untyped-call]
             return rows.view(-1, *y.shape[1:])
-        return y[self.owner]
+        return y[self.owner] if add is None else add + y[self.owner]
 
     @cached_property
     def slots(self) -> Segments:
@@ -156,6 +156,12 @@ class Segments:
             raise ValueError(f"There are {self.rows.size} rows with an owner, so give as many, not {shown(x)}.")
         return x.flatten(1) if x.dim() > 1 else x.unsqueeze(1)
 
+    def _flat_owners(self, y: Tensor) -> Tensor:
+        """`[K, C]`."""
+        if plain_tensor("y", y).dim() == 0 or y.shape[0] != self.owners.size:
+            raise ValueError(f"There are {self.owners.size} owners, so give as many rows, not {shown(y)}.")
+        return y.flatten(1) if y.dim() > 1 else y.unsqueeze(1)
+
 
 def places_of(owner: Tensor, num_owners: int) -> tuple[Tensor, Tensor]:
     """`ptr` `[K + 1]` and `order` `[R]` of `Segments`; the owner `num_owners` stands for nobody."""
@@ -166,33 +172,35 @@ def places_of(owner: Tensor, num_owners: int) -> tuple[Tensor, Tensor]:
 
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, segments: Segments, kernels: Any) -> Tensor:
-        ctx.segments, ctx.kernels = segments, kernels
-        return _sum_rows(x, segments, kernels)
+    def forward(ctx: Any, x: Tensor, add: Tensor | None, segments: Segments, kernels: Any) -> Tensor:
+        ctx.segments, ctx.kernels, ctx.adds = segments, kernels, add is not None
+        return _sum_rows(x, segments, kernels, add)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _spread_rows(grad, ctx.segments, ctx.kernels), None, None
+        return _spread_rows(grad, ctx.segments, ctx.kernels), grad if ctx.adds else None, None, None
 
 
 class _Spread(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, y: Tensor, segments: Segments, kernels: Any) -> Tensor:
-        ctx.segments, ctx.kernels = segments, kernels
-        return _spread_rows(y, segments, kernels)
+    def forward(ctx: Any, y: Tensor, add: Tensor | None, segments: Segments, kernels: Any) -> Tensor:
+        ctx.segments, ctx.kernels, ctx.adds = segments, kernels, add is not None
+        return _spread_rows(y, segments, kernels, add)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _sum_rows(grad, ctx.segments, ctx.kernels), None, None
+        return _sum_rows(grad, ctx.segments, ctx.kernels), grad if ctx.adds else None, None, None
 
 
-def _sum_rows(x: Tensor, segments: Segments, kernels: Any) -> Tensor:
-    total: Tensor = kernels.sum_rows(x.contiguous(), *segments.places, longest=segments.longest)
+def _sum_rows(x: Tensor, segments: Segments, kernels: Any, add: Tensor | None = None) -> Tensor:
+    addend = None if add is None else add.contiguous()
+    total: Tensor = kernels.sum_rows(x.contiguous(), *segments.places, longest=segments.longest, add=addend)
     return total
 
 
-def _spread_rows(y: Tensor, segments: Segments, kernels: Any) -> Tensor:
-    rows: Tensor = kernels.spread_rows(y.contiguous(), segments.owner, segments.rows.real)
+def _spread_rows(y: Tensor, segments: Segments, kernels: Any, add: Tensor | None = None) -> Tensor:
+    addend = None if add is None else add.contiguous()
+    rows: Tensor = kernels.spread_rows(y.contiguous(), segments.owner, segments.rows.real, addend)
     return rows

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Adam, AdamW, Optimizer
 
+from crawl.ops.backends import fast_module
 from crawl.training.settings import Training
 
 _NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -29,6 +30,9 @@ def make_optimiser(model: nn.Module, training: Training, lr: Tensor) -> Optimize
     groups = _groups(model, training.weight_decay)
     if training.optimiser == "lion":
         return Lion(groups, lr)
+    kernels = fast_module("adam", lr.device, _common_dtype(model))
+    if kernels is not None:
+        return FusedAdam(groups, lr, kernels)
     kind = AdamW if training.optimiser == "adamw" else Adam
     optimiser = kind(groups, lr=lr, weight_decay=0.0, capturable=lr.device.type == "cuda", fused=True)
     for parameter in model.parameters():
@@ -62,6 +66,79 @@ def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
         {"params": [parameter for name, parameter in named if name in decayed], "weight_decay": weight_decay},
     ]
     return [group for group in groups if group["params"]]
+
+
+def _common_dtype(model: nn.Module) -> torch.dtype:
+    """The type of all parameters; that of the first that is not float32, if there is one."""
+    dtypes = [parameter.dtype for parameter in model.parameters()]
+    return next((dtype for dtype in dtypes if dtype != torch.float32), torch.float32)
+
+
+class FusedAdam(Optimizer):
+    """Adam, or AdamW where groups have a weight decay, in one kernel for all parameters.
+
+    torch's fused one gives each tensor to a few threads, which takes longer the more tensors there are.
+
+    Args:
+        groups: Groups of parameters, each with its `weight_decay`.
+        lr: The learning rate, without dimensions, on the device of the parameters.
+        kernels: The module with the kernel.
+        betas: How much of the moments is kept.
+        eps: What is added to the root of the second moment.
+    """
+
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        lr: Tensor,
+        kernels: Any,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+        self.kernels = kernels
+        self._parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        self._decays = [float(group["weight_decay"]) for group in self.param_groups for _ in group["params"]]
+        sizes = [parameter.numel() for parameter in self._parameters]
+        self._first = [sum(sizes[:i]) for i in range(len(sizes))]
+        self._steps = torch.zeros(len(sizes), device=lr.device)
+        self._moments = torch.zeros(2, sum(sizes), device=lr.device)
+        moments = [of.split(sizes) for of in self._moments]
+        for parameter, step, mean, square in zip(self._parameters, self._steps, *moments, strict=True):
+            views = {"exp_avg": mean.view(parameter.shape), "exp_avg_sq": square.view(parameter.shape)}
+            self.state[parameter] = {"step": step, **views}
+        self._tables: dict[tuple[int, ...], tuple[Tensor, ...]] = {}  # for each set of addresses
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Change the weights; those without a gradient are left alone."""
+        del closure
+        found = [(i, parameter.grad) for i, parameter in enumerate(self._parameters) if parameter.grad is not None]
+        if not found:
+            return
+        grads = torch.cat([grad.reshape(-1) for _, grad in found])
+        (numbers, *tables), settings = self._tables_of([i for i, _ in found]), self.defaults
+        if len(found) == len(self._steps):
+            steps = self._steps.add_(1)
+        else:
+            steps = self._steps[numbers] + 1
+            self._steps[numbers] = steps
+        rest = (settings["lr"], steps, settings["betas"], settings["eps"])
+        self.kernels.adam_step(*tables, grads, self._moments, *rest)
+
+    def _tables_of(self, chosen: list[int]) -> tuple[Tensor, ...]:
+        """Numbers, addresses, sizes, weight decays and blocks of parameters; made once, before a step is captured."""
+        addresses = tuple(self._parameters[i].data_ptr() for i in chosen)
+        if addresses not in self._tables:
+            device, sizes = self._steps.device, [self._parameters[i].numel() for i in chosen]
+            self._tables[addresses] = (
+                torch.tensor(chosen, dtype=torch.int64, device=device),
+                torch.tensor(addresses, dtype=torch.int64, device=device),
+                torch.tensor(sizes, dtype=torch.int32, device=device),
+                torch.tensor([self._decays[i] for i in chosen], dtype=torch.float32, device=device),
+                self.kernels.blocks_of(sizes, [self._first[i] for i in chosen], device),
+            )
+        return self._tables[addresses]
 
 
 class Lion(Optimizer):

@@ -15,11 +15,17 @@ from crawl.ops.segments import Segments
 # this, others first sum each piece of `_PIECE` places that is within one group.
 _LONG = 2048
 _PIECE = 512
-_TILE, _MOST_CHANNELS, _WARPS = 512, 64, 2  # values and channels that a program has at once
+_SHORT = 32  # places of a group that few threads sum
 
 
 def sum_rows(
-    rows: Tensor, ptr: Tensor, order: Tensor | None = None, *, longest: int | None = None, steps_of: int = 0
+    rows: Tensor,
+    ptr: Tensor,
+    order: Tensor | None = None,
+    *,
+    longest: int | None = None,
+    steps_of: int = 0,
+    add: Tensor | None = None,
 ) -> Tensor:
     """`[K, C]` float32: the sum of the rows of each group.
 
@@ -30,9 +36,10 @@ def sum_rows(
         longest: No group has more places; None if that is not known.
         steps_of: If not 0, a place is a step of a walk with this many positions, and its row belongs to the position
             that the step leads to; otherwise a place is a row.
+        add: `[K, C]`, contiguous, added to the sums; nothing when None.
     """
     out = rows.new_empty(ptr.numel() - 1, rows.shape[1], dtype=torch.float32)
-    _launch(rows, ptr, order, out, None, None, longest, steps_of, 1, is_step=steps_of > 0)
+    _launch(rows, ptr, order, out, None, None, longest, steps_of, 1, is_step=steps_of > 0, add=add)
     return out
 
 
@@ -73,11 +80,14 @@ def _launch(
     kernel_size: int,
     *,
     is_step: bool,
+    add: Tensor | None = None,
 ) -> None:
     if out.numel() == 0:
         return
     num_channels = rows.shape[1]
-    block_channels = min(triton.next_power_of_2(num_channels), _MOST_CHANNELS)
+    is_short = longest is not None and longest <= _SHORT
+    tile, most_channels, num_warps = (256, 128, 1) if is_short else (512, 64, 2)  # values at once, of one program
+    block_channels = min(triton.next_power_of_2(num_channels), most_channels)
     num_blocks = triton.cdiv(num_channels, block_channels)
     num_places = len(rows) if order is None else order.numel()
     num_pieces = num_places // _PIECE if min(num_places, longest or num_places) > _LONG else 0
@@ -91,10 +101,10 @@ def _launch(
         "IS_STEP": is_step,
         "IS_WINDOW": is_window,
         "HAS_ORDER": has_order,
-        "BLOCK_ROWS": max(_TILE // block_channels, 1),
+        "BLOCK_ROWS": tile // block_channels,
         "BLOCK_CHANNELS": block_channels,
         "PIECE": _PIECE,
-        "num_warps": _WARPS,
+        "num_warps": num_warps,
     }
     with torch.cuda.device(rows.get_device()):
         if num_pieces:
@@ -109,7 +119,9 @@ def _launch(
             sums,
             out,
             out if counts is None else counts,
+            out if add is None else add,
             num_positions,
+            HAS_ADDEND=add is not None,
             HAS_PIECES=num_pieces > 0,
             **settings,
         )
@@ -124,12 +136,14 @@ def _sum_rows(
     sums: tl.tensor,
     out: tl.tensor,
     counts: tl.tensor,
+    addend: tl.tensor,
     num_positions: tl.int32,
     NUM_CHANNELS: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
     IS_STEP: tl.constexpr,
     IS_WINDOW: tl.constexpr,
     HAS_ORDER: tl.constexpr,
+    HAS_ADDEND: tl.constexpr,
     HAS_PIECES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
@@ -195,6 +209,8 @@ def _sum_rows(
         value = value / num_rows
         if tl.program_id(1) == 0:
             tl.store(counts + group, num_rows)
+    if HAS_ADDEND:
+        value += tl.load(addend + group * NUM_CHANNELS + channel, mask=inside, other=0)
     tl.store(out + group * NUM_CHANNELS + channel, value, mask=inside)
 
 
@@ -323,13 +339,14 @@ def _sum_parts(
     tl.store(out + place, tl.sum(total, axis=0), mask=place < size)
 
 
-def spread_rows(rows: Tensor, groups: Tensor, num_rows: Tensor | None = None) -> Tensor:
+def spread_rows(rows: Tensor, groups: Tensor, num_rows: Tensor | None = None, add: Tensor | None = None) -> Tensor:
     """`[R, C]` for each row the row of its group; zeros after the first `num_rows` (`[1]` int32, all when None).
 
     Args:
         rows: `[K, C]`, contiguous.
         groups: `[R]` the group of each row.
         num_rows: How many rows count.
+        add: `[R, C]`, contiguous, added to the result, also after the first `num_rows`; nothing when None.
     """
     out = rows.new_empty(groups.numel(), rows.shape[1])
     if out.numel() == 0:
@@ -339,10 +356,12 @@ def spread_rows(rows: Tensor, groups: Tensor, num_rows: Tensor | None = None) ->
             rows,
             groups,
             groups if num_rows is None else num_rows,
+            out if add is None else add,
             out,
             groups.numel(),
             NUM_CHANNELS=rows.shape[1],
             COUNTS_ROWS=num_rows is not None,
+            HAS_ADDEND=add is not None,
             BLOCK=1024,
         )
     return out
@@ -353,10 +372,12 @@ def _spread_rows(
     rows: tl.tensor,
     groups: tl.tensor,
     num_rows: tl.tensor,
+    addend: tl.tensor,
     out: tl.tensor,
     num_slots: tl.int32,
     NUM_CHANNELS: tl.constexpr,
     COUNTS_ROWS: tl.constexpr,
+    HAS_ADDEND: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -367,4 +388,6 @@ def _spread_rows(
         is_row = row < tl.load(num_rows)
     group = tl.load(groups + row, mask=is_row, other=0).to(tl.int64)
     value = tl.load(rows + group * NUM_CHANNELS + channel, mask=is_row, other=0)
+    if HAS_ADDEND:
+        value += tl.load(addend + place, mask=is_slot, other=0)
     tl.store(out + place, value, mask=is_slot)
