@@ -136,9 +136,9 @@ class Recorder:
     def _captured(self, graphs: Assembler, ids: Tensor, function: Function, bucket: Bucket) -> _Recording:
         ids = ids.clone()
         batch = self._prepared(graphs, ids, bucket)  # compiles what needs compiling, and shows the sizes
-        made, made_tensors, _ = _flat_copy(batch)
-        live, _, live_batch = _flat_copy(batch)
-        self._try(function, live_batch)
+        made, made_tensors = _flat_copy(batch)
+        live, live_tensors = _flat_copy(batch)
+        self._try(function, _with_tensors(batch, live_tensors))
         _release_idle_memory(self.device)
         prepare, step = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         for generator in self.generators:
@@ -149,7 +149,8 @@ class Recorder:
                 place.copy_(tensor)
         try:
             with _capture(step, self.pools[1], self.own), products(self.precision):
-                result = function(live_batch)
+                # A batch of its own: what the one of the trial has worked out, such as counts, is not of later batches.
+                result = function(_with_tensors(batch, live_tensors))
         except RuntimeError as error:
             raise CannotCapture(" ".join(str(error).split())) from error
         return _Recording(ids, made, live, prepare, step, result)
@@ -224,8 +225,8 @@ def _tensors(batch: Batch) -> list[Tensor]:
     return found
 
 
-def _flat_copy(batch: Batch) -> tuple[Tensor, list[Tensor], Batch]:
-    """One piece of memory, the tensors of the batch copied there, and the batch of these: one copy moves all."""
+def _flat_copy(batch: Batch) -> tuple[Tensor, list[Tensor]]:
+    """One piece of memory, and the tensors of the batch copied there: one copy moves all."""
     tensors = _tensors(batch)
     sizes = [-(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT for tensor in tensors]
     flat = torch.empty(sum(sizes), dtype=torch.uint8, device=tensors[0].device)
@@ -233,5 +234,10 @@ def _flat_copy(batch: Batch) -> tuple[Tensor, list[Tensor], Batch]:
     for tensor, piece in zip(tensors, torch.split(flat, sizes), strict=True):
         view = piece[: tensor.numel() * tensor.element_size()].view(tensor.dtype).view(tensor.shape)
         views.append(view.copy_(tensor))
-    copies = iter(views)
-    return flat, views, batch.map(lambda _: next(copies))
+    return flat, views
+
+
+def _with_tensors(batch: Batch, tensors: list[Tensor]) -> Batch:
+    """The same batch with other tensors, in the order of `_tensors`."""
+    remaining = iter(tensors)
+    return batch.map(lambda _: next(remaining))
