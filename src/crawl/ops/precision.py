@@ -51,25 +51,26 @@ def check_precision(name: Precision | None) -> None:
 
 @contextmanager
 def products(name: Precision) -> Iterator[None]:
-    """In here, cuBLAS multiplies float32 matrices in TF32, unless the precision is `float32`.
+    """In here, cuBLAS and cuDNN multiply float32 matrices in TF32, unless the precision is `float32`.
 
     Sums of products of half-precision numbers stay in float32 to the end. torch has one setting for the whole process:
     threads that multiply at the same time must agree.
     """
-    settings = torch.backends.cuda.matmul
-    wanted: dict[str, Any] = {
-        "allow_fp16_reduced_precision_reduction": False,
-        "allow_bf16_reduced_precision_reduction": False,
-    }
-    if hasattr(settings, "fp32_precision"):
-        wanted["fp32_precision"] = "ieee" if name == "float32" else "tf32"
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    wanted: list[tuple[Any, str, Any]] = [
+        (matmul, "allow_fp16_reduced_precision_reduction", False),
+        (matmul, "allow_bf16_reduced_precision_reduction", False),
+    ]
+    if hasattr(matmul, "fp32_precision"):
+        kind = "ieee" if name == "float32" else "tf32"
+        wanted += [(settings, "fp32_precision", kind) for settings in (matmul, cudnn.rnn, cudnn.conv)]
     else:  # before torch 2.9
-        wanted["allow_tf32"] = name != "float32"
-    before = {setting: getattr(settings, setting) for setting in wanted}
+        wanted += [(settings, "allow_tf32", name != "float32") for settings in (matmul, cudnn)]
+    before = [(settings, attribute, getattr(settings, attribute)) for settings, attribute, _ in wanted]
     try:
-        for setting, value in wanted.items():
-            setattr(settings, setting, value)
+        for settings, attribute, value in wanted:
+            setattr(settings, attribute, value)
         yield
     finally:
-        for setting, value in before.items():
-            setattr(settings, setting, value)
+        for settings, attribute, value in before:
+            setattr(settings, attribute, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, cast
@@ -19,6 +20,7 @@ from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.nn.dropout import Dropout
 from crawl.ops.backends import can_use_triton
+from crawl.ops.precision import products
 from crawl.training.calling import Caller, why_not_captured
 from crawl.training.capture import CannotCapture, Recorder
 from crawl.walks.plan import WalkPlan
@@ -165,9 +167,14 @@ class Runner:
                 yield from recorder.run(graphs, own, part, batch_size, seed)
                 continue
             for function, ids in zip(own, part, strict=True):
-                with self.caller.own_threads():
+                with self.caller.own_threads(), self._products():
                     result = function(graphs.batch(ids, self.plan, num_steps, seed))
                 yield result
+
+    def _products(self) -> AbstractContextManager[None]:
+        """The precision of all products of the model, as in a captured step."""
+        precision: Precision | None = getattr(self.model, "precision", None)
+        return nullcontext() if precision is None or self.device.type != "cuda" else products(precision)
 
     def _run_on_data(self, functions: list[Function], batches: list[Tensor]) -> Iterator[Tensor]:
         self.store, self.keys = self.store.to(self.device), self.keys.to(self.device)
