@@ -63,7 +63,7 @@ def products(name: Precision) -> Iterator[None]:
     ]
     if hasattr(matmul, "fp32_precision"):
         kind = "ieee" if name == "float32" else "tf32"
-        wanted += [(settings, "fp32_precision", kind) for settings in (matmul, cudnn.rnn, cudnn.conv)]
+        wanted += [(settings, "fp32_precision", kind) for settings in (matmul, cudnn.rnn)]
     else:  # before torch 2.9
         wanted += [(settings, "allow_tf32", name != "float32") for settings in (matmul, cudnn)]
     before = [(settings, attribute, getattr(settings, attribute)) for settings, attribute, _ in wanted]

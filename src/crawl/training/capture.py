@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,7 +152,7 @@ class Recorder:
                 # A batch of its own: what the one of the trial has worked out, such as counts, is not of later batches.
                 result = function(_with_tensors(batch, live_tensors))
         except RuntimeError as error:
-            raise CannotCapture(" ".join(str(error).split())) from error
+            raise CannotCapture(str(error).partition("\n")[0]) from error
         return _Recording(ids, made, live, prepare, step, result)
 
     def _try(self, function: Function, batch: Batch) -> None:
@@ -205,8 +205,11 @@ def _capture(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) 
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 yield
-            finally:
-                graph.capture_end()
+            except BaseException:
+                with suppress(RuntimeError):  # that the capture is spoiled
+                    graph.capture_end()
+                raise
+            graph.capture_end()
     finally:
         torch._C._cuda_clearCublasWorkspaces()
         if collects:

@@ -107,7 +107,7 @@ def gradients(conv: nn.Module) -> dict[str, Tensor | None]:
 
 
 def expected_gradients(step: Step, walks: Walks) -> dict[str, Tensor | None]:
-    """Of the reference in float64, by autograd alone; on a GPU, of the same kernels for a layer on top of another, since
+    """Of the reference in float64, by autograd alone; on a GPU, of the same kernels for a layer on top of another:
     rounding decides there which of the activations near 0 are positive.
     """
     if step is tied and DEVICE == "cuda":
