@@ -78,8 +78,7 @@ def breakdown() -> dict[str, dict[str, float]]:
     progress("Where the time of a training step goes")
     step = TrainingStep("fast")
     stages: dict[str, list[float]] = defaultdict(list)
-    modules = {f"forward: layer {i + 1}": conv for i, conv in enumerate(step.model.convs)}
-    modules |= {f"forward: virtual node {i + 1}": node for i, node in enumerate(step.model.virtual_nodes)}
+    modules = {f"forward: block {i + 1}, {type(block).__name__}": block for i, block in enumerate(step.model.blocks)}
     modules |= {"forward: readout": step.model.readout}
     for name, module in modules.items():
         _record_time(module, stages[name])

@@ -63,7 +63,7 @@ def with_budget(make_conv: MakeConv, num_layers: int, budget: int = BUDGET) -> t
 
 
 def ours_with_budget(kind: str, num_layers: int, budget: int = BUDGET) -> tuple[OurNetwork, int, int]:
-    """The same for a network of our blocks, `GINE` or `GatedGCN`."""
+    """The same for a network of our blocks, `GINE` or `GatedGCN`; its width is a multiple of 4, so rows are aligned."""
     return _nearest(
         lambda width: OurNetwork(
             OneHot(made.NUM_ATOM_TYPES),
@@ -75,6 +75,7 @@ def ours_with_budget(kind: str, num_layers: int, budget: int = BUDGET) -> tuple[
             pool="sum",
         ),
         budget,
+        multiple=4,
     )
 
 
@@ -94,12 +95,12 @@ def training_step(model: Network, batches: list[Batch]) -> Callable[[], None]:
     return step
 
 
-def _nearest(make: Callable[[int], Model], budget: int) -> tuple[Model, int, int]:
-    low, high = 1, 4096
+def _nearest(make: Callable[[int], Model], budget: int, multiple: int = 1) -> tuple[Model, int, int]:
+    low, high = 1, 4096 // multiple
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _size(make, middle) <= budget else (low, middle)
-    width = min((low, high), key=lambda w: abs(_size(make, w) - budget))
+        low, high = (middle, high) if _size(make, multiple * middle) <= budget else (low, middle)
+    width = min((multiple * low, multiple * high), key=lambda w: abs(_size(make, w) - budget))
     torch.manual_seed(0)
     return make(width), width, _size(make, width)
 

@@ -1,9 +1,13 @@
 """What all tests share."""
 
+import datetime
+import json
 import os
 import signal
+import subprocess
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -38,3 +42,33 @@ def triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use no kernels, on a GPU either."""
     monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest -m gpu --record results/gpu_tests.json` leaves a record of when and on what the GPU tests passed."""
+    parser.addoption("--record", metavar="FILE", help="write the outcome of each test, with machine and commit")
+
+
+_outcomes: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" or report.outcome != "passed":
+        _outcomes[report.nodeid] = report.outcome
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    file = session.config.getoption("--record")
+    if not file or hasattr(session.config, "workerinput"):
+        return
+    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    record = {
+        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": os.environ.get("CRAWL_COMMIT") or git.stdout.strip() or None,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU",
+        "torch": torch.__version__,
+        "num_passed": sum(outcome == "passed" for outcome in _outcomes.values()),
+        "not_passed": {name: outcome for name, outcome in _outcomes.items() if outcome != "passed"},
+        "tests": sorted(_outcomes),
+    }
+    Path(file).write_text(json.dumps(record, indent=1) + "\n")

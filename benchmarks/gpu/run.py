@@ -21,6 +21,7 @@ from measure import HERE, environment, error_line, progress
 
 from gpu.bench import Bench
 from gpu.report import Section, markdown
+from gpu.sections.blocks import blocks
 from gpu.sections.ceilings import ceilings
 from gpu.sections.compilation import compilation, first_step
 from gpu.sections.epoch import epoch
@@ -33,11 +34,12 @@ from gpu.sections.step import step
 from gpu.sections.together import together
 
 VERSIONS_OF = ["torch", "triton", "torch-geometric", "numpy"]
-SECTION_LIMIT_S, RUN_LIMIT_S = 100, 345
+SECTION_LIMIT_S, RUN_LIMIT_S = 150, 560
 
 SECTIONS: dict[str, Callable[[Bench], Section]] = {
     "ceilings": ceilings,
     "step": step,
+    "blocks": blocks,
     "epoch": epoch,
     "together": together,
     "sampling": sampling,

@@ -9,15 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crawl import CRaWl, Dense, OneHot
+from crawl import CRaWl, Dense, Network, OneHot
 from crawl.data.dataset import Dataset
 from crawl.data.identity import graph_keys
+from crawl.nn import Batch
+from crawl.ops.triton.streams import backward
 from crawl.training import Evaluation, Trainer, Training
+from crawl.training.runner import Runner
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import Scaling, task_loss
 
 Step = Callable[[], Any]
-Settings = Mapping[str, Any]  # keyword arguments of `crawl.CRaWl`
+Settings = Mapping[str, Any]  # keyword arguments of `crawl.CRaWl`, or of `crawl.Network` if there is a layer
 
 ZINC: Settings = {
     "hidden_channels": 147,
@@ -31,19 +34,72 @@ ZINC: Settings = {
 ZINC_BATCH = 50
 
 
+HYBRID: Settings = {
+    "layer": ("walk", "edge_update", "gine", "virtual_node"),
+    "hidden_channels": 80,
+    "num_layers": 5,
+    "pool": "sum",
+}
+HYBRID_PARAMETERS = 458_161
+
+
 def our_step(
     dataset: Dataset, settings: Settings, *, batch_size: int, device: torch.device, precision: str = "tf32"
 ) -> Step:
-    """A call that runs one whole training step as `Trainer` runs them; compiled and recorded in its first calls."""
-    model = build_model(dataset, settings, precision=precision)
-    trainer = Trainer(model, dataset, Training(batch_size=batch_size, device=str(device)), Evaluation())
-    trainer.model.train()
-    order = dataset.split.train[torch.randperm(len(dataset.split.train))]
-    batches = [ids for ids in torch.split(order, batch_size) if len(ids) == batch_size]
+    """A training step of the model of these settings; see `training_step`."""
+    return training_step(dataset, build_model(dataset, settings, precision=precision), batch_size, device)
 
+
+def training_step(
+    dataset: Dataset, model: Network, batch_size: int, device: torch.device, *, is_captured: bool = True
+) -> Step:
+    """A call that runs one whole training step as `Trainer` runs them; compiled and captured in its first calls."""
+    trainer = Trainer(model, dataset, Training(batch_size=batch_size, device=str(device)), Evaluation())
+    if not is_captured:
+        trainer.runner.reason = "to be measured"
+    trainer.model.train()
+    batches = full_batches(dataset, batch_size)
+    return _endless(lambda seed: trainer.steps(batches, seed))
+
+
+def forward_and_backward(
+    dataset: Dataset, model: Network, batch_size: int, device: torch.device, *, is_captured: bool
+) -> dict[str, Step]:
+    """Calls for the forward pass alone, without gradients, and for forward and backward pass together."""
+    runner = Runner(
+        model.to(device).train(), dataset.task, dataset.store, device, largest_batch=batch_size, is_captured=is_captured
+    )
+    batches = full_batches(dataset, batch_size)
+
+    def forward(batch: Batch) -> Tensor:
+        with torch.no_grad():
+            return runner.answer(batch)
+
+    def both(batch: Batch) -> Tensor:
+        model.zero_grad()
+        answer = runner.answer(batch)
+        backward(answer.mean())
+        return answer.detach()
+
+    buffers = lambda: list(model.buffers())  # noqa: E731
+    return {
+        name: _endless(
+            lambda seed, f=function: runner.run(f, batches, batch_size, seed=seed, is_training=True, protected=buffers)
+        )
+        for name, function in (("forward", forward), ("forward and backward", both))
+    }
+
+
+def full_batches(dataset: Dataset, batch_size: int) -> list[Tensor]:
+    """The training graphs in batches of equal size."""
+    order = dataset.split.train[torch.randperm(len(dataset.split.train))]
+    return [ids for ids in torch.split(order, batch_size) if len(ids) == batch_size]
+
+
+def _endless(epoch: Callable[[int], Iterator[Tensor]]) -> Step:
     def steps() -> Iterator[Tensor]:
-        for epoch in count():
-            yield from trainer.steps(batches, derive_seed(0, "walks", epoch))
+        for number in count():
+            yield from epoch(derive_seed(0, "walks", number))
 
     running = steps()
     return lambda: next(running)
@@ -54,8 +110,8 @@ def reference_step(dataset: Dataset, settings: Settings, *, batch_size: int, dev
     return eager_step(dataset, build_model(dataset, settings, implementation="reference"), batch_size, device)
 
 
-def eager_step(dataset: Dataset, model: CRaWl, batch_size: int, device: torch.device) -> Step:
-    """A training step as `Trainer` does it: cut a batch from the store, model, loss, Adam."""
+def eager_step(dataset: Dataset, model: Network, batch_size: int, device: torch.device) -> Step:
+    """A training step as `Trainer` does it: assemble a batch from the store, model, loss, Adam."""
     model = model.to(device).train()
     store = dataset.store.to(device)
     keys = graph_keys(store)
@@ -79,15 +135,14 @@ def eager_step(dataset: Dataset, model: CRaWl, batch_size: int, device: torch.de
     return step
 
 
-def build_model(dataset: Dataset, settings: Settings, **more: Any) -> CRaWl:
-    """The model for a data set, always with the same weights."""
+def build_model(dataset: Dataset, settings: Settings, **more: Any) -> Network:
+    """The model for a data set, always with the same weights: `CRaWl`, or a network if the settings have a layer."""
     torch.manual_seed(0)
-    return CRaWl(
+    edge_dim = OneHot(dataset.edge_categories) if dataset.edge_categories else Dense(dataset.num_edge_features)
+    return (Network if "layer" in settings else CRaWl)(
         OneHot(dataset.node_categories) if dataset.node_categories else Dense(max(dataset.num_node_features, 1)),
         dataset.task.num_outputs,
-        edge_dim=OneHot(dataset.edge_categories) if dataset.edge_categories else Dense(dataset.num_edge_features),
-        **settings,
-        **more,
+        **{"edge_dim": edge_dim, **settings, **more},
     )
 
 

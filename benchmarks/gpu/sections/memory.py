@@ -48,7 +48,7 @@ def memory(bench: Bench) -> Section:
     goals.append(("memory against the reference", "≤ 1/3", f"{worst:.2f} at worst", worst <= 1 / 3))
     text = [
         f"MB at most of running a ZINC step ({bench.zinc.name}) five times, beyond the data set and the model;",
-        "for ours with what is recorded at the first.",
+        "for ours with what is captured at the first.",
         f"The batch grows with walks of 50 steps, the walks grow with a batch of {usual}.",
     ]
     header = ["what grows", "step", *map(str, values), "straight line"]
