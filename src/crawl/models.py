@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, MAX_LAYERS, MAX_WIDTH, check_choice, check_type, truth, whole_number
+from crawl.checks import MAX_CHANNELS, MAX_LAYERS, MAX_WIDTH, as_list, check_choice, check_type, truth, whole_number
 from crawl.choices import Head, Implementation, Pool, Precision, Strategy
 from crawl.graph import Graph, weights_differ
 from crawl.nn.batch import Batch
@@ -112,7 +112,7 @@ class Network(nn.Module):
         self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
         self.ignores_edges = edge_dim is None
         plan = WalkPlan(strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q)
-        parts = _parts(layer, num_layers) if layers is None else list(layers)
+        parts = _parts(layer, num_layers) if layers is None else as_list("layers", layers, "blocks")
         width, edge_width = self.node_encoder.out_channels, self.edge_encoder.out_channels
         self.changes_edges = any(_has(part, "changes_edges") for part in parts)
         self.edge_embedding: Linear | None = None
@@ -290,8 +290,7 @@ class CRaWl(Network):
 def _parts(layer: Sequence[LayerPart], num_layers: int) -> list[LayerPart]:
     """The parts of all layers; the virtual node not in the last."""
     num_layers = whole_number("num_layers", num_layers, 1, MAX_LAYERS)
-    if isinstance(layer, str):
-        raise ValueError(f"layer must be a list of blocks, such as [{layer!r}], not {layer!r}.")
+    layer = as_list("layer", layer, "blocks")
     parts = [copy.deepcopy(part) for _ in range(num_layers) for part in layer]
     last = len(parts) - len(layer)
     return [part for i, part in enumerate(parts) if i < last or part != "virtual_node"]

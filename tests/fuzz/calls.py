@@ -160,6 +160,24 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         p=1.0, q=1.0, num_steps=6, num_eval_steps=6, start_share=0.5, eval_start_share=0.5, implementation="fast",
         precision="tf32",
     ),
+    "Network": lambda _: call(
+        crawl.Network,
+        in_channels=2, out_channels=1, layer=("walk", "edge_update", ("gine", "attention"), "virtual_node"),
+        num_layers=2, layers=None, hidden_channels=4, edge_dim=1, window_size=4, num_heads=2, mean_log_degree=1.0,
+    ),
+    "Network.forward": lambda _: call(
+        crawl.Network(2, 1, layer=("gine", "gru"), hidden_channels=4, num_layers=1, edge_dim=1, window_size=4).eval(),
+        data=world.data(), walks=None, num_steps=6, seed=1,
+    ),
+    "WalkPlan": lambda _: call(
+        crawl.WalkPlan,
+        strategy="node2vec", num_steps=5, num_eval_steps=6, start_share=0.5, eval_start_share=1.0, window_size=4,
+        p=0.5, q=2.0,
+    ),
+    "WalkPlan.sample": lambda _: call(
+        crawl.WalkPlan(window_size=4).sample,
+        graph=world.graph(), is_training=True, num_steps=6, seed=1, graph_keys=torch.tensor([1]),
+    ),
     "CRaWl.forward": lambda _: call(world.model().eval(), data=world.data(), num_steps=6, seed=1),
     "CRaWl.training.forward": lambda _: call(
         world.model(edge_dim=0).train(), data=world.graphs(1)[0], walks=None, num_steps=6, seed=1
@@ -189,6 +207,16 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         crawl.Embedding((2, 3), 4), features=torch.tensor([[0, 2], [1, 1]]), num_rows=2, like=torch.zeros(1)
     ),
     "Segments.of": lambda _: call(crawl.Segments.of, owner=torch.tensor([0, 0, 1]), num_owners=2),
+    "Segments.sum": lambda _: call(_members().sum, x=torch.rand(3, 2), add=torch.zeros(2, 2)),
+    "Segments.spread": lambda _: call(_members().spread, y=torch.rand(2, 2), add=torch.zeros(3, 2)),
+    "Segments.softmax": lambda _: call(_members().softmax, x=torch.rand(3, 2)),
+    "Walks.gather": lambda _: call(
+        crawl.sample_walks(world.graph(), 4, window_size=4).gather,
+        nodes=torch.rand(5, 3), edges=torch.rand(10, 3), bits=torch.rand(7, 3),
+    ),
+    "Walks.mean_at_nodes": lambda _: call(
+        crawl.sample_walks(world.graph(), 4, window_size=4).mean_at_nodes, values=torch.rand(5, 5, 3)
+    ),
     "Readout": lambda _: call(crawl.Readout, in_channels=2, out_channels=1, pool="sum", head="linear", dropout=0.1),
     "Readout.forward": lambda _: call(crawl.Readout(2, 1).eval(), x=torch.rand(3, 2), members=_members()),
     "VirtualNode": lambda _: call(crawl.VirtualNode, channels=2, dropout=0.1, precision="tf32"),

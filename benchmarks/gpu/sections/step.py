@@ -65,8 +65,8 @@ def step(bench: Bench) -> Section:
         "(`published.py`), collated by PyG's `DataLoader` in the same process. The PyG networks find their batches on",
         "the GPU; 16 layers are what the literature takes for this budget, 4 are the shallow alternative, and CRaWl is",
         "held against the faster of the two. Our networks of the same blocks assemble their batches, too. The hybrid",
-        "has layers of a walk convolution, an edge update, GINE and a virtual node. Steps that are not called eager are",
-        "captured in CUDA graphs.",
+        "has layers of a walk convolution, an edge update, GINE and a virtual node. Steps that are not called eager",
+        "are captured in CUDA graphs.",
         "Matrix products of all rows use TF32, optimisers are `torch.optim.Adam` as it comes.",
     ]
     medians = {name: math.nan if isinstance(v, str) else v["median"] for name, v in seconds.items()}

@@ -82,10 +82,9 @@ class Segments:
 
     def sum(self, x: Tensor, add: Tensor | None = None) -> Tensor:
         """`[K, …]` the sum of the rows of each owner, 0 for an owner without rows; with `add` added to it."""
-        flat = self._flat(x)
+        flat, addend = self._flat(x), None if add is None else self._flat_owners(add, x)
         kernels = fast_module("segments", flat.device, flat.dtype)
         if kernels is not None:
-            addend = None if add is None else self._flat_owners(add)
             total: Tensor = _Sum.apply(flat, addend, self, kernels)  # type: ignore[no-untyped-call]
             return total.view(-1, *x.shape[1:])
         total = flat.new_zeros(self.owners.size, flat.shape[1]).index_add(0, self.owner, flat).view(-1, *x.shape[1:])
@@ -104,7 +103,7 @@ class Segments:
 
     def min(self, x: Tensor) -> Tensor:
         """`[K, …]` the smallest value of the rows of each owner; 0 for an owner without rows."""
-        return -self.max(-x)
+        return -self.max(-self._flat(x)).view(-1, *x.shape[1:])
 
     def std(self, x: Tensor) -> Tensor:
         """`[K, …]` the standard deviation of the rows of each owner, which divides by their number.
@@ -118,15 +117,15 @@ class Segments:
 
     def softmax(self, x: Tensor) -> Tensor:
         """`[R, …]` values that add up to 1 over the rows of each owner."""
-        raised = (x - self.max(x.detach())[self.owner]).exp()
+        largest = self.max(self._flat(x).detach().view(x.shape))
+        raised = (x - largest[self.owner]).exp()
         return raised / self.spread(self.sum(raised)).clamp_min(torch.finfo(x.dtype).tiny)
 
     def spread(self, y: Tensor, add: Tensor | None = None) -> Tensor:
         """`[R, …]` for each row the row of its owner, with `add` added to it; what padding rows get has no meaning."""
-        flat = self._flat_owners(y)
+        flat, addend = self._flat_owners(y), None if add is None else self._flat(add, y)
         kernels = fast_module("segments", flat.device, flat.dtype)
         if kernels is not None:
-            addend = None if add is None else self._flat(add)
             rows: Tensor = _Spread.apply(flat, addend, self, kernels)  # type: ignore[no-untyped-call]
             return rows.view(-1, *y.shape[1:])
         return y[self.owner] if add is None else add + y[self.owner]
@@ -150,17 +149,23 @@ class Segments:
         grid_ptr = torch.cat([(ptr[:-1].unsqueeze(1) + filled).flatten(), ptr[-1:]])
         return Segments(slot, self.rows, Rows(self.owners.size * longest), grid_ptr, order, 1)
 
-    def _flat(self, x: Tensor) -> Tensor:
+    def _flat(self, x: Tensor, like: Tensor | None = None) -> Tensor:
         """`[R, C]`."""
-        if plain_tensor("x", x).dim() == 0 or x.shape[0] != self.rows.size:
-            raise ValueError(f"There are {self.rows.size} rows with an owner, so give as many, not {shown(x)}.")
-        return x.flatten(1) if x.dim() > 1 else x.unsqueeze(1)
+        return _flat(x, self.rows.size, "row", like)
 
-    def _flat_owners(self, y: Tensor) -> Tensor:
+    def _flat_owners(self, y: Tensor, like: Tensor | None = None) -> Tensor:
         """`[K, C]`."""
-        if plain_tensor("y", y).dim() == 0 or y.shape[0] != self.owners.size:
-            raise ValueError(f"There are {self.owners.size} owners, so give as many rows, not {shown(y)}.")
-        return y.flatten(1) if y.dim() > 1 else y.unsqueeze(1)
+        return _flat(y, self.owners.size, "owner", like)
+
+
+def _flat(values: Tensor, number: int, of: str, like: Tensor | None) -> Tensor:
+    """`[number, C]`: as many rows as there are; as wide as another tensor, if there is one."""
+    flat = plain_tensor("values", values)
+    fits = flat.is_floating_point() and flat.dim() > 0 and flat.shape[0] == number
+    if not fits or (like is not None and flat.shape[1:] != like.shape[1:]):
+        shape = [number, *(["…"] if like is None else like.shape[1:])]
+        raise ValueError(f"Give floating-point numbers for each {of}, of shape {shape}, not {shown(values)}.")
+    return flat.flatten(1) if flat.dim() > 1 else flat.unsqueeze(1)
 
 
 def places_of(owner: Tensor, num_owners: int) -> tuple[Tensor, Tensor]:

@@ -163,6 +163,8 @@ def predict(
     check_type("store", store, GraphStore, "build one with GraphStore.from_graphs(graphs)")
     num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
     batch_size = whole_number("batch_size", batch_size, 1, MAX_COUNT)
+    if num_steps is not None:
+        num_steps = whole_number("num_steps", num_steps, 0, MAX_COUNT - 1)
     ids = store.checked_ids(ids)
     if not torch.equal(ids, torch.arange(len(store))):
         store, ids = store.subset(ids), torch.arange(len(ids))

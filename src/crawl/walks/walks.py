@@ -186,7 +186,7 @@ class Walks:
             steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
         if bits is not None:
-            if bits.dim() != 2 or bits.shape[0] != num_bits(self.window_size):
+            if plain_tensor("bits", bits).dim() != 2 or bits.shape[0] != num_bits(self.window_size):
                 raise ValueError(
                     f"These walks have {num_bits(self.window_size)} bits at a position, so give as many rows, not "
                     f"{shown(bits)}: make them with the window_size of the weights."
