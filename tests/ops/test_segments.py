@@ -94,7 +94,7 @@ def test_slots_of_no_rows(num_owners: int) -> None:
 
 def test_rows_that_do_not_fit_are_refused() -> None:
     segments = Segments.of(OWNER, NUM_OWNERS)
-    with pytest.raises(ValueError, match=r"7 rows .*shape \[6, 2\]"):
+    with pytest.raises(ValueError, match=r"each row, of shape \[7, .*\[6, 2\]"):
         segments.min(torch.zeros(6, 2))
-    with pytest.raises(ValueError, match=r"6 owners, so give as many rows, .*shape \[7, 2\]"):
+    with pytest.raises(ValueError, match=r"each owner, of shape \[6, .*\[7, 2\]"):
         segments.spread(torch.zeros(7, 2))

@@ -163,7 +163,7 @@ def _flat(values: Tensor, number: int, of: str, like: Tensor | None) -> Tensor:
     flat = plain_tensor("values", values)
     fits = flat.is_floating_point() and flat.dim() > 0 and flat.shape[0] == number
     if not fits or (like is not None and flat.shape[1:] != like.shape[1:]):
-        shape = [number, *(["…"] if like is None else like.shape[1:])]
+        shape = [number, *(["C"] if like is None else like.shape[1:])]
         raise ValueError(f"Give floating-point numbers for each {of}, of shape {shape}, not {shown(values)}.")
     return flat.flatten(1) if flat.dim() > 1 else flat.unsqueeze(1)
 
