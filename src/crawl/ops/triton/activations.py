@@ -195,10 +195,11 @@ def _mixed_backward(
     is_row = row < tl.load(count).to(tl.int64) * (num_positions - KERNEL_SIZE + 1)
     place = row[:, None] * STRIDE + channel[None, :]
     active = tl.load(is_active + place, mask=is_row[:, None] & inside[None, :], other=0)
-    grad = spread_gradient(
-        grad_nodes, counts, grad_edges, edge_counts, nodes, edges, row, is_row, channel, per_unit,
-        num_positions, C, KERNEL_SIZE, HAS_EDGES,
+    owners = owners_of_windows(
+        counts, edge_counts, nodes, edges, tl.program_id(0).to(tl.int64) * ROWS, is_row, per_unit, num_positions,
+        KERNEL_SIZE, HAS_EDGES, True, ROWS,
     )  # fmt: skip
+    grad = spread_gradient(grad_nodes, grad_edges, owners, is_row, channel, C, HAS_EDGES)
     value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE, hidden.dtype.element_ty == tl.float16)
     stored = (row < num_slots)[:, None] & inside[None, :]
     tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=stored)
@@ -209,8 +210,8 @@ def _mixed_backward(
 def exponent_of_unit(maxima: tl.tensor, NUM_MAXIMA: tl.constexpr) -> tl.tensor:
     """The biased exponent of the unit of gradients: the power of two at or below the largest gradient of a window.
 
-    To divide by it changes no bit, but what is 10^4 times smaller than the largest loses bits in float16, and 10^7 times
-    smaller is lost.
+    To divide by it changes no bit, but what is 10^4 times smaller than the largest loses bits in float16, and what is
+    10^7 times smaller is lost.
     """
     largest = tl.max(tl.load(maxima + tl.arange(0, NUM_MAXIMA)), axis=0)
     exponent = (largest.to(tl.int32, bitcast=True) >> 23) & 255
@@ -218,38 +219,58 @@ def exponent_of_unit(maxima: tl.tensor, NUM_MAXIMA: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
-def spread_gradient(
-    grad_nodes: tl.tensor,
+def owners_of_windows(
     counts: tl.tensor,
-    grad_edges: tl.tensor,
     edge_counts: tl.tensor,
     nodes: tl.tensor,
     edges: tl.tensor,
-    row: tl.tensor,
+    first: tl.tensor,
     is_row: tl.tensor,
-    channel: tl.tensor,
     per_unit: tl.tensor,
     num_positions: tl.int32,
-    C: tl.constexpr,
     KERNEL_SIZE: tl.constexpr,
     HAS_EDGES: tl.constexpr,
-) -> tl.tensor:
-    """The gradients of some windows after their ReLU; zeros for rows and channels that are not real.
-
-    Every window centred at a node has the same.
+    IS_LARGE: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> tl.tuple:
+    """The node at the centre of each window and the window's share of its mean; the same of the edge that led there,
+    and whether there is one. The windows are those of `ROWS` rows.
     """
     windows_per_walk = num_positions - KERNEL_SIZE + 1
-    walk, position = row // windows_per_walk, row % windows_per_walk + KERNEL_SIZE // 2
+    # to divide 64 bits takes long: once for all rows is enough
+    walk = first // windows_per_walk
+    window = (first - walk * windows_per_walk).to(tl.int32) + tl.arange(0, ROWS)
+    walk, position = walk + window // windows_per_walk, window % windows_per_walk + KERNEL_SIZE // 2
     centre = walk * num_positions + position
-    inside = (channel < C)[None, :]
-    node = tl.load(nodes + centre, mask=is_row, other=0).to(tl.int64)
-    grad = tl.load(grad_nodes + node[:, None] * C + channel[None, :], mask=is_row[:, None] & inside, other=0)
-    grad = grad * per_unit / tl.load(counts + node, mask=is_row, other=1)[:, None]
+    ids: tl.constexpr = tl.int64 if IS_LARGE else tl.int32
+    node = tl.load(nodes + centre, mask=is_row, other=0).to(ids)
+    share = per_unit / tl.load(counts + node, mask=is_row, other=1)
+    edge, edge_share, has_edge = node, share, is_row
     if HAS_EDGES:
         has_edge = is_row & (position > 0)
-        edge = tl.load(edges + (centre - walk - 1), mask=has_edge, other=0).to(tl.int64)
-        more = tl.load(grad_edges + edge[:, None] * C + channel[None, :], mask=has_edge[:, None] & inside, other=0)
-        grad += more * per_unit / tl.load(edge_counts + edge, mask=has_edge, other=1)[:, None]
+        edge = tl.load(edges + (centre - walk - 1), mask=has_edge, other=0).to(ids)
+        edge_share = per_unit / tl.load(edge_counts + edge, mask=has_edge, other=1)
+    return node, share, edge, edge_share, has_edge
+
+
+@triton.jit
+def spread_gradient(
+    grad_nodes: tl.tensor,
+    grad_edges: tl.tensor,
+    owners: tl.tuple,
+    is_row: tl.tensor,
+    channel: tl.tensor,
+    C: tl.constexpr,
+    HAS_EDGES: tl.constexpr,
+) -> tl.tensor:
+    """The gradients of some windows after their ReLU; zeros for rows and channels that are not real."""
+    node, share, edge, edge_share, has_edge = owners
+    inside = (channel < C)[None, :]
+    place = (node * C)[:, None] + channel[None, :]
+    grad = tl.load(grad_nodes + place, mask=is_row[:, None] & inside, other=0) * share[:, None]
+    if HAS_EDGES:
+        place = (edge * C)[:, None] + channel[None, :]
+        grad += tl.load(grad_edges + place, mask=has_edge[:, None] & inside, other=0) * edge_share[:, None]
     return grad
 
 

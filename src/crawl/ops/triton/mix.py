@@ -1,4 +1,4 @@
-"""The last convolution of the walks, of width one, between the ReLUs around it: a kernel there, and one for the way back.
+"""The last convolution of the walks, of width one, between the ReLUs around it: one kernel there and one back.
 
 Programs take tiles of windows in turn. Each has the whole matrix in shared memory and computes a tile from end to end,
 so that of what is between windows and means only the outputs pass through memory. Channels are cut into pieces whose
@@ -14,13 +14,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from crawl.ops.triton.activations import exponent_of_unit, largest_gradients, spread_gradient
+from crawl.ops.triton.activations import (
+    exponent_of_unit,
+    largest_gradients,
+    owners_of_windows,
+    spread_gradient,
+)
 from crawl.ops.triton.norm import MEAN, RSTD, SCALE, SHIFT
 from crawl.ops.triton.segments import sum_parts
 from crawl.ops.triton.shape import Shape
 from crawl.ops.walks import WalkTensors
 
-MOST_CHANNELS = 240  # piece number k, of 0 to 3, has 128 >> k channels, if the stride has that bit
+# Piece number k, of 0 to 3, has 128 >> k channels, if the stride has that bit; so a stride is at most 240.
 _LARGEST_HALF = tl.constexpr(65504.0)
 
 # Of the kernels there and back. A product on a Hopper GPU has a multiple of 64 rows for every four warps.
@@ -28,6 +33,7 @@ _ROWS = (64, 64)
 _PROGRAMS = (396, 264)  # more than fit on the GPU at once only load the matrix more often
 _WARPS = (4, 4)
 _STAGES = (1, 1)
+_REGISTERS = (None, None)  # of a thread; as many as it likes when None
 
 
 def mix_windows(
@@ -59,10 +65,12 @@ def mix_windows(
                 shape.windows_per_walk,
                 shape.num_windows,
                 STRIDE=shape.stride,
+                IS_LARGE=shape.is_large(windows),
                 ROWS=_ROWS[0],
                 PRECISION=_precision(mix_t),
                 num_warps=_WARPS[0],
                 num_stages=_STAGES[0],
+                maxnreg=_REGISTERS[0],
             )
     return mixed, is_active
 
@@ -120,10 +128,12 @@ def mix_backward(
                 KERNEL_SIZE=shape.centred_size,
                 NUM_MAXIMA=maxima.numel(),
                 HAS_EDGES=len(pooled) > 1,
+                IS_LARGE=shape.is_large(*(grad for grad, _ in pooled)),
                 ROWS=_ROWS[1],
                 PRECISION=_precision(mix),
                 num_warps=_WARPS[1],
                 num_stages=_STAGES[1],
+                maxnreg=_REGISTERS[1],
             )
     return hidden, grad_mixed, grad_hidden, sum_parts(parts), unit
 
@@ -148,6 +158,7 @@ def _mix(
     windows_per_walk: tl.int32,
     num_slots: tl.int64,
     STRIDE: tl.constexpr,
+    IS_LARGE: tl.constexpr,
     ROWS: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
@@ -156,13 +167,14 @@ def _mix(
     matrix = _load_matrix(mix_t, STRIDE)
     num_rows = tl.load(count).to(tl.int64) * windows_per_walk
     for tile in range(tl.program_id(0), tl.cdiv(num_slots.to(tl.int64), ROWS), tl.num_programs(0)):
-        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)
-        values = _load_windows(windows, row, num_rows, STRIDE)
+        row = _rows(tile, ROWS, IS_LARGE)
+        is_row, is_slot = row < num_rows, (row < num_slots)[:, None]
+        values = _load_windows(windows, row, is_row, STRIDE)
         hidden = ()
         for k in tl.static_range(4):
             piece = values[k]
             if STRIDE & (128 >> k):
-                piece = _activated(piece, statistics, row < num_rows, k, STRIDE, factor == tl.float16).to(factor)
+                piece = _activated(piece, statistics, is_row, k, STRIDE, factor == tl.float16).to(factor)
             hidden = hidden + (piece,)  # noqa: RUF005 - Triton cannot unpack with a star
         for n in tl.static_range(4):
             if STRIDE & (128 >> n):
@@ -173,10 +185,10 @@ def _mix(
                 out = tl.where(out < 0, 0, out)  # unlike a maximum, it lets NaN through
                 if storage == tl.float16:
                     out = tl.where(out > _LARGEST_HALF, _LARGEST_HALF, out)
-                mask = (row < num_slots)[:, None]
-                tl.store(mixed + row[:, None] * STRIDE + channel[None, :], out.to(storage), mask=mask)
+                tl.store(mixed + row[:, None] * STRIDE + channel[None, :], out.to(storage), mask=is_slot)
                 word = STRIDE // (256 >> n) * (16 >> n) + tl.arange(0, 8 >> n)
-                tl.store(is_active + row[:, None] * (STRIDE // 16) + word[None, :], words.to(tl.int16), mask=mask)
+                place = row[:, None] * (STRIDE // 16) + word[None, :]
+                tl.store(is_active + place, words.to(tl.int16), mask=is_slot)
 
 
 @triton.jit(do_not_specialize=["num_positions", "num_slots"])
@@ -205,6 +217,7 @@ def _mix_backward(
     KERNEL_SIZE: tl.constexpr,
     NUM_MAXIMA: tl.constexpr,
     HAS_EDGES: tl.constexpr,
+    IS_LARGE: tl.constexpr,
     ROWS: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
@@ -217,41 +230,47 @@ def _mix_backward(
         tl.store(unit, in_units_of)
     num_rows = tl.load(count).to(tl.int64) * (num_positions - KERNEL_SIZE + 1)
     for tile in range(tl.program_id(0), tl.cdiv(num_slots.to(tl.int64), ROWS), tl.num_programs(0)):
-        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)
-        is_row = row < num_rows
-        stored = (row < num_slots)[:, None]
-        values = _load_windows(windows, row, num_rows, STRIDE)
+        row = _rows(tile, ROWS, IS_LARGE)
+        is_row, is_slot = row < num_rows, (row < num_slots)[:, None]
+        owners = owners_of_windows(
+            counts, edge_counts, nodes, edges, tile * ROWS, is_row, per_unit, num_positions,
+            KERNEL_SIZE, HAS_EDGES, IS_LARGE, ROWS,
+        )  # fmt: skip
         grads = ()
         for k in tl.static_range(4):
-            grad = values[k]
+            grad = tl.zeros([1], tl.float32)
             if STRIDE & (128 >> k):
                 channel = _channels(k, STRIDE)
                 word = row[:, None] * (STRIDE // 16) + (channel // 16)[None, :]
                 active = (tl.load(is_active + word, mask=is_row[:, None], other=0) >> (channel & 15)[None, :]) & 1
-                grad = spread_gradient(
-                    grad_nodes, counts, grad_edges, edge_counts, nodes, edges, row, is_row, channel, per_unit,
-                    num_positions, C, KERNEL_SIZE, HAS_EDGES,
-                )  # fmt: skip
+                grad = spread_gradient(grad_nodes, grad_edges, owners, is_row, channel, C, HAS_EDGES)
                 grad = tl.where(active != 0, grad, 0).to(factor)
+                tl.store(grad_mixed + row[:, None] * STRIDE + channel[None, :], grad, mask=is_slot)
             grads = grads + (grad,)  # noqa: RUF005
-        # Stores come last: a load does not overtake a store.
         for n in tl.static_range(4):
             if STRIDE & (128 >> n):
                 channel = _channels(n, STRIDE)
                 place = row[:, None] * STRIDE + channel[None, :]
-                value = _activated(values[n], statistics, is_row, n, STRIDE, factor == tl.float16)
+                window = tl.load(windows + place, mask=is_row[:, None], other=0).to(tl.float32)
+                value = _activated(window, statistics, is_row, n, STRIDE, factor == tl.float16)
+                tl.store(hidden + place, value.to(factor), mask=is_slot)  # before the product: it needs the registers
                 grad = _product(grads, matrix, n, STRIDE, ROWS, PRECISION)
                 grad = tl.where(value > 0, grad, 0).to(factor)
-                tl.store(hidden + place, value.to(factor), mask=stored)
-                tl.store(grad_mixed + place, grads[n], mask=stored)
-                tl.store(grad_hidden + place, grad, mask=stored)
+                tl.store(grad_hidden + place, grad, mask=is_slot)
                 # the sums are of what is stored
                 mean = tl.load(statistics + MEAN * STRIDE + channel)[None, :]
                 rstd = tl.load(statistics + RSTD * STRIDE + channel)[None, :]
                 total = grad.to(tl.float32) * in_units_of
                 part = parts + tile * (2 * STRIDE) + channel
                 tl.store(part, tl.sum(total, axis=0))
-                tl.store(part + STRIDE, tl.sum(total * ((values[n].to(tl.float32) - mean) * rstd), axis=0))
+                tl.store(part + STRIDE, tl.sum(total * ((window - mean) * rstd), axis=0))
+
+
+@triton.jit
+def _rows(tile: tl.tensor, ROWS: tl.constexpr, IS_LARGE: tl.constexpr) -> tl.tensor:
+    """The rows of a tile. Their places are computed anew for each tile: to keep them takes too many registers."""
+    row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)
+    return row if IS_LARGE else row.to(tl.int32)  # places in 64 bits take twice the registers
 
 
 @triton.jit
@@ -275,14 +294,14 @@ def _load_matrix(matrix: tl.tensor, STRIDE: tl.constexpr) -> tl.tuple:
 
 
 @triton.jit
-def _load_windows(windows: tl.tensor, row: tl.tensor, num_rows: tl.tensor, STRIDE: tl.constexpr) -> tl.tuple:
+def _load_windows(windows: tl.tensor, row: tl.tensor, is_row: tl.tensor, STRIDE: tl.constexpr) -> tl.tuple:
     """The pieces of some rows, as they are stored; zeros for rows that are not real."""
     pieces = ()
     for k in tl.static_range(4):
         piece = tl.zeros([1], tl.float32)
         if STRIDE & (128 >> k):
             place = row[:, None] * STRIDE + _channels(k, STRIDE)[None, :]
-            piece = tl.load(windows + place, mask=(row < num_rows)[:, None], other=0)
+            piece = tl.load(windows + place, mask=is_row[:, None], other=0)
         pieces = pieces + (piece,)  # noqa: RUF005
     return pieces
 

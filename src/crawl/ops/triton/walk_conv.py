@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from crawl.ops.precision import current_precision
 from crawl.ops.triton.activations import activate, bit_weight_backward, mixed_backward, norm_sums
 from crawl.ops.triton.convolve import convolve, convolve_backward
-from crawl.ops.triton.mix import MOST_CHANNELS, mix_backward, mix_windows
+from crawl.ops.triton.mix import mix_backward, mix_windows
 from crawl.ops.triton.norm import finalise
 from crawl.ops.triton.products import multiply, padded, product
 from crawl.ops.triton.segments import mean_windows, sum_rows
@@ -32,9 +32,9 @@ from crawl.ops.walk_conv import Weights
 from crawl.ops.walks import WalkTensors
 
 _FACTORS = {"tf32": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
-# How many channels the kernels of `mix` take; wider products are cuBLAS's. Those of float32 do not use tensor cores,
-# and cuBLAS's are faster.
-_MOST_FUSED = {torch.float16: MOST_CHANNELS, torch.bfloat16: MOST_CHANNELS, torch.float32: 0}
+# The most channels that the kernels of `mix` are for, at most 240; wider products are cuBLAS's. 176 fit into the shared
+# memory of every GPU, 99 KB. Products of float32 do not use tensor cores: cuBLAS's are far faster.
+_MOST_FUSED = {torch.float16: 176, torch.bfloat16: 176, torch.float32: 0}
 
 
 def walk_conv(
