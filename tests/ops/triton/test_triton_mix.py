@@ -120,8 +120,9 @@ def test_backward(width: int, dtype: torch.dtype, into_edges: bool) -> None:
     normed = problem.normed
     assert error(hidden[:num_real], normed.relu()) < TOLERANCE[dtype]
     assert error(grad_mixed[:num_real].double() * unit, expected) < TOLERANCE[dtype]
-    expected = (expected @ matrix.double()) * (normed > 0)
+    expected = expected @ matrix.double()
     assert error(grad_hidden[:num_real].double() * unit, expected) < TOLERANCE[dtype]
+    expected *= normed > 0
     deviation = (problem.windows[:num_real].double() - problem.row(MEAN)) * problem.row(RSTD)
     assert error(sums[0], expected.sum(0)) < TOLERANCE[dtype]
     assert error(sums[1], (expected * deviation).sum(0)) < TOLERANCE[dtype]

@@ -30,7 +30,7 @@ _LARGEST_HALF = tl.constexpr(65504.0)
 
 # Of the kernels there and back. A product on a Hopper GPU has a multiple of 64 rows for every four warps.
 _ROWS = (64, 64)
-_PROGRAMS = (396, 264)  # more than fit on the GPU at once only load the matrix more often
+_PROGRAMS = (264, 264)  # more than fit on the GPU at once only load the matrix more often
 _WARPS = (4, 4)
 _STAGES = (1, 1)
 _REGISTERS = (None, None)  # of a thread; as many as it likes when None
@@ -84,9 +84,9 @@ def mix_backward(
     is_active: Tensor,
     pooled: list[tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The activations again; the gradients of the CNN's outputs before their ReLU, and of the windows after the batch
-    norm, before its ReLU; `[2, stride]` the gradients of the batch norm's bias and weight; and the unit, `[1]`, that
-    the gradients of outputs and windows are in.
+    """The activations again; the gradients of the CNN's outputs before their ReLU, and of the activations;
+    `[2, stride]` the gradients of the batch norm's bias and weight; and the unit, `[1]`, that the gradients of outputs
+    and activations are in.
 
     Args:
         shape: The sizes.
@@ -249,21 +249,25 @@ def _mix_backward(
             grads = grads + (grad,)  # noqa: RUF005
         for n in tl.static_range(4):
             if STRIDE & (128 >> n):
+                grad = _product(grads, matrix, n, STRIDE, ROWS, PRECISION)
+                place = row[:, None] * STRIDE + _channels(n, STRIDE)[None, :]
+                tl.store(grad_hidden + place, grad.to(factor), mask=is_slot)
+        # A product has its values spread over threads so that to add those of a channel takes long: read them again.
+        tl.debug_barrier()
+        for n in tl.static_range(4):
+            if STRIDE & (128 >> n):
                 channel = _channels(n, STRIDE)
                 place = row[:, None] * STRIDE + channel[None, :]
                 window = tl.load(windows + place, mask=is_row[:, None], other=0).to(tl.float32)
+                grad = tl.load(grad_hidden + place, mask=is_row[:, None], other=0).to(tl.float32) * in_units_of
                 value = _activated(window, statistics, is_row, n, STRIDE, factor == tl.float16)
-                tl.store(hidden + place, value.to(factor), mask=is_slot)  # before the product: it needs the registers
-                grad = _product(grads, matrix, n, STRIDE, ROWS, PRECISION)
-                grad = tl.where(value > 0, grad, 0).to(factor)
-                tl.store(grad_hidden + place, grad, mask=is_slot)
-                # the sums are of what is stored
+                tl.store(hidden + place, value.to(factor), mask=is_slot)
+                grad = tl.where(value > 0, grad, 0)
                 mean = tl.load(statistics + MEAN * STRIDE + channel)[None, :]
                 rstd = tl.load(statistics + RSTD * STRIDE + channel)[None, :]
-                total = grad.to(tl.float32) * in_units_of
                 part = parts + tile * (2 * STRIDE) + channel
-                tl.store(part, tl.sum(total, axis=0))
-                tl.store(part + STRIDE, tl.sum(total * ((window - mean) * rstd), axis=0))
+                tl.store(part, tl.sum(grad, axis=0))
+                tl.store(part + STRIDE, tl.sum(grad * ((window - mean) * rstd), axis=0))
 
 
 @triton.jit

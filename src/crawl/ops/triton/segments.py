@@ -15,6 +15,9 @@ from crawl.ops.segments import Segments
 # this, others first sum each piece of `_PIECE` places that is within one group.
 _LONG = 2048
 _PIECE = 512
+_TILE = 512  # values that a program loads at once
+_CHANNELS = 64  # of them, at most, in a row
+_WARPS = 2
 
 
 def sum_rows(
@@ -82,7 +85,7 @@ def _launch(
     if out.numel() == 0:
         return
     num_channels = rows.shape[1]
-    block_channels = min(triton.next_power_of_2(num_channels), 64)
+    block_channels = min(triton.next_power_of_2(num_channels), _CHANNELS)
     num_blocks = triton.cdiv(num_channels, block_channels)
     num_places = len(rows) if order is None else order.numel()
     num_pieces = num_places // _PIECE if min(num_places, longest or num_places) > _LONG else 0
@@ -95,10 +98,10 @@ def _launch(
         "IS_WINDOW": counts is not None,
         "FINDS_ACTIVE": is_active is not None,
         "HAS_ORDER": has_order,
-        "BLOCK_ROWS": 512 // block_channels,
+        "BLOCK_ROWS": _TILE // block_channels,
         "BLOCK_CHANNELS": block_channels,
         "PIECE": _PIECE,
-        "num_warps": 2,
+        "num_warps": _WARPS,
     }
     is_active = out if is_active is None else is_active
     with torch.cuda.device(rows.get_device()):
