@@ -12,6 +12,7 @@ from torch import Tensor
 from crawl import CRaWlConv, Graph, Walks, sample_walks
 
 pytest.importorskip("triton")
+from crawl.ops.triton import walk_conv
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -24,6 +25,7 @@ GRADIENT_TOLERANCE = {"float32": 2e-5, "tf32": 1e-1, "bf16": 3e-1}
 @pytest.fixture(autouse=True)
 def _triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
+    monkeypatch.setitem(walk_conv._MOST_FUSED, torch.float32, 176)  # the interpreter's precision, too
 
 
 def molecules(num_graphs: int = 3) -> Graph:
@@ -109,6 +111,23 @@ def test_equals_the_reference(case: tuple[int, ...], precision: str) -> None:
     graph = molecules(2)
     walks = sample_walks(graph, num_steps, window_size=window_size, seed=1)
     check(make_conv(walks, width_in, width, edge_dim, kernel_size, precision=precision), walks, graph)
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"] if ON_GPU else ["float32"])
+@pytest.mark.parametrize("padding", [False, True])
+@pytest.mark.parametrize("into_edges", [False, True], ids=["nodes", "edges"])
+def test_products_by_cublas(padding: bool, into_edges: bool, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk_conv, "_MOST_FUSED", dict.fromkeys(walk_conv._MOST_FUSED, 0))
+    graph = molecules(2)
+    walks = sample_walks(graph, 12, window_size=4, seed=1)
+    conv = make_conv(walks, 5, 33, 2, 5, precision=precision, padding=padding)
+    check(conv, walks, graph, into_edges=into_edges)
+
+
+def test_channels_too_many_for_one_kernel() -> None:
+    graph = molecules(1)
+    walks = sample_walks(graph, 6, window_size=4, seed=1)
+    check(make_conv(walks, 3, 260, 2, 5, precision="float32"), walks, graph)
 
 
 def test_edges_without_features() -> None:

@@ -105,11 +105,9 @@ def mixed_backward(
     hidden, grad_mixed = (torch.empty_like(windows, dtype=dtype) for _ in range(2))
     pooled = [(grad.contiguous(), counts) for grad, counts in pooled]
     unit = windows.new_ones(1, dtype=torch.float32)
-    maxima = windows.new_empty(len(pooled), _NUM_MAXIMA, dtype=torch.float32)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
-            for (grad, counts), largest in zip(pooled, maxima, strict=True):
-                _largest[(_NUM_MAXIMA,)](grad, counts, largest, grad.numel(), C=shape.num_channels, BLOCK=1024)
+            maxima = largest_gradients(pooled)
             _mixed_backward[shape.tiles(ROWS)](
                 windows,
                 statistics,
@@ -134,6 +132,14 @@ def mixed_backward(
                 CHANNELS=CHANNELS,
             )
     return hidden, grad_mixed, unit
+
+
+def largest_gradients(pooled: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Some gradients of windows, the largest among them; `pooled` is as in `mixed_backward`, and contiguous."""
+    maxima = pooled[0][0].new_empty(len(pooled), _NUM_MAXIMA, dtype=torch.float32)
+    for (grad, counts), largest in zip(pooled, maxima, strict=True):
+        _largest[(_NUM_MAXIMA,)](grad, counts, largest, grad.numel(), C=grad.shape[1], BLOCK=1024)
+    return maxima
 
 
 @triton.jit(do_not_specialize=["size"])
@@ -180,37 +186,92 @@ def _mixed_backward(
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
-    # The unit is the power of two at or below the largest gradient of a window. To divide by it changes no bit, but
-    # what is 10^4 times smaller than the largest loses bits in float16, and 10^7 times smaller is lost.
-    largest = tl.max(tl.load(maxima + tl.arange(0, NUM_MAXIMA)), axis=0)
-    exponent = (largest.to(tl.int32, bitcast=True) >> 23) & 255
-    exponent = tl.minimum(tl.maximum(exponent, 27), 227)
+    exponent = exponent_of_unit(maxima, NUM_MAXIMA)
     if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
         tl.store(unit, (exponent << 23).to(tl.float32, bitcast=True))
     per_unit = ((254 - exponent) << 23).to(tl.float32, bitcast=True)
 
-    windows_per_walk = num_positions - KERNEL_SIZE + 1
     row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
-    is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
-    walk, position = row // windows_per_walk, row % windows_per_walk + KERNEL_SIZE // 2
-    centre = walk * num_positions + position
-    node = tl.load(nodes + centre, mask=is_row, other=0).to(tl.int64)
+    is_row = row < tl.load(count).to(tl.int64) * (num_positions - KERNEL_SIZE + 1)
     place = row[:, None] * STRIDE + channel[None, :]
-    mask = is_row[:, None] & inside[None, :]
-    active = tl.load(is_active + place, mask=mask, other=0)
-    # every window centred at a node has the same gradient, except for the ReLU
-    grad = tl.load(grad_nodes + node[:, None] * C + channel[None, :], mask=mask & (channel < C)[None, :], other=0)
-    grad = grad * per_unit / tl.load(counts + node, mask=is_row, other=1)[:, None]
-    if HAS_EDGES:
-        has_edge = is_row & (position > 0)
-        edge = tl.load(edges + (centre - walk - 1), mask=has_edge, other=0).to(tl.int64)
-        inside_edge = has_edge[:, None] & (channel < C)[None, :]
-        more = tl.load(grad_edges + edge[:, None] * C + channel[None, :], mask=inside_edge, other=0)
-        grad += more * per_unit / tl.load(edge_counts + edge, mask=has_edge, other=1)[:, None]
+    active = tl.load(is_active + place, mask=is_row[:, None] & inside[None, :], other=0)
+    owners = owners_of_windows(
+        counts, edge_counts, nodes, edges, tl.program_id(0).to(tl.int64) * ROWS, is_row, per_unit, num_positions,
+        KERNEL_SIZE, HAS_EDGES, True, ROWS,
+    )  # fmt: skip
+    grad = spread_gradient(grad_nodes, grad_edges, owners, is_row, channel, C, HAS_EDGES)
     value = _hidden(windows, statistics, place, is_row, channel, inside, STRIDE, hidden.dtype.element_ty == tl.float16)
     stored = (row < num_slots)[:, None] & inside[None, :]
     tl.store(hidden + place, value.to(hidden.dtype.element_ty), mask=stored)
     tl.store(grad_mixed + place, tl.where(active != 0, grad, 0).to(grad_mixed.dtype.element_ty), mask=stored)
+
+
+@triton.jit
+def exponent_of_unit(maxima: tl.tensor, NUM_MAXIMA: tl.constexpr) -> tl.tensor:
+    """The biased exponent of the unit of gradients: the power of two at or below the largest gradient of a window.
+
+    To divide by it changes no bit, but what is 10^4 times smaller than the largest loses bits in float16, and what is
+    10^7 times smaller is lost.
+    """
+    largest = tl.max(tl.load(maxima + tl.arange(0, NUM_MAXIMA)), axis=0)
+    exponent = (largest.to(tl.int32, bitcast=True) >> 23) & 255
+    return tl.minimum(tl.maximum(exponent, 27), 227)
+
+
+@triton.jit
+def owners_of_windows(
+    counts: tl.tensor,
+    edge_counts: tl.tensor,
+    nodes: tl.tensor,
+    edges: tl.tensor,
+    first: tl.tensor,
+    is_row: tl.tensor,
+    per_unit: tl.tensor,
+    num_positions: tl.int32,
+    KERNEL_SIZE: tl.constexpr,
+    HAS_EDGES: tl.constexpr,
+    IS_LARGE: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> tl.tuple:
+    """The node at the centre of each window and the window's share of its mean; the same of the edge that led there,
+    and whether there is one. The windows are those of `ROWS` rows.
+    """
+    windows_per_walk = num_positions - KERNEL_SIZE + 1
+    # to divide 64 bits takes long: once for all rows is enough
+    walk = first // windows_per_walk
+    window = (first - walk * windows_per_walk).to(tl.int32) + tl.arange(0, ROWS)
+    walk, position = walk + window // windows_per_walk, window % windows_per_walk + KERNEL_SIZE // 2
+    centre = walk * num_positions + position
+    ids: tl.constexpr = tl.int64 if IS_LARGE else tl.int32
+    node = tl.load(nodes + centre, mask=is_row, other=0).to(ids)
+    share = per_unit / tl.load(counts + node, mask=is_row, other=1)
+    edge, edge_share, has_edge = node, share, is_row
+    if HAS_EDGES:
+        has_edge = is_row & (position > 0)
+        edge = tl.load(edges + (centre - walk - 1), mask=has_edge, other=0).to(ids)
+        edge_share = per_unit / tl.load(edge_counts + edge, mask=has_edge, other=1)
+    return node, share, edge, edge_share, has_edge
+
+
+@triton.jit
+def spread_gradient(
+    grad_nodes: tl.tensor,
+    grad_edges: tl.tensor,
+    owners: tl.tuple,
+    is_row: tl.tensor,
+    channel: tl.tensor,
+    C: tl.constexpr,
+    HAS_EDGES: tl.constexpr,
+) -> tl.tensor:
+    """The gradients of some windows after their ReLU; zeros for rows and channels that are not real."""
+    node, share, edge, edge_share, has_edge = owners
+    inside = (channel < C)[None, :]
+    place = (node * C)[:, None] + channel[None, :]
+    grad = tl.load(grad_nodes + place, mask=is_row[:, None] & inside, other=0) * share[:, None]
+    if HAS_EDGES:
+        place = (edge * C)[:, None] + channel[None, :]
+        grad += tl.load(grad_edges + place, mask=has_edge[:, None] & inside, other=0) * edge_share[:, None]
+    return grad
 
 
 def norm_sums(shape: Shape, windows: Tensor, statistics: Tensor, grad_hidden: Tensor, unit: Tensor) -> Tensor:

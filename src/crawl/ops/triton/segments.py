@@ -44,28 +44,34 @@ def sum_rows(
 
 
 def mean_windows(
-    windows: Tensor, groups: Segments, num_positions: int, kernel_size: int, *, are_steps: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean of the positive parts of the windows centred at each node, 0 where there are none, and two by-products:
-    how many there are, at least 1, `[N]`, and which entries are positive, int8 in the shape of `windows`.
+    windows: Tensor,
+    groups: Segments,
+    num_positions: int,
+    kernel_size: int,
+    *,
+    are_steps: bool = False,
+    is_active: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The mean of the positive parts of the windows centred at each node, 0 where there are none, and how many windows
+    there are, at least 1, `[N]`.
 
     Args:
         windows: `[W * (T - kernel_size + 1), C]`, walk by walk.
         groups: The positions of each node; or the steps of each edge, for the mean over the windows whose centre was
-            reached by the edge. Then the last result is empty, since it would be the same.
+            reached by the edge.
         num_positions: Positions on a walk (T).
         kernel_size: Positions in a window.
         are_steps: Whether the groups are of steps.
+        is_active: int8 in the shape of `windows`, to be filled: which entries are positive.
     """
     ptr, order = groups.places
     out = windows.new_empty(ptr.numel() - 1, windows.shape[1], dtype=torch.float32)
     counts = windows.new_empty(len(out), dtype=torch.float32)
-    is_active = windows.new_empty(0 if are_steps else len(windows), windows.shape[1], dtype=torch.int8)
     _launch(
         *(windows, ptr, order, out, counts, is_active, groups.longest, num_positions, kernel_size),
         is_step=are_steps,
     )
-    return out, counts, is_active
+    return out, counts
 
 
 def _launch(
@@ -93,19 +99,19 @@ def _launch(
     num_pieces = num_places // _PIECE if min(num_places, longest or num_places) > _LONG else 0
     sums = out.new_empty(num_pieces, num_channels + 1)  # the last column counts
     order, has_order = (ptr, False) if order is None else (order, True)
-    is_window = is_active is not None
-    is_active = out if is_active is None else is_active
     settings = {
         "NUM_CHANNELS": num_channels,
         "KERNEL_SIZE": kernel_size,
         "IS_STEP": is_step,
-        "IS_WINDOW": is_window,
+        "IS_WINDOW": counts is not None,
+        "FINDS_ACTIVE": is_active is not None,
         "HAS_ORDER": has_order,
         "BLOCK_ROWS": tile // block_channels,
         "BLOCK_CHANNELS": block_channels,
         "PIECE": _PIECE,
         "num_warps": num_warps,
     }
+    is_active = out if is_active is None else is_active
     with torch.cuda.device(rows.get_device()):
         if num_pieces:
             _sum_pieces[(num_pieces, num_blocks)](
@@ -142,6 +148,7 @@ def _sum_rows(
     KERNEL_SIZE: tl.constexpr,
     IS_STEP: tl.constexpr,
     IS_WINDOW: tl.constexpr,
+    FINDS_ACTIVE: tl.constexpr,
     HAS_ORDER: tl.constexpr,
     HAS_ADDEND: tl.constexpr,
     HAS_PIECES: tl.constexpr,
@@ -174,6 +181,7 @@ def _sum_rows(
                 KERNEL_SIZE,
                 IS_STEP,
                 IS_WINDOW,
+                FINDS_ACTIVE,
                 HAS_ORDER,
                 BLOCK_ROWS,
             )
@@ -200,6 +208,7 @@ def _sum_rows(
         KERNEL_SIZE,
         IS_STEP,
         IS_WINDOW,
+        FINDS_ACTIVE,
         HAS_ORDER,
         BLOCK_ROWS,
     )
@@ -227,6 +236,7 @@ def _sum_pieces(
     KERNEL_SIZE: tl.constexpr,
     IS_STEP: tl.constexpr,
     IS_WINDOW: tl.constexpr,
+    FINDS_ACTIVE: tl.constexpr,
     HAS_ORDER: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_CHANNELS: tl.constexpr,
@@ -260,6 +270,7 @@ def _sum_pieces(
             KERNEL_SIZE,
             IS_STEP,
             IS_WINDOW,
+            FINDS_ACTIVE,
             HAS_ORDER,
             BLOCK_ROWS,
         )
@@ -285,6 +296,7 @@ def _add_places(
     KERNEL_SIZE: tl.constexpr,
     IS_STEP: tl.constexpr,
     IS_WINDOW: tl.constexpr,
+    FINDS_ACTIVE: tl.constexpr,
     HAS_ORDER: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
 ) -> tl.tuple:
@@ -307,9 +319,9 @@ def _add_places(
         place = row[:, None] * NUM_CHANNELS + channel[None, :]
         mask = is_row[:, None] & inside[None, :]
         value = tl.load(rows + place, mask=mask, other=0).to(tl.float32)
+        if FINDS_ACTIVE:
+            tl.store(is_active + place, (value > 0).to(tl.int8), mask=mask)
         if IS_WINDOW:
-            if not IS_STEP:
-                tl.store(is_active + place, (value > 0).to(tl.int8), mask=mask)
             value = tl.where(value < 0, 0, value)  # unlike a maximum, it lets NaN through
         total += value
     return total, count

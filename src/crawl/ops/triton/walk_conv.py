@@ -1,13 +1,14 @@
 """`walk_conv` on a GPU, forward and backward.
 
 One kernel runs along the walks: it looks rows up, adds them, convolves and takes the moments for the batch norm.
-Another computes their gradients. In between, matrix products are cuBLAS's, and what is done to their factors is one
-pass each. What the backward pass needs is computed again, except the windows before the batch norm and which outputs
-were positive.
+Another computes their gradients. In between, one kernel does the rest for each window, and one takes its gradients
+back. Where that is too wide for one kernel, matrix products are cuBLAS's, and what is done to their factors is one pass
+each. What the backward pass needs is computed again, except the windows before the batch norm and which outputs were
+positive.
 
 TF32 keeps ten mantissa bits of a factor, as float16 does. So factors are stored as float16, which is half of the
-memory, and multiplied twice as fast: activations after a batch norm are of its range, and gradients are brought there
-by a power of two.
+memory, and multiplied twice as fast: batch-normalised activations fit its range, and gradients are scaled into it by a
+power of two. Outputs, which are only averaged, are float16, too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from crawl.ops.precision import current_precision
 from crawl.ops.triton.activations import activate, bit_weight_backward, mixed_backward, norm_sums
 from crawl.ops.triton.convolve import convolve, convolve_backward
+from crawl.ops.triton.mix import mix_backward, mix_windows
 from crawl.ops.triton.norm import finalise
 from crawl.ops.triton.products import multiply, padded, product
 from crawl.ops.triton.segments import mean_windows, sum_rows
@@ -30,6 +32,9 @@ from crawl.ops.walk_conv import Weights
 from crawl.ops.walks import WalkTensors
 
 _FACTORS = {"tf32": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
+# The most channels that the kernels of `mix` are for, at most 240; wider products are cuBLAS's. 176 fit into the shared
+# memory of every GPU, 99 KB. Products of float32 do not use tensor cores: cuBLAS's are far faster.
+_MOST_FUSED = {torch.float16: 176, torch.bfloat16: 176, torch.float32: 0}
 
 
 def walk_conv(
@@ -83,17 +88,23 @@ class _WalkConv(torch.autograd.Function):
         windows = x.new_empty(shape.num_windows, shape.stride, dtype=storage)
         inputs = (node_rows, edge_rows, code_rows, depthwise.detach().squeeze(1).contiguous())
         statistics = finalise(weights.norm, convolve(shape, walks, inputs, windows))
-        mixed = multiply(activate(shape, windows, statistics, factors), mix_padded.t(), storage)
         at = (shape.num_positions, shape.centred_size)
-        pooled, counts, is_active = mean_windows(mixed, walks.visits, *at)
+        is_fused = shape.stride <= _MOST_FUSED[factors]
+        if is_fused:
+            mixed, is_active = mix_windows(shape, windows, statistics, mix_t, factors)
+            pooled, counts = mean_windows(mixed, walks.visits, *at)
+        else:
+            mixed = multiply(activate(shape, windows, statistics, factors), mix_padded.t(), storage)
+            is_active = torch.empty_like(mixed, dtype=torch.int8)
+            pooled, counts = mean_windows(mixed, walks.visits, *at, is_active=is_active)
         pooled_edges = edge_counts = None
         if num_edges is not None:
-            steps = walks.steps
-            pooled_edges, edge_counts, _ = mean_windows(mixed, steps, *at, are_steps=True)
+            pooled_edges, edge_counts = mean_windows(mixed, walks.steps, *at, are_steps=True)
             pooled_edges = pooled_edges[:, : shape.num_channels]
-        ctx.precision, ctx.weights, ctx.walks, ctx.shape = precision, weights, walks, shape
+        ctx.precision, ctx.weights, ctx.walks, ctx.shape, ctx.is_fused = precision, weights, walks, shape, is_fused
+        mix_rows = mix_padded if is_fused else mix_t
         ctx.save_for_backward(
-            *(x, edge_attr, project, mix_t, *inputs, windows, statistics, is_active, counts, edge_counts)
+            *(x, edge_attr, project, mix_rows, *inputs, windows, statistics, is_active, counts, edge_counts)
         )
         return pooled[:, : shape.num_channels], pooled_edges
 
@@ -102,7 +113,7 @@ class _WalkConv(torch.autograd.Function):
     def backward(ctx: Any, grad_pooled: Tensor, grad_edges: Tensor | None) -> tuple[Tensor | None, ...]:
         precision, weights, walks, shape = ctx.precision, ctx.weights, ctx.walks, ctx.shape
         saved = ctx.saved_tensors
-        x, edge_attr, project, mix_t, *inputs = saved[:8]
+        x, edge_attr, project, mix_rows, *inputs = saved[:8]
         windows, statistics, is_active, counts, edge_counts = saved[8:]
         needs_x, needs_edge_attr, needs_project, _, _, _, needs_mix, *_ = ctx.needs_input_grad
         num_channels, matrix = shape.num_channels, project.squeeze(2)
@@ -111,14 +122,22 @@ class _WalkConv(torch.autograd.Function):
         pooled = [(grad_pooled, counts)]
         if grad_edges is not None:
             pooled.append((grad_edges, edge_counts))
-        hidden, grad_mixed, unit = mixed_backward(shape, walks, windows, statistics, is_active, pooled, mix_t.dtype)
+        if ctx.is_fused:
+            hidden, grad_mixed, grad_hidden, sums, unit = mix_backward(
+                shape, walks, windows, statistics, mix_rows, is_active, pooled
+            )
+        else:
+            hidden, grad_mixed, unit = mixed_backward(
+                shape, walks, windows, statistics, is_active, pooled, mix_rows.dtype
+            )
 
         def weight_of_mix() -> Tensor:
             return multiply(grad_mixed.t(), hidden, torch.float32)[:num_channels, :num_channels] * unit
 
         grad_mix = weight_gradient(weights.mix, weight_of_mix, hidden, grad_mixed, unit) if needs_mix else None
-        grad_hidden = multiply(grad_mixed, mix_t.t(), mix_t.dtype)
-        sums = norm_sums(shape, windows, statistics, grad_hidden, unit)
+        if not ctx.is_fused:
+            grad_hidden = multiply(grad_mixed, mix_rows.t(), mix_rows.dtype)
+            sums = norm_sums(shape, windows, statistics, grad_hidden, unit)
         grad_rows, grad_kernel = convolve_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums, unit)
         grad_nodes = sum_rows(grad_rows, *walks.visits.places, longest=walks.visits.longest)[:, :num_channels]
 
