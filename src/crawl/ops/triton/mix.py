@@ -143,7 +143,7 @@ def _grid(shape: Shape, way: int) -> tuple[int]:
 
 
 def _precision(matrix: Tensor) -> str:
-    """Of a product: float32 factors are those of that precision; the others are exact in every precision."""
+    """How Triton multiplies: factors are float32 only in that precision, and of the others it rounds none."""
     return "ieee" if matrix.dtype == torch.float32 else "tf32"
 
 
@@ -252,7 +252,8 @@ def _mix_backward(
                 grad = _product(grads, matrix, n, STRIDE, ROWS, PRECISION)
                 place = row[:, None] * STRIDE + _channels(n, STRIDE)[None, :]
                 tl.store(grad_hidden + place, grad.to(factor), mask=is_slot)
-        # A product has its values spread over threads so that to add those of a channel takes long: read them again.
+        # A product spreads a channel over many threads, which take long to add it. Read back, it is in a few of them;
+        # after the barrier every thread sees what the others have stored.
         tl.debug_barrier()
         for n in tl.static_range(4):
             if STRIDE & (128 >> n):
