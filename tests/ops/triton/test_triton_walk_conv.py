@@ -26,6 +26,7 @@ GRADIENT_TOLERANCE = {"float32": 2e-5, "tf32": 1e-1, "bf16": 3e-1}
 def _triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
     monkeypatch.setitem(walk_conv._MOST_FUSED, torch.float32, 176)  # the interpreter's precision, too
+    monkeypatch.setitem(walk_conv._MOST_FUSED_BACKWARD, torch.float32, 96)
 
 
 def molecules(num_graphs: int = 3) -> Graph:
@@ -118,6 +119,7 @@ def test_equals_the_reference(case: tuple[int, ...], precision: str) -> None:
 @pytest.mark.parametrize("into_edges", [False, True], ids=["nodes", "edges"])
 def test_products_by_cublas(padding: bool, into_edges: bool, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk_conv, "_MOST_FUSED", dict.fromkeys(walk_conv._MOST_FUSED, 0))
+    monkeypatch.setattr(walk_conv, "_MOST_FUSED_BACKWARD", dict.fromkeys(walk_conv._MOST_FUSED, 0))
     graph = molecules(2)
     walks = sample_walks(graph, 12, window_size=4, seed=1)
     conv = make_conv(walks, 5, 33, 2, 5, precision=precision, padding=padding)

@@ -128,6 +128,7 @@ def mixed_backward(
                 KERNEL_SIZE=shape.centred_size,
                 NUM_MAXIMA=maxima.numel(),
                 HAS_EDGES=len(pooled) > 1,
+                IS_PACKED=is_active.dtype == torch.int16,
                 ROWS=ROWS,
                 CHANNELS=CHANNELS,
             )
@@ -183,6 +184,7 @@ def _mixed_backward(
     KERNEL_SIZE: tl.constexpr,
     NUM_MAXIMA: tl.constexpr,
     HAS_EDGES: tl.constexpr,
+    IS_PACKED: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
@@ -194,7 +196,11 @@ def _mixed_backward(
     row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
     is_row = row < tl.load(count).to(tl.int64) * (num_positions - KERNEL_SIZE + 1)
     place = row[:, None] * STRIDE + channel[None, :]
-    active = tl.load(is_active + place, mask=is_row[:, None] & inside[None, :], other=0)
+    if IS_PACKED:  # a bit for each channel
+        word = is_active + row[:, None] * (STRIDE // 16) + (channel // 16)[None, :]
+        active = (tl.load(word, mask=is_row[:, None] & inside[None, :], other=0) >> (channel & 15)[None, :]) & 1
+    else:
+        active = tl.load(is_active + place, mask=is_row[:, None] & inside[None, :], other=0)
     owners = owners_of_windows(
         counts, edge_counts, nodes, edges, tl.program_id(0).to(tl.int64) * ROWS, is_row, per_unit, num_positions,
         KERNEL_SIZE, HAS_EDGES, True, ROWS,

@@ -29,7 +29,7 @@ from crawl.ops.walks import WalkTensors
 _LARGEST_HALF = tl.constexpr(65504.0)
 
 # Of the kernels there and back. A product on a Hopper GPU has a multiple of 64 rows for every four warps.
-_ROWS = (64, 64)
+_ROWS = (64, 128)
 _PROGRAMS = (264, 264)  # more than fit on the GPU at once only load the matrix more often
 _WARPS = (4, 4)
 _STAGES = (1, 1)
