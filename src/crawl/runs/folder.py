@@ -33,7 +33,7 @@ class InUse(ValueError):
 class RunFolder:
     """The files of one run.
 
-    `config.json` (the experiment), `data.json` (the fingerprint of the data), `split.json`, `metrics.jsonl` (a line per
+    `config.json` (the experiment), `where.json` (device and paths), `data.json` (the fingerprint of the data), `split.json`, `metrics.jsonl` (a line per
     epoch), `events` (TensorBoard), `best.safetensors`, `last.safetensors`, and at the end `result.json`,
     `predictions.csv` and `curves.png`.
     """
@@ -41,6 +41,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config, self.data, self.split = path / "config.json", path / "data.json", path / "split.json"
+        self.where = path / "where.json"
         self.best, self.last = path / "best.safetensors", path / "last.safetensors"
         self.metrics, self.result = path / "metrics.jsonl", path / "result.json"
         self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
