@@ -1,4 +1,4 @@
-"""Dataclasses from plain values, as JSON holds them, and back: checked by cattrs, with messages that say where and what.
+"""Dataclasses from plain values, as JSON holds them, and back: checked by cattrs, with messages that say what is wrong.
 
 Numbers stay numbers and words stay words: nothing is converted, except whole numbers where any number will do.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from crawl.checks import check_choice, check_fields, check_type, real_number, shown, whole_number
@@ -36,8 +36,9 @@ class Model:
     """A network of blocks; see `crawl.Network`.
 
     Attributes:
-        layer: The blocks of a layer by name, `walk virtual_node` in the paper; names with `+` between them are side by
-            side.
+        layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, gru, virtual_node, attention,
+            feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn and pna; with `+` between them they are side
+            by side.
         hidden_channels: The width of the layers (d).
         num_layers: The number of layers (L).
         kernel_size: The width of the convolution along walks, odd; window_size + 1 when not given.
@@ -140,7 +141,7 @@ class Experiment:
     Attributes:
         name: What the folder of the run is called.
         data: Which graphs, which targets, which split.
-        walk: The walks of the network; None for networks without.
+        walk: The walks of the network, if it uses any.
         model: The network.
         training: How to train.
         evaluation: How to evaluate.
@@ -148,11 +149,11 @@ class Experiment:
     """
 
     name: str = "run"
-    data: Data = Csl()
+    data: Data = field(default_factory=Csl)
     walk: WalkPlan | None = None
-    model: Model | GivenModel = Model()
-    training: Training = Training()
-    evaluation: Evaluation = Evaluation()
+    model: Model | GivenModel = field(default_factory=Model)
+    training: Training = field(default_factory=Training)
+    evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -274,6 +275,6 @@ def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator
     if model.num_layers == 1 and "virtual_node" in model.layer[1:]:
         layer = tuple(part for part in model.layer if part != "virtual_node")
         yield "A model of one layer", "model", "layer", layer
-    if walk is not None and not (model.identity or model.adjacency):
-        if model.kernel_size is not None or "walk" not in model.blocks:
-            yield "A model without bits", "walk", "window_size", WalkPlan.window_size
+    keeps_kernel = model.kernel_size is not None or "walk" not in model.blocks
+    if walk is not None and keeps_kernel and not (model.identity or model.adjacency):
+        yield "A model without bits", "walk", "window_size", WalkPlan.window_size

@@ -191,6 +191,12 @@ class GivenData:
     name: ClassVar[str] = "given"
 
 
+WITHOUT_NUMBERS = (  # benchmarks whose targets are classes or labels
+    *("csl", "molpcba", "pascalvoc_sp", "peptides_func"),
+    *get_args(SuperpixelName),
+    *get_args(SocialName),
+)
+OF_NODES = ("pascalvoc_sp",)  # benchmarks whose targets belong to nodes
 OwnFiles = Csv | TU | Folder  # which need a path
 InRoot = Benchmark | Superpixels | Social  # which need a data root
 Data = Csl | Counting | Csv | TU | Folder | Benchmark | Superpixels | Social | GivenData

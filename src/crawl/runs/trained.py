@@ -20,13 +20,15 @@ from crawl.runs.build import build_model
 from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
-from crawl.runs.former import renamed
+from crawl.runs.former import former_where, renamed
 from crawl.runs.records import check_record
+from crawl.runs.where import Where
 from crawl.training.checkpoint import check_weights, load_checkpoint
 from crawl.training.evaluation import Predictions, Scaling, predict
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
 
+_NOWHERE = Where()
 _NOT_COMPARED = (
     "The data cannot be compared with those of the training, because the run is of an older version that kept only "
     "their split and names."
@@ -42,6 +44,7 @@ class TrainedModel:
         features: What it expects of graphs, and what it answers.
         record: The content of the run's `result.json`.
         data: The fingerprint of the data it was trained on; None in checkpoints of older versions.
+        where: Where it was trained, and where its data were.
     """
 
     def __init__(
@@ -52,9 +55,10 @@ class TrainedModel:
         scaling: Scaling,
         record: dict[str, Any],
         data: Fingerprint | None = None,
+        where: Where = _NOWHERE,
     ) -> None:
         self.model, self.experiment, self.features = model.eval(), experiment, features
-        self.scaling, self.record, self.data = scaling, record, data
+        self.scaling, self.record, self.data, self.where = scaling, record, data, where
 
     @classmethod
     def load(
@@ -91,7 +95,7 @@ class TrainedModel:
                 f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
             )
         try:
-            experiment, features, scaling, record, data = _described(description)
+            experiment, features, scaling, record, data, where = _described(description)
         except ValueError as error:
             raise ValueError(f"{path} is damaged or of another version: {error}") from None
         if eval_start_share is not None:
@@ -106,7 +110,7 @@ class TrainedModel:
             model = _with_weights(experiment, features, tensors) if model is None else _filled(model, tensors)
         except ValueError as error:
             raise ValueError(f"{path} is damaged or of another version: {error}") from None
-        return cls(model.to(choose_device(device)), experiment, features, scaling, record, data)
+        return cls(model.to(choose_device(device)), experiment, features, scaling, record, data, where)
 
     @property
     def device(self) -> torch.device:
@@ -198,8 +202,8 @@ class _Description:
 
 def _described(
     values: Mapping[str, Any],
-) -> tuple[Experiment, Features, Scaling, dict[str, Any], Fingerprint | None]:
-    """The experiment, the features, the scaling, the record and the data of a model, all checked.
+) -> tuple[Experiment, Features, Scaling, dict[str, Any], Fingerprint | None, Where]:
+    """The experiment, the features, the scaling, the record, the data and the places of a model, all checked.
 
     Models of older versions do not say what their data were.
 
@@ -219,7 +223,8 @@ def _described(
         raise ValueError(f"scaling is for numbers, and the task is {task.kind}")
     if len(mean) != len(deviation) or len(mean) not in (0, task.num_outputs) or not all(d > 0 for d in deviation):
         raise ValueError(f"scaling must have a mean and a positive deviation for each target, not {found.scaling}")
-    return experiment, features, Scaling(mean, deviation), found.record, found.data
+    where = structure(Where, found.record.get("where", former_where(found.experiment)), "record.where")
+    return experiment, features, Scaling(mean, deviation), found.record, found.data, where
 
 
 def _with_weights(experiment: Experiment, features: Features, tensors: Mapping[str, Tensor]) -> nn.Module:
