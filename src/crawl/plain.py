@@ -144,7 +144,10 @@ def _choice(value: Any, hint: Any) -> Any:
 
 
 def _list(values: Any, hint: Any) -> list[Any]:
-    return list(_tuple(values, tuple[typing.get_args(hint)[0], ...]))
+    (kind,) = typing.get_args(hint)
+    if not isinstance(values, list):
+        raise _WrongKind(f"must be a list, not {shown(values)}.")
+    return [_CONVERTER.structure(value, kind) if kind is not Any else value for value in values]
 
 
 def _mapping(values: Any, hint: Any) -> dict[str, Any]:
@@ -167,13 +170,17 @@ def _tuple(values: Any, hint: Any) -> tuple[Any, ...]:
 def _reader(kind: type, converter: Converter) -> Callable[[Any, Any], Any]:
     """Fields that end with an underscore, because Python has their name for itself, are without it in JSON."""
     renamed = {name: override(rename=name[:-1]) for name in _names(kind) if name.endswith("_")}
-    read = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **renamed)  # type: ignore[arg-type]
+    read: Any = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **renamed)  # type: ignore[arg-type]
     return lambda values, _: read(_dictionary(values), kind)
 
 
 def _writer(kind: type, converter: Converter) -> Callable[[Any], Any]:
     renamed = {name: override(rename=name[:-1]) for name in _names(kind) if name.endswith("_")}
     return make_dict_unstructure_fn(kind, converter, **renamed)  # type: ignore[arg-type]
+
+
+def _has_origin(origin: Any) -> Callable[[Any], bool]:
+    return lambda hint: typing.get_origin(hint) is origin
 
 
 def _made_converter() -> Converter:
@@ -184,9 +191,8 @@ def _made_converter() -> Converter:
         converter.register_structure_hook(kind, _exactly(kind))
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(str | int, _word)
-    converter.register_structure_hook_func(lambda hint: typing.get_origin(hint) is Literal, _choice)
-    for origin, read in ((tuple, _tuple), (list, _list), (dict, _mapping)):
-        converter.register_structure_hook_func(lambda hint, of=origin: typing.get_origin(hint) is of, read)
+    for origin, reader in ((Literal, _choice), (tuple, _tuple), (list, _list), (dict, _mapping)):
+        converter.register_structure_hook_func(_has_origin(origin), reader)
     return converter
 
 

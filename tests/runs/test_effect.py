@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from crawl.runs.effect import effective, settle
 
 from crawl.data import Task, csl
 from crawl.data.benchmarks import BENCHMARKS
@@ -12,7 +13,6 @@ from crawl.data.csl import NUM_LAPLACIAN
 from crawl.runs import Data, Experiment, Model, TrainedModel, Walk, resume_run, run_experiment
 from crawl.runs import effect as module
 from crawl.runs.build import build_model, load_dataset
-from crawl.runs.effect import effective, settle
 from crawl.runs.recipes import RECIPES
 from crawl.training import Evaluation, Training
 

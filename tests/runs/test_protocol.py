@@ -5,11 +5,11 @@ from io import StringIO
 
 import numpy as np
 import pytest
+from crawl.runs.effect import effective
 from rich.console import Console
 
 from crawl.data import csl
 from crawl.runs import Data, Result
-from crawl.runs.effect import effective
 from crawl.runs.protocol import Summary, as_baseline, format_score, num_folds, results_table, run_folds
 
 

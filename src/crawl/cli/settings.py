@@ -13,7 +13,7 @@ import docstring_parser
 import tyro
 
 from crawl.runs.experiment import Experiment, Model
-from crawl.runs.sources import OF_NODES, WITHOUT_NUMBERS, InRoot, OwnFiles
+from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OwnFiles
 from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Training
 from crawl.walks.plan import WalkPlan
 
@@ -163,3 +163,31 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
         unused = {name: getattr(Model, name) for name in model.without_effect}
         return replace(base, model=replace(like, **unused, layer=model.layer))
     return base
+
+
+def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
+    """Refuse flags of settings that other experiments have, but which would change nothing in this one.
+
+    Raises:
+        ValueError: With the flag.
+    """
+    groups = {field.name: typing.cast(Any, field.type) for field in fields(kind)}
+    used = {f"{name}.{field.name}" for name, group in groups.items() if is_dataclass(group) for field in fields(group)}
+    for flag in flags:
+        setting = flag.removeprefix("--").replace("-", "_").replace(".no_", ".")
+        if setting in _EVERY_SETTING - used:
+            base = kind.base
+            parts = {"data": base.data.name, "training": f"{base.training.schedule.name}, {base.training.optimiser}"}
+            what = parts.get(setting.partition(".")[0], base.model.title)
+            raise ValueError(f"{what} cannot be changed by {flag}: leave it out.")
+
+
+_EVERY_SETTING = {
+    f"{group}.{name}"
+    for group, kind in (
+        *(("data", kind) for kind in KINDS.values()),
+        *(("training", kind) for kind in (Training, *SCHEDULES.values())),
+        *(("walk", WalkPlan), ("model", Model), ("evaluation", Evaluation)),
+    )
+    for name in (*(field.name for field in fields(kind)), *(_PLACES if group == "data" else ()))
+}

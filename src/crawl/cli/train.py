@@ -13,11 +13,11 @@ import tyro
 
 from crawl.cli.flags import Threads, compute_with
 from crawl.cli.output import check_folder, print_table, say
-from crawl.cli.settings import settings_type, with_chosen_kinds
+from crawl.cli.settings import refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.recipes import RECIPES
-from crawl.runs.sources import TU, WAYS_TO_SPLIT, Data, Folder, OwnFiles, existing_path
+from crawl.runs.sources import TU, WAYS_TO_SPLIT, Csl, Data, Folder, OwnFiles, Social, existing_path
 
 if TYPE_CHECKING:
     from crawl.data import Dataset, Task
@@ -69,7 +69,7 @@ class Train(Generic[RecipeT]):
         experiment: Experiment = settings.experiment()  # before torch is there, so at once
         if isinstance(experiment.data, OwnFiles):
             existing_path(experiment.data, settings.where["path"])
-        if self.protocol == "folds" and getattr(experiment.data, "fold", 0):
+        if self.protocol == "folds" and isinstance(experiment.data, Csl | Social) and experiment.data.fold:
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
         _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
@@ -188,6 +188,8 @@ def train_type(arguments: Sequence[str]) -> Any:
     for name in names:
         about = inspect.getdoc(RECIPES[name]) or ""
         type_: Any = settings_type(with_chosen_kinds(RECIPES[name](), arguments if chosen == [name] else ()), about)
+        if chosen == [name]:
+            refuse_unused(type_, flags)
         recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])
     return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
 

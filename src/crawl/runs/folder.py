@@ -34,8 +34,8 @@ class RunFolder:
     """The files of one run.
 
     `config.json` (the experiment), `where.json` (device and paths), `data.json` (the fingerprint of the data),
-    `split.json`, `metrics.jsonl` (a line per epoch), `events` (TensorBoard), `best.safetensors`, `last.safetensors`, and at the end `result.json`,
-    `predictions.csv` and `curves.png`.
+    `split.json`, `metrics.jsonl` (a line per epoch), `events` (TensorBoard), `best.safetensors`, `last.safetensors`,
+    and at the end `result.json`, `predictions.csv` and `curves.png`.
     """
 
     def __init__(self, path: Path) -> None:

@@ -49,7 +49,7 @@ def as_now(values: Any) -> Any:
 
 def former_where(values: Any) -> dict[str, str]:
     """Where a run was, by a configuration of an older version: `device`, `path` and `root`, as far as it says so."""
-    found = {}
+    found: dict[str, str] = {}
     for group, key in (("data", "path"), ("data", "root"), ("training", "device")):
         part = values.get(group) if isinstance(values, dict) else None
         value = part.get(key) if isinstance(part, dict) else None

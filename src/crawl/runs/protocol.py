@@ -55,11 +55,11 @@ def run_folds(
     Raises:
         ValueError: If the data have no folds.
     """
-    if not num_folds(experiment):
+    if not isinstance(experiment.data, Csl | Social):
         raise ValueError(f"{experiment.data.name} has no folds: leave out --protocol folds.")
     results = []
     for fold in range(num_folds(experiment)):
-        variant = replace(experiment, data=replace(experiment.data, fold=fold))  # type: ignore[call-arg]
+        variant = replace(experiment, data=replace(experiment.data, fold=fold))
         place = folder / f"fold-{fold + 1}"
         started = (place / "config.json").is_file()
         if started and read_config(place / "config.json") != variant:
