@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from cattrs import (
     AttributeValidationNote,
     BaseValidationError,
+    ClassValidationError,
     Converter,
     ForbiddenExtraKeysError,
 )
@@ -95,7 +96,7 @@ def _message(error: BaseException, place: str, what: str) -> str:
     if isinstance(error, _WrongKind):
         text = str(error)
         return f"{place or what}{'' if text.startswith('.') else ' '}{text}" if place else f"{what} {text.lstrip('.')}"
-    return str(error)
+    return f"{place or what}: {error}" if str(error).startswith("expected a mapping") else str(error)
 
 
 def _names(kind: type) -> list[str]:
@@ -151,10 +152,14 @@ def _list(values: Any, hint: Any) -> list[Any]:
 
 
 def _mapping(values: Any, hint: Any) -> dict[str, Any]:
-    kind = typing.get_args(hint)[1]
-    return {
-        key: value if kind is Any else _CONVERTER.structure(value, kind) for key, value in _dictionary(values).items()
-    }
+    kind, read = typing.get_args(hint)[1], {}
+    for key, value in _dictionary(values).items():
+        try:
+            read[key] = value if kind is Any else _CONVERTER.structure(value, kind)
+        except (BaseValidationError, _WrongKind) as error:
+            error.add_note(AttributeValidationNote("", key, kind))
+            raise ClassValidationError("", [error], dict) from None
+    return read
 
 
 def _tuple(values: Any, hint: Any) -> tuple[Any, ...]:
