@@ -122,7 +122,7 @@ def _exactly(kind: type) -> Callable[[Any, Any], Any]:
 
 
 def _word(value: Any, _: Any) -> str | int:
-    if type(value) not in (str, int):
+    if type(value) not in (str, int, bool):
         raise _WrongKind(f"must be a word or a whole number, not {shown(value)}.")
     return value  # type: ignore[no-any-return]
 

@@ -50,7 +50,8 @@ class Column:
     width: int = 1
 
     def __post_init__(self) -> None:
-        if self.values is not None and len({type(value) for value in self.values}) != 1:
+        values = self.values
+        if values is not None and not any(values and all(isinstance(v, kind) for v in values) for kind in (str, int)):
             raise ValueError(f"The values of {self.name!r} must be words, or whole numbers, not {shown(self.values)}.")
 
 

@@ -298,13 +298,13 @@ class _Work:
         with watched(trainer, run.path, self.quiet) as progress:
             self._train(trainer, progress, {"runs_at_a_time": self.runs_at_a_time, "commit": commit})
         trainer.use_best_weights()
-        record = self._evaluate(trainer)
-        record |= environment_record(trainer.device, time.perf_counter() - began, self.runs_at_a_time)
-        record |= {"commit": commit, "steps": trainer.runner.how, "where": asdict(self.where)}
-        description = {"experiment": record["config"], "features": self.features.to_dict()}
-        description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
-        description |= {} if self.data is None else {"data": self.data.to_dict()}
         with lines(f"{run.path}: writing the results", self.quiet):
+            record = self._evaluate(trainer)
+            record |= environment_record(trainer.device, time.perf_counter() - began, self.runs_at_a_time)
+            record |= {"commit": commit, "steps": trainer.runner.how, "where": asdict(self.where)}
+            description = {"experiment": record["config"], "features": self.features.to_dict()}
+            description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
+            description |= {} if self.data is None else {"data": self.data.to_dict()}
             save_checkpoint(run.best, trainer.model.state_dict(), description)
             drawn = RunRecord(experiment.name, None, curve=curve_of(read_history(run)))
             group = CurveGroup(experiment.name, self.dataset.task.metric, [drawn])
