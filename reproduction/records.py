@@ -116,8 +116,12 @@ def _collected(text: str) -> tuple[str, list[RunRecord]]:
 
 
 def _in_rows(run: Any) -> RunRecord:
-    structure(_Run, run, "a run")
-    place, columns = run["place"], run["curve"]
+    place = run.get("place", "a run") if isinstance(run, dict) else "a run"
+    try:
+        structure(_Run, run, "it")
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    columns = run["curve"]
     lengths = {len(column) for column in columns.values()}
     if columns and (len(lengths) > 1 or not columns.keys() >= {"epoch", "loss"}):
         raise ValueError(f"{place}: its curve has not a number for each epoch")

@@ -259,10 +259,10 @@ class _Work:
             return
         how: dict[str, Any] = {"dataset": dataset, "quiet": self.quiet, "stop": lambda: self.is_over}
         how |= {"runs_at_a_time": runs_at_a_time, "device": self.device, "root": self.root}
-        config = RunFolder(place).config
+        config, experiment = RunFolder(place).config, self._settled(run.experiment, dataset)
         if not config.is_file():
-            run_experiment(run.experiment, place, **how)
-        elif self._settled(read_config(config), dataset) == self._settled(run.experiment, dataset):
+            run_experiment(experiment, place, **how)
+        elif self._settled(read_config(config), dataset) == experiment:
             resume_run(place, **how)
         else:
             raise ValueError(f"{place} holds a run with other settings: choose another folder")

@@ -18,11 +18,11 @@ from crawl.files import write_atomically
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.recipes import RECIPES
 from crawl.runs.sources import TU, WAYS_TO_SPLIT, Csl, Data, Folder, OwnFiles, Social, existing_path
+from crawl.runs.where import Where
 
 if TYPE_CHECKING:
     from crawl.data import Dataset, Task
     from crawl.runs import Result
-    from crawl.runs.where import Where
 
 _GONE = {
     "--data.name": "a recipe is for its own data, so choose another recipe for others",
@@ -67,8 +67,9 @@ class Train(Generic[RecipeT]):
             check_folder(self.out)
         settings: Any = self.recipe
         experiment: Experiment = settings.experiment()  # before torch is there, so at once
+        where = Where().moved(self.device, **settings.where)
         if isinstance(experiment.data, OwnFiles):
-            existing_path(experiment.data, settings.where["path"])
+            existing_path(experiment.data, where.path)
         if self.protocol == "folds" and isinstance(experiment.data, Csl | Social) and experiment.data.fold:
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
         _refuse_own_baseline(experiment, self.baseline)
@@ -76,10 +77,8 @@ class Train(Generic[RecipeT]):
         from crawl.runs.build import load_dataset
         from crawl.runs.folder import RunFolder
         from crawl.runs.progress import reading
-        from crawl.runs.where import Where
         from crawl.training.trainer import choose_device
 
-        where = Where().moved(self.device, **settings.where)
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
         with reading(where.path or experiment.data.name, self.quiet):
@@ -156,7 +155,6 @@ class Resume:
         compute_with(self.threads)
         from crawl.runs.folder import RunFolder
         from crawl.runs.records import read_config
-        from crawl.runs.where import Where
 
         first_fold = self.resume / "fold-1"
         has_folds = first_fold.is_dir()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crawl.files import parse_json, write_atomically
 from crawl.plain import structure
-from crawl.runs.folder import RunFolder
 from crawl.runs.former import former_where
+
+if TYPE_CHECKING:
+    from crawl.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
