@@ -73,7 +73,7 @@ def test_of_a_curve_points_with_a_score_are_kept(run, tmp_path, num_epochs, ever
         ),
         (
             lambda content: content["runs"][0]["curve"].pop("loss"),
-            "zinc/crawl/seed-0: its curve has not a number for each epoch",
+            "its curve has not a number for each epoch",
         ),
         (
             lambda content: content["runs"][0]["curve"].update(val=[0.5, "low", None]),
@@ -96,7 +96,7 @@ def test_a_damaged_small_file_is_named(run, tmp_path, change, reason):
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=rf"zinc\.json is damaged or of another version \({reason}\): make it again"):
+    with pytest.raises(ValueError, match=rf"zinc\.json is damaged or of another version \(.*{reason}\): make it again"):
         read_collected(path)
     path.write_text("[]")
     with pytest.raises(ValueError, match=r"zinc\.json .*does not hold the results of a table"):

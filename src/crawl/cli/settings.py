@@ -58,12 +58,13 @@ class Settings:
         return {place: getattr(vars(self).get("data"), place, None) for place in _PLACES}
 
 
-def settings_type(base: Experiment, about: str) -> type[Settings]:
+def settings_type(base: Experiment, about: str, is_second_order: bool = False) -> type[Settings]:
     """The class whose fields are the flags of an experiment.
 
     Args:
         base: The experiment without changes; what has no effect in it is not a flag.
         about: What it is, for people.
+        is_second_order: Whether its walks are to be those of node2vec.
     """
     docs = _sentences(Experiment)
     groups: list[tuple[str, Any, Any]] = []
@@ -71,7 +72,7 @@ def settings_type(base: Experiment, about: str) -> type[Settings]:
         value = getattr(base, field.name)
         if not is_dataclass(value):
             groups.append((field.name, _flag(type(value), value, docs[field.name]), value))
-        elif flags := list(_flags(base, value)):
+        elif flags := list(_flags(base, value, is_second_order)):
             group = make_dataclass(type(value).__name__, flags, frozen=True, namespace={"__doc__": docs[field.name]})
             groups.append((field.name, group, group()))
     namespace = {"__doc__": about, "base": base}
@@ -79,28 +80,28 @@ def settings_type(base: Experiment, about: str) -> type[Settings]:
     return made
 
 
-def _flags(base: Experiment, part: Any) -> Iterator[tuple[str, Any, Any]]:
+def _flags(base: Experiment, part: Any, is_second_order: bool) -> Iterator[tuple[str, Any, Any]]:
     """Name, type and default of each flag of a part of an experiment."""
     if isinstance(part, OwnFiles | InRoot):
         place = "path" if isinstance(part, OwnFiles) else "root"
         yield place, _flag(Path | None, None, _PLACES[place][0]), None
-    hidden = {"name", *_hidden(base, part)}
+    hidden = {"name", *_hidden(base, part, is_second_order)}
     hints, docs = typing.get_type_hints(type(part)), _sentences(type(part))
     for field in fields(part):
         value = getattr(part, field.name)
         if field.name == "schedule":
             yield "schedule", _flag(Literal[tuple(SCHEDULES)], value.name, docs["schedule"]), value.name
-            yield from _flags(base, value)
+            yield from _flags(base, value, is_second_order)
         elif field.name not in hidden:
             yield field.name, _flag(hints[field.name], value, docs[field.name]), value
 
 
-def _hidden(base: Experiment, part: Any) -> Sequence[str]:
+def _hidden(base: Experiment, part: Any, is_second_order: bool) -> Sequence[str]:
     """Settings of a part that have no effect, as far as the experiment tells."""
     if isinstance(part, Model):
         return [*part.without_effect, *(("pool",) if base.data.name in OF_NODES else ())]
     if isinstance(part, WalkPlan):
-        return () if part.strategy == "node2vec" else ("p", "q")
+        return () if is_second_order else ("p", "q")
     if isinstance(part, Training):
         of_numbers = ("loss", "normalise_targets") if base.data.name in WITHOUT_NUMBERS else ()
         of_schedule = ("warmup_epochs",) if isinstance(part.schedule, OneCycle) else ()
@@ -149,8 +150,6 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
     for optimiser in ("adamw", "lion"):
         if given(arguments, "--training.optimiser") == [optimiser]:
             base = replace(base, training=replace(base.training, optimiser=optimiser))
-    if given(arguments, "--walk.strategy") == ["node2vec"] and base.walk is not None:
-        base = replace(base, walk=replace(base.walk, strategy="node2vec", p=0.5))
     if layer and isinstance(base.model, Model):
         like = base.model
         kept = {name: getattr(like, name) for name in ("hidden_channels", "num_layers", "pool", "head", "dropout")}

@@ -13,7 +13,7 @@ import tyro
 
 from crawl.cli.flags import Threads, compute_with
 from crawl.cli.output import check_folder, print_table, say
-from crawl.cli.settings import refuse_unused, settings_type, with_chosen_kinds
+from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.recipes import RECIPES
@@ -185,8 +185,10 @@ def train_type(arguments: Sequence[str]) -> Any:
     recipes = []
     for name in names:
         about = inspect.getdoc(RECIPES[name]) or ""
-        type_: Any = settings_type(with_chosen_kinds(RECIPES[name](), arguments if chosen == [name] else ()), about)
-        if chosen == [name]:
+        words = arguments if chosen == [name] else ()
+        is_second_order = given(words, "--walk.strategy") == ["node2vec"]
+        type_: Any = settings_type(with_chosen_kinds(RECIPES[name](), words), about, is_second_order)
+        if words:
             refuse_unused(type_, flags)
         recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])
     return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
