@@ -50,14 +50,14 @@ class RunFolder:
     def create(cls, path: Path | None, name: str) -> RunFolder:
         """A new folder: the given one, or the first free `runs/NAME-K`.
 
-        Hidden files do not count as content: a process that was killed before there was a run may leave some.
+        Hidden files and `where.json` do not count as content: a process that was killed early may leave some.
 
         Raises:
             InUse: If the given folder is there already and not empty.
             ValueError: If none is given and the name has parts of a path in it.
         """
         if path is not None:
-            if path.exists() and (not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())):
+            if path.exists() and (not path.is_dir() or any(_is_content(entry) for entry in path.iterdir())):
                 raise InUse(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
@@ -131,6 +131,10 @@ class RunFolder:
                 cells[0] = outputs[int(row[0])]
             writer.writerow([name, *cells])
         write_atomically(self.predictions, text.getvalue())
+
+
+def _is_content(entry: Path) -> bool:
+    return not entry.name.startswith(".") and entry.name != "where.json"
 
 
 @contextmanager
