@@ -75,7 +75,7 @@ def tagged(union: Any, kinds: Mapping[str, type]) -> None:
 
 
 class _WrongKind(TypeError):
-    """A value is of a wrong kind; the message goes on where its name ends."""
+    """A value is of a wrong kind; the message continues after its name."""
 
 
 def _message(error: BaseException, place: str, what: str) -> str:
@@ -94,8 +94,8 @@ def _message(error: BaseException, place: str, what: str) -> str:
     if isinstance(error, KeyError):
         return f"{what} lacks {place or error.args[0]}."
     if isinstance(error, _WrongKind):
-        text = str(error)
-        return f"{place or what}{'' if text.startswith('.') else ' '}{text}" if place else f"{what} {text.lstrip('.')}"
+        text = str(error)  # about a key in it, if it begins with a dot
+        return f"{place}{text}" if place and text.startswith(".") else f"{place or what} {text.removeprefix('.')}"
     return f"{place or what}: {error}" if str(error).startswith("expected a mapping") else str(error)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, make_dataclass, replace
@@ -124,9 +123,9 @@ def _flag(hint: Any, default: Any, sentence: str) -> Any:
 
 
 def _sentences(kind: type) -> dict[str, str]:
-    """The first sentence of what the docstring of a class says about each of its attributes."""
-    parsed = docstring_parser.parse(inspect.getdoc(kind) or "")
-    texts = {each.arg_name: " ".join((each.description or "").replace("`", "").split()) for each in parsed.params}
+    """The first sentence of what the docstrings of a class and its bases say about each of its attributes."""
+    params = [each for base in kind.__mro__ for each in docstring_parser.parse(base.__doc__ or "").params]
+    texts = {each.arg_name: " ".join((each.description or "").replace("`", "").split()) for each in params}
     return {name: f"{text.split('. ')[0].rstrip('.')}." for name, text in texts.items()}
 
 

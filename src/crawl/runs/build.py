@@ -34,7 +34,6 @@ from crawl.runs.sources import (
 from crawl.training.seeds import derive_seed
 from crawl.walks.plan import WalkPlan
 
-WIDTH_STEP = 4  # widths of message passing are multiples of it: the number of heads of `gat`
 _DRAWING = threading.Lock()  # weights are drawn with torch's generator, of which there is one
 
 
@@ -134,38 +133,21 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
             from crawl.data.counting import counting
 
             return counting(data.target)
-        case Csv():
+        case Csv() | Folder():
+            from crawl.data.folder import from_folder
             from crawl.data.molecules import from_csv
 
-            return from_csv(
-                existing_path(data, path),
-                smiles_column=data.smiles,
-                target_columns=data.targets,
-                split=data.split,
-                fractions=data.fractions,
-                seed=seed,
-                bad_rows=data.bad_rows,
-                task=data.task,
-                metric=data.metric,
-            )
+            shared = {name: getattr(data, name) for name in ("split", "fractions", "bad_rows", "task", "metric")}
+            shared |= {"target_columns": data.targets, "seed": seed}
+            place = existing_path(data, path)
+            if isinstance(data, Folder):
+                return from_folder(place, **shared)
+            return from_csv(place, smiles_column=data.smiles, **shared)
         case TU():
             from crawl.data.tu import from_tu
 
             place = existing_path(data, path)
             return from_tu(place, split=data.split, fractions=data.fractions, seed=seed, metric=data.metric)
-        case Folder():
-            from crawl.data.folder import from_folder
-
-            return from_folder(
-                existing_path(data, path),
-                target_columns=data.targets,
-                split=data.split,
-                fractions=data.fractions,
-                seed=seed,
-                bad_rows=data.bad_rows,
-                task=data.task,
-                metric=data.metric,
-            )
         case Social():
             return load_benchmark(data.name, root, fold=data.fold, has_validation=data.has_validation)
         case Superpixels():

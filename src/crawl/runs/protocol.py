@@ -12,7 +12,6 @@ import numpy as np
 from rich.table import Table
 
 from crawl.data.benchmarks import BENCHMARKS
-from crawl.runs.build import WIDTH_STEP
 from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.records import read_config
 from crawl.runs.run import Result, resume_run, run_experiment
@@ -81,7 +80,8 @@ def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
     """
     like = experiment.model
     assert isinstance(like, Model)
-    width = -(-like.hidden_channels // WIDTH_STEP) * WIDTH_STEP if name == "gat" else like.hidden_channels
+    heads = Model.num_heads if name == "gat" else 1
+    width = -(-like.hidden_channels // heads) * heads
     model = Model((name,), width, like.num_layers, pool=like.pool, head=like.head, dropout=like.dropout)
     return replace(experiment.without_walks(model), name=f"{experiment.name}-{name}")
 

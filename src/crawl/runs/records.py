@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, TypedDict, TypeVar
 
+import numpy as np
+
 from crawl.files import parse_json
 from crawl.plain import structure
 from crawl.runs.experiment import Experiment
 from crawl.runs.folder import RunFolder
+from crawl.training.evaluation import Predictions
+from crawl.training.metrics import Array, why_no_score
 
 _Content = TypeVar("_Content")
 
@@ -112,6 +117,30 @@ def read_run_or_problem(folder: Path, place: str) -> RunRecord | None:
         return read_run(folder, place)
     except (OSError, ValueError) as error:
         return RunRecord(place, None, problem=" ".join(str(error).split()))
+
+
+def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
+    """What a record says about the predictions for a split."""
+    values = predictions.scores(targets)
+    record = {
+        **_mean_and_deviation(values),
+        "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
+        "evaluations": [_or_none(value) for value in values],
+    }
+    if record["mean"] is None:
+        record["reason"] = why_no_score(predictions.task.metric, targets) or "predictions are not finite"
+    if by_target := predictions.scores_by_target(targets):
+        record["by_target"] = {name: _mean_and_deviation(values) for name, values in by_target.items()}
+    return record
+
+
+def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
+    return {"mean": _or_none(float(np.mean(values))), "internal_deviation": _or_none(float(np.std(values)))}
+
+
+def _or_none(score: float) -> float | None:
+    """JSON has no NaN, which is the score of a split without graphs, or with one class only; nor has it infinity."""
+    return score if math.isfinite(score) else None
 
 
 # ---- what files must hold

@@ -7,13 +7,12 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from crawl.checks import as_path, check_type, shown, truth, whole_number
@@ -31,12 +30,11 @@ from crawl.runs.former import renamed
 from crawl.runs.parts import warn_of_parts
 from crawl.runs.progress import Progress, lines, reading, watched
 from crawl.runs.recipes import RECIPES
-from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history
+from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of
 from crawl.runs.sources import Csl, GivenData
 from crawl.runs.where import Where
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
-from crawl.training.evaluation import Predictions, targets_of
-from crawl.training.metrics import Array, why_no_score
+from crawl.training.evaluation import targets_of
 from crawl.training.trainer import Trainer, choose_device
 from crawl.walks.plan import WalkPlan
 
@@ -381,30 +379,6 @@ class _Work:
             "num_epochs": trainer.schedule.epoch,
             "num_parameters": sum(p.numel() for p in trainer.model.parameters()),
         }
-
-
-def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
-    """What a record says about the predictions for a part."""
-    values = predictions.scores(targets)
-    record = {
-        **_mean_and_deviation(values),
-        "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
-        "evaluations": [_or_none(value) for value in values],
-    }
-    if record["mean"] is None:
-        record["reason"] = why_no_score(predictions.task.metric, targets) or "predictions are not finite"
-    if by_target := predictions.scores_by_target(targets):
-        record["by_target"] = {name: _mean_and_deviation(values) for name, values in by_target.items()}
-    return record
-
-
-def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
-    return {"mean": _or_none(float(np.mean(values))), "internal_deviation": _or_none(float(np.std(values)))}
-
-
-def _or_none(score: float) -> float | None:
-    """JSON has no NaN, which is the score of a part without graphs, or with one class only; nor has it infinity."""
-    return score if math.isfinite(score) else None
 
 
 @contextmanager

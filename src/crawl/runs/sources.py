@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from crawl.checks import check_choice, shown, whole_number
 from crawl.plain import tagged
 
-TaskName = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
 Substructure = Literal["triangle", "tailed_triangle", "star", "cycle4"]
-BadRows = Literal["skip", "refuse"]
-Fractions = tuple[float, float, float]
 
 WAYS_TO_SPLIT = ("random", "stratified", "scaffold")  # splits that are drawn here; others are given
-_FRACTIONS: Fractions = (0.8, 0.1, 0.1)
+_FRACTIONS = (0.8, 0.1, 0.1)
 
 
 @dataclass(frozen=True)
@@ -55,74 +52,68 @@ class Counting:
 
 
 @dataclass(frozen=True)
-class Csv:
-    """Molecules as SMILES in a CSV file.
+class _Files:
+    """Data of one's own.
 
     Attributes:
-        targets: The target columns.
-        smiles: The SMILES column; found by its name when not given.
-        task: The kind of targets; `auto` finds it from their values.
         metric: The score; the usual one of the task when not given.
-        split: `random`, `stratified`, `scaffold`, the name of a column, or a file.
+        split: `random`, `stratified`, `scaffold` (molecules), the name of a column of a table, or a file.
         fractions: The shares of the training, validation and test splits, if these are drawn.
-        bad_rows: Skip and report rows that cannot be read, or refuse the file.
     """
 
-    name: ClassVar[str] = "csv"
-    targets: tuple[str, ...] = ()
-    smiles: str | None = None
-    task: TaskName = "auto"
     metric: str | None = None
     split: str = "random"
-    fractions: Fractions = _FRACTIONS
-    bad_rows: BadRows = "skip"
+    fractions: tuple[float, float, float] = _FRACTIONS
 
     def __post_init__(self) -> None:
-        _check_fractions(self.split, self.fractions)
+        if not isinstance(self.split, str):
+            raise ValueError(f"data.split must be a way to split, a column or a file, not {shown(self.split)}.")
+        if self.split not in WAYS_TO_SPLIT and self.fractions != _FRACTIONS:
+            raise ValueError(
+                f"data.fractions={shown(self.fractions)} cannot change the split {self.split!r}, which is given: leave "
+                "out one of them."
+            )
 
 
 @dataclass(frozen=True)
-class TU:
-    """A folder in the TU format.
-
-    Attributes:
-        metric: The score; the usual one of the task when not given.
-        split: `random`, `stratified`, or a file.
-        fractions: The shares of the training, validation and test splits, if these are drawn.
-    """
+class TU(_Files):
+    """A folder in the TU format."""
 
     name: ClassVar[str] = "tu"
-    metric: str | None = None
-    split: str = "random"
-    fractions: Fractions = _FRACTIONS
-
-    def __post_init__(self) -> None:
-        _check_fractions(self.split, self.fractions)
 
 
 @dataclass(frozen=True)
-class Folder:
-    """A folder of GraphML or JSON files with a table of labels.
+class _WithTable(_Files):
+    """Data of one's own with a table.
 
     Attributes:
         targets: The target columns.
         task: The kind of targets; `auto` finds it from their values.
-        metric: The score; the usual one of the task when not given.
-        split: `random`, `stratified`, the name of a column, or a file.
-        fractions: The shares of the training, validation and test splits, if these are drawn.
         bad_rows: Skip and report rows that cannot be read, or refuse the table.
     """
 
-    name: ClassVar[str] = "folder"
     targets: tuple[str, ...] = ()
-    task: TaskName = "auto"
-    metric: str | None = None
-    split: str = "random"
-    fractions: Fractions = _FRACTIONS
-    bad_rows: BadRows = "skip"
+    task: Literal["auto", "regression", "binary", "multiclass", "multilabel"] = "auto"
+    bad_rows: Literal["skip", "refuse"] = "skip"
 
-    def __post_init__(self) -> None:
-        _check_fractions(self.split, self.fractions)
+
+@dataclass(frozen=True)
+class Folder(_WithTable):
+    """A folder of GraphML or JSON files with a table of labels."""
+
+    name: ClassVar[str] = "folder"
+
+
+@dataclass(frozen=True)
+class Csv(_WithTable):
+    """Molecules as SMILES in a CSV file.
+
+    Attributes:
+        smiles: The SMILES column; found by its name when not given.
+    """
+
+    name: ClassVar[str] = "csv"
+    smiles: str | None = None
 
 
 BenchmarkName = Literal[
@@ -205,16 +196,6 @@ KINDS: dict[str, type[Data]] = {kind.name: kind for kind in (GivenData, Csl, Cou
 for _kind, _names in ((Benchmark, BenchmarkName), (Superpixels, SuperpixelName), (Social, SocialName)):
     KINDS |= dict.fromkeys(get_args(_names), _kind)
 tagged(Data, KINDS)
-
-
-def _check_fractions(split: Any, fractions: Any) -> None:
-    if not isinstance(split, str):
-        raise ValueError(f"data.split must be a way to split, a column or a file, not {shown(split)}.")
-    if split not in WAYS_TO_SPLIT and fractions != _FRACTIONS:
-        raise ValueError(
-            f"data.fractions={shown(fractions)} cannot change the split {split!r}, which is given: leave out one of "
-            "them."
-        )
 
 
 def existing_path(data: Data, path: str | Path | None) -> Path:
