@@ -53,7 +53,7 @@ def trainer_steps() -> Iterator[Tensor]:
         virtual_node=True,
         pool="sum",
     )
-    trainer = Trainer(model, dataset, Training(batch_size=BATCH_SIZE, device="cpu"), Evaluation())
+    trainer = Trainer(model, dataset, Training(batch_size=BATCH_SIZE), Evaluation(), device="cpu")
     trainer.model.train()
     batches = list(dataset.split.train.split(BATCH_SIZE))
     for epoch in count():

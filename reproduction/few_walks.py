@@ -11,7 +11,8 @@ from crawl.data.dataset import Dataset
 from crawl.files import write_atomically
 from crawl.runs.environment import environment_record, reset_peak_memory
 from crawl.runs.folder import RunFolder
-from crawl.runs.run import Result, scores_of
+from crawl.runs.records import scores_of
+from crawl.runs.run import Result
 from crawl.runs.trained import TrainedModel
 from crawl.training.evaluation import targets_of
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from crawl.runs.experiment import Experiment
+from crawl.runs.sources import Csl, Social
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ class Row:
         for seed in range(0 if self.given else self.num_seeds):
             for fold in range(self.num_folds):
                 name = f"seed-{seed}" if self.num_folds == 1 else f"seed-{seed}-fold-{fold}"
-                experiment = replace(self.experiment, seed=seed, data=replace(self.experiment.data, fold=fold))
+                data = self.experiment.data
+                data = replace(data, fold=fold) if isinstance(data, Csl | Social) else data
+                experiment = replace(self.experiment, seed=seed, data=data)
                 trained = f"{self.trained}/{name}" if self.trained else ""
                 yield PlannedRun(f"{self.place}/{name}", experiment, trained, self.start_share, self.synthetic)
 

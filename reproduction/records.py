@@ -11,20 +11,29 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import Any, TypedDict
 
 from crawl.files import parse_json, write_atomically
-from crawl.runs.records import RunRecord, check_kinds, check_record, read_checked, read_run_or_problem
+from crawl.plain import structure
+from crawl.runs.records import RunRecord, check_record, read_checked, read_run_or_problem
 from reproduction.plan import PlannedRun, Table
 
 _FORMAT = "crawl-results-1"
 _NUM_POINTS = 40  # of a learning curve that is kept
-_KINDS = {
-    **{"place": str, "record": dict | None, "epochs": int, "seconds_per_epoch": int | float | None, "curve": dict},
-    "test_by_epoch": list,
-}
+
+
+class _Run(TypedDict):
+    place: str
+    record: dict[str, Any] | None
+    epochs: int
+    seconds_per_epoch: float | None
+    curve: dict[str, list[float | None]]
+    test_by_epoch: list[float | None]
+
+
+class _Collected(TypedDict):
+    table: str
+    runs: list[Any]
 
 
 def read_runs(folder: Path, table: Table) -> dict[str, RunRecord]:
@@ -95,28 +104,29 @@ def _rounded(value: float | None) -> float | None:
 def _in_columns(run: RunRecord) -> dict[str, Any]:
     """A run with its curve as a list for each key, which takes less space."""
     columns = {key: [point.get(key) for point in run.curve] for key in run.curve[0]} if run.curve else {}
-    return {key: getattr(run, key) for key in _KINDS} | {"curve": columns}
+    return {key: getattr(run, key) for key in _Run.__annotations__} | {"curve": columns}
 
 
 def _collected(text: str) -> tuple[str, list[RunRecord]]:
     content = parse_json(text)
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError("it does not hold the results of a table")
-    check_kinds(content, {"table": str, "runs": list})
+    structure(_Collected, content, "a table")
     return content["table"], [_in_rows(run) for run in content["runs"]]
 
 
 def _in_rows(run: Any) -> RunRecord:
-    check_kinds(run, _KINDS, "a run: ")
-    place, columns = run["place"], run["curve"]
-    check_kinds(columns, dict.fromkeys(("epoch", "loss", *columns) if columns else (), list), f"{place}: curve.")
+    place = run.get("place", "a run") if isinstance(run, dict) else "a run"
     try:
-        pd.DataFrame(columns, dtype=float)
-        pd.Series(run["test_by_epoch"], dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{place}: its curve has not a number for each epoch: {error}") from None
+        structure(_Run, run, "it")
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    columns = run["curve"]
+    lengths = {len(column) for column in columns.values()}
+    if columns and (len(lengths) > 1 or not columns.keys() >= {"epoch", "loss"}):
+        raise ValueError(f"{place}: its curve has not a number for each epoch")
     if run["test_by_epoch"] and len(run["test_by_epoch"]) != run["epochs"]:
         raise ValueError(f"{place}: test_by_epoch has {len(run['test_by_epoch'])} of {run['epochs']} epochs")
     curve = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    record = None if run["record"] is None else check_record(run["record"], f"{place}: ")
-    return RunRecord(**{key: run[key] for key in _KINDS} | {"curve": curve, "record": record})
+    record = None if run["record"] is None else check_record(run["record"], place)
+    return RunRecord(**{key: run[key] for key in _Run.__annotations__} | {"curve": curve, "record": record})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -151,8 +150,8 @@ def _table_of(runs: Runs) -> Table:
     for place, run in runs.items():
         experiment, label = Experiment(), place
         if run.record is not None:
-            experiment = Experiment.from_json(json.dumps(run.record["config"]))
-            label = f"{experiment.name}, {experiment.model.name}, {_tail(place, runs)}"
+            experiment = Experiment.from_plain(run.record["config"])
+            label = f"{experiment.name}, {experiment.model.title}, {_tail(place, runs)}"
         rows.append(Row(label, place, experiment, given=(PlannedRun(place, experiment),)))
     return Table(OTHER_RUNS, "Other runs: test score", tuple(rows))
 

@@ -23,20 +23,20 @@ import torch
 from crawl.checks import check_choice
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
-from crawl.runs.build import load_dataset, read_by
-from crawl.runs.effect import effective
-from crawl.runs.experiment import Data, Experiment
+from crawl.runs.build import load_dataset
+from crawl.runs.experiment import Experiment, settled
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.records import is_finished, read_config
 from crawl.runs.run import Stopped, resume_run, run_experiment
+from crawl.runs.sources import Data, InRoot
 from crawl.threads import use_threads
+from crawl.training.trainer import choose_device
 from reproduction.few_walks import evaluate_share
 from reproduction.plan import PlannedRun, Table
 from reproduction.records import read_planned, read_runs
 from reproduction.summary import Line, summarise, to_markdown
 from reproduction.synthetic import synthetic
 from reproduction.tables import GROUPS, TABLES
-from reproduction.variants import known_task
 
 FOLDER = Path("runs/reproduce")
 _LOADING = threading.Lock()
@@ -102,9 +102,7 @@ def reproduce(
     deadline = None if minutes is None else time.time() + 60 * minutes
     runs = _ordered(choose_tables(names, rows), num_seeds)
     if change is not None:
-        runs = [
-            replace(run, experiment=effective(change(run.experiment), known_task(run.experiment.data))) for run in runs
-        ]
+        runs = [replace(run, experiment=change(run.experiment)) for run in runs]
     work = _Work(Path(folder), device, None if root is None else os.path.realpath(root), deadline, tidy, quiet)
     problems = work.run_all(runs, jobs, threads)
     return [
@@ -211,7 +209,7 @@ class _Work:
     def _may_share(self, run: PlannedRun) -> bool:
         """Whether other runs may be under way in this process: on a GPU, eager steps of several threads may not mix."""
         on_gpu = self.device != "cpu" and torch.cuda.is_available()
-        return not (run.trained or run.is_timed or (on_gpu and run.experiment.model.name != "crawl"))
+        return not (run.trained or run.is_timed or (on_gpu and run.experiment.walk is None))
 
     def _run_in_threads(self, runs: Sequence[PlannedRun], jobs: int) -> None:
         """Do the runs, some at a time. Kernels of one process overlap on a GPU, those of several do not."""
@@ -259,17 +257,20 @@ class _Work:
         if run.trained:
             evaluate_share(self.folder / run.trained, run.start_share, place, dataset, self.device)
             return
-        experiment = replace(run.experiment, training=replace(run.experiment.training, device=self.device))
         how: dict[str, Any] = {"dataset": dataset, "quiet": self.quiet, "stop": lambda: self.is_over}
-        how["runs_at_a_time"] = runs_at_a_time
-        config = RunFolder(place).config
+        how |= {"runs_at_a_time": runs_at_a_time, "device": self.device, "root": self.root}
+        config, experiment = RunFolder(place).config, self._settled(run.experiment, dataset)
         if not config.is_file():
             run_experiment(experiment, place, **how)
-        elif _same(read_config(config), experiment):
-            resume_run(place, device=self.device, **how)
+        elif self._settled(read_config(config), dataset) == experiment:
+            resume_run(place, **how)
         else:
             raise ValueError(f"{place} holds a run with other settings: choose another folder")
         self.tidy_up(run)
+
+    def _settled(self, experiment: Experiment, dataset: Dataset) -> Experiment:
+        """The experiment without settings that change nothing for this data set here."""
+        return settled(experiment, dataset.task, choose_device(self.device).type, experiment)
 
     def _dataset(self, run: PlannedRun) -> Dataset:
         with _LOADING:
@@ -304,12 +305,7 @@ def _loaded(data: Data, root: str | None, like: str) -> Dataset:
     """The data of a run, or random graphs like a benchmark. Configurations do not name the data root."""
     if like:
         return synthetic(BENCHMARKS[like])
-    return read_by(data, load_dataset(data if root is None else replace(data, root=root)))
-
-
-def _same(one: Experiment, other: Experiment) -> bool:
-    """Whether two experiments differ at most in the device, and in settings that change nothing."""
-    return effective(one) == effective(replace(other, training=replace(other.training, device=one.training.device)))
+    return load_dataset(data, root=root if isinstance(data, InRoot) else None)
 
 
 def say(message: str) -> None:

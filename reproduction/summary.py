@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crawl.runs.effect import effective
+from crawl.plain import unstructure
 from crawl.runs.experiment import Experiment
 from crawl.runs.protocol import format_score
 from crawl.runs.records import RunRecord
@@ -32,7 +31,6 @@ _CSV = {  # from fields of a line to columns
     **{"internal_deviation": "internal_deviation", "num_finished": "num_finished", "num_planned": "num_planned"},
     **{"machines": "machines", "notes": "notes"},
 }
-_ELSEWHERE = ("data.root", "data.path", "training.device")  # settings that change no result
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
     scored = counted.dropna(subset="mean")
     line = Line(
         row.label,
-        BY_VALIDATION if row.experiment.data.has_validation else LAST_EPOCH,
+        BY_VALIDATION if getattr(row.experiment.data, "has_validation", True) else LAST_EPOCH,
         "seconds" if table.measure == "seconds" else metric_of(row, runs),
         len(counted),
         len(planned),
@@ -249,17 +247,24 @@ def _machines(counted: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _differences(planned: Experiment, config: dict[str, Any]) -> list[str]:
-    """The settings in which a run is not the planned one, except where it was computed and where its data were."""
-    found, wanted = _settings(Experiment.from_json(json.dumps(config))), _settings(planned)
-    return [f"{name}={found[name]}" for name in wanted if found[name] != wanted[name]]
+    """The settings in which a run is not the planned one."""
+    found, wanted = _settings(Experiment.from_plain(config)), _settings(planned)
+    return [f"{name}={found.get(name)}" for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
 
 
 def _settings(experiment: Experiment) -> dict[str, Any]:
-    """All settings that may change a result, by their full names; those of the experiment itself come first."""
-    values = json.loads(effective(experiment, known_task(experiment.data)).to_json())
+    """All settings by their full names; those of the experiment itself come first."""
+    values = unstructure(experiment)
     own = {name: values.pop(name) for name in ("name", "seed")}
-    groups = {f"{group}.{name}": value for group, members in values.items() for name, value in members.items()}
-    return {name: value for name, value in (own | groups).items() if name not in _ELSEWHERE}
+    return own | dict(_flat(values))
+
+
+def _flat(values: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", value
 
 
 def metric_of(row: Row, runs: Mapping[str, RunRecord]) -> str:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Literal
 
 from crawl.choices import Strategy
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.task import Task
-from crawl.runs.build import WIDTH_STEP, count_parameters
-from crawl.runs.effect import effective
-from crawl.runs.experiment import Data, Experiment, ModelName
-from crawl.runs.features import Features
+from crawl.runs.experiment import Experiment, Model
+from crawl.runs.sources import Data
 
 Bits = Literal["none", "identity", "adjacency", "both"]
+WIDTHS = {  # of four layers, so that there are at most as many parameters as CRaWl has; as they were recorded
+    "zinc": {"gcn": 308, "gin": 232, "gine": 232, "gat": 308, "sage": 232, "gated_gcn": 152, "pna": 88},
+    "csl": {"gcn": 140, "gin": 104, "gine": 104, "gat": 140, "sage": 104, "gated_gcn": 76, "pna": 36},
+    "csl_lap": {"gin": 104},
+}
 
 
 def with_bits(experiment: Experiment, bits: Bits, strategy: Strategy = "non_backtracking") -> Experiment:
     """The same experiment with only some of the structural bits, and another kind of walk."""
+    assert isinstance(experiment.model, Model)
+    assert experiment.walk is not None
     model = replace(experiment.model, identity=bits in ("identity", "both"), adjacency=bits in ("adjacency", "both"))
     return replace(experiment, model=model, walk=replace(experiment.walk, strategy=strategy))
 
@@ -28,6 +32,7 @@ def with_window(experiment: Experiment, window_size: int) -> Experiment:
 
     A window of 0 is what the paper reports for it: the model without bits, the kernel unchanged.
     """
+    assert experiment.walk is not None
     if window_size == 0:
         return with_bits(experiment, "none", experiment.walk.strategy)
     return replace(experiment, walk=replace(experiment.walk, window_size=window_size))
@@ -38,38 +43,12 @@ def until_the_end(experiment: Experiment) -> Experiment:
     return replace(experiment, training=replace(experiment.training, early_stop=None))
 
 
-@cache
-def as_budgeted_baseline(experiment: Experiment, layer: ModelName, benchmark: str) -> Experiment:
-    """A message-passing network under the same training, as wide as CRaWl's number of parameters allows."""
-    features = Features.of_benchmark(benchmark)
-    budget = count_parameters(experiment, features)
-    model = replace(experiment.model, name=layer, num_layers=4)
-    baseline = replace(experiment, name=f"{experiment.name}-{layer}", model=model)
-    return effective(fit_width(baseline, features, budget), features.task)
-
-
-def fit_width(experiment: Experiment, features: Features, budget: int) -> Experiment:
-    """The same experiment with the widest layers that the budget of parameters allows.
-
-    Raises:
-        ValueError: If the budget does not allow any.
-    """
-
-    def with_width(steps: int) -> Experiment:
-        return replace(experiment, model=replace(experiment.model, hidden_channels=WIDTH_STEP * steps))
-
-    if count_parameters(with_width(1), features) > budget:
-        raise ValueError(f"A {experiment.model.name} of width {WIDTH_STEP} has more than {budget:,} parameters.")
-    low, high = 1, 2
-    while count_parameters(with_width(high), features) <= budget:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if count_parameters(with_width(middle), features) <= budget:
-            low = middle
-        else:
-            high = middle
-    return with_width(low)
+def as_budgeted_baseline(experiment: Experiment, layer: str, benchmark: str) -> Experiment:
+    """A message-passing network under the same training, about as wide as CRaWl's number of parameters allows."""
+    like = experiment.model
+    assert isinstance(like, Model)
+    model = Model((layer,), WIDTHS[benchmark][layer], 4, pool=like.pool, head=like.head, dropout=like.dropout)
+    return replace(experiment.without_walks(model), name=f"{experiment.name}-{layer}")
 
 
 def known_task(data: Data) -> Task | None:

@@ -158,7 +158,7 @@ class TestFolders:
             (tmp_path / place / "result.json").write_text("{}")
         write_report([tmp_path], tmp_path / "report")
         text = (tmp_path / "report/tables.md").read_text()
-        assert text.count("result.json is damaged or of another version (config is missing): run it again.") == 2
+        assert text.count("result.json is damaged or of another version (record lacks config): run it again.") == 2
 
 
 def test_the_time_of_training_is_not_that_of_an_evaluation(tmp_path):

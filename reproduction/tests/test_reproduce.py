@@ -32,12 +32,13 @@ from tests.runs.fake_runs import write_run
 
 def small(experiment: Experiment) -> Experiment:
     """The same experiment, done in a fraction of a second."""
+    has_walks = experiment.walk is not None
     return replace(
         experiment,
-        walk=replace(experiment.walk, num_steps=5, num_eval_steps=5, window_size=4),
+        walk=replace(experiment.walk, num_steps=5, num_eval_steps=5, window_size=4) if has_walks else None,
         model=replace(experiment.model, hidden_channels=8, num_layers=1, kernel_size=None),
         training=replace(experiment.training, max_epochs=2, batch_size=100),
-        evaluation=replace(experiment.evaluation, num_val_repeats=1, num_test_repeats=2),
+        evaluation=replace(experiment.evaluation, num_val_repeats=1, num_test_repeats=2 if has_walks else 1),
     )
 
 
@@ -59,7 +60,7 @@ def cycles(num_graphs: int = 24) -> Dataset:
 
 @pytest.fixture
 def cycles_for_zinc(monkeypatch):
-    monkeypatch.setattr(module, "load_dataset", lambda data: read_by(data, cycles()))
+    monkeypatch.setattr(module, "load_dataset", lambda data, **_: read_by(data, cycles()))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_finished_runs_are_read_and_stopped_ones_go_on(tmp_path, csl_runs, capsy
         ours, theirs = (json.loads((folder / name).read_text())["scores"] for folder in (tmp_path, csl_runs))
         assert ours == theirs
     kept = {path.name for path in (tmp_path / "csl/crawl/seed-0-fold-0").iterdir()} - {".lock"}
-    assert kept == {"config.json", "data.json", "split.json", "metrics.jsonl", "result.json"}
+    assert kept == {"config.json", "where.json", "data.json", "split.json", "metrics.jsonl", "result.json"}
     capsys.readouterr()
     reproduce("csl", tmp_path, **arguments)
     assert capsys.readouterr().err == ""  # there is nothing to do
@@ -123,7 +124,7 @@ def test_finished_runs_can_be_tidied_later(tmp_path, csl_runs):
     assert (place / "last.safetensors").is_file()
     reproduce("csl", tmp_path, rows=("crawl",), num_seeds=1, device="cpu", tidy=True, change=small)
     assert {path.name for path in place.iterdir()} - {".lock"} == {
-        *("config.json", "data.json", "split.json", "metrics.jsonl", "result.json"),
+        *("config.json", "where.json", "data.json", "split.json", "metrics.jsonl", "result.json"),
     }
 
 
@@ -277,16 +278,18 @@ def test_random_graphs_of_the_size_of_a_benchmark(tmp_path, monkeypatch):
 
 def test_the_data_root_is_not_in_the_record(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(module, "load_dataset", lambda data: asked.append(data.root) or cycles())
+    monkeypatch.setattr(module, "load_dataset", lambda data, root: asked.append(root) or read_by(data, cycles()))
     reproduce("zinc", tmp_path, root=tmp_path / "data", num_seeds=1, device="cpu", change=small)
     assert asked == [str((tmp_path / "data").resolve())]
-    assert json.loads((tmp_path / "zinc/crawl/seed-0/config.json").read_text())["data"]["root"] is None
+    place = tmp_path / "zinc/crawl/seed-0"
+    assert json.loads((place / "config.json").read_text())["data"] == {"name": "zinc"}
+    assert json.loads((place / "where.json").read_text())["root"] == str((tmp_path / "data").resolve())
 
 
 def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CRAWL_DATA", str(tmp_path / "nowhere"))
 
-    def load(data):
+    def load(data, root):
         if data.name == "counting_star":
             raise ValueError("Counting, star is not there.")
         return read_by(data, cycles())
@@ -298,12 +301,12 @@ def test_runs_that_fail_do_not_stop_the_others(tmp_path, monkeypatch, capsys):
     assert "counting/star/seed-0: Counting, star is not there." in capsys.readouterr().err
 
 
-def test_a_run_goes_on_where_the_command_says(tmp_path, cycles_for_zinc):
+def test_a_run_is_resumed_where_the_command_says(tmp_path, cycles_for_zinc):
     place = tmp_path / "zinc/crawl/seed-0"
     reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
     (place / "result.json").unlink()
-    config = (place / "config.json").read_text()
-    (place / "config.json").write_text(config.replace('"device": "cpu"', '"device": "cuda:9"'))
+    where = (place / "where.json").read_text()
+    (place / "where.json").write_text(where.replace('"device": "cpu"', '"device": "cuda:9"'))
     (done,) = reproduce("zinc", tmp_path, num_seeds=1, device="cpu", change=small)
     assert (done.lines[0].num_finished, done.problems) == (1, {})
 
@@ -317,7 +320,7 @@ def test_a_run_with_other_settings_is_not_resumed(tmp_path, cycles_for_zinc):
 
 @pytest.mark.parametrize("name", ["social", "social_nine"])
 def test_social_graphs_with_and_without_validation(tmp_path, monkeypatch, name):
-    def load(data):
+    def load(data, root):
         dataset = cycles(30)
         ids = torch.arange(30)
         is_test, is_val = ids % 10 == data.fold, (ids % 10 == (data.fold + 1) % 10) & data.has_validation

@@ -15,6 +15,7 @@ from tests.runs.test_kill import STOPPED_BY, num_epochs, wait_for
 _REPRODUCE = """
 import functools, sys
 from dataclasses import replace
+from crawl.training import Cosine
 from reproduction import reproduce as module
 from reproduction.__main__ import main
 
@@ -23,7 +24,7 @@ def endless(experiment):
         experiment,
         walk=replace(experiment.walk, num_steps=5, num_eval_steps=5, window_size=4),
         model=replace(experiment.model, hidden_channels=8, num_layers=1, kernel_size=None),
-        training=replace(experiment.training, schedule="cosine", max_epochs=10**6, batch_size=100),
+        training=replace(experiment.training, schedule=Cosine(), max_epochs=10**6, batch_size=100),
         evaluation=replace(experiment.evaluation, num_val_repeats=1),
     )
 

@@ -186,8 +186,7 @@ def test_other_settings_and_rebuilt_data_are_told():
     (run,) = table.rows[0].runs()
     (line,) = summarise(table, {run.place: finished(with_other_settings(run), 0.1, data="MNIST (rebuilt)")})
     assert line.notes == ("1 run has other settings than planned (walk.num_steps=5)", "data: MNIST (rebuilt)")
-    elsewhere = replace(run.experiment, data=replace(run.experiment.data, root="/somewhere"))
-    (line,) = summarise(table, {run.place: finished(replace(run, experiment=elsewhere), 0.1)})
+    (line,) = summarise(table, {run.place: finished(run, 0.1, where={"device": "cuda", "root": "/somewhere"})})
     assert line.notes == ()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from crawl.runs.build import Features, build_model, count_parameters
 from crawl.runs.recipes import RECIPES
-from reproduction.variants import fit_width, with_bits, with_window
+from reproduction.variants import WIDTHS, as_budgeted_baseline, with_bits, with_window
 
 
 def test_variants():
@@ -19,17 +19,14 @@ def test_variants():
     assert with_window(zinc, 0) == with_bits(zinc, "none")
     features = Features.of_benchmark("zinc")
     for size in (2, 10):
-        assert build_model(with_window(zinc, size), features).convs[0].kernel_size == size + 1
+        assert build_model(with_window(zinc, size), features).blocks[0].conv.kernel_size == size + 1
 
 
-@pytest.mark.parametrize("name", ["gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"])
-def test_the_width_fills_the_budget(name):
-    features = Features.of_benchmark("zinc")
-    zinc = RECIPES["zinc"]()
-    wanted = replace(zinc, model=replace(zinc.model, name=name, num_layers=2))
-    fitted = fit_width(wanted, features, 50_000)
-    assert count_parameters(fitted, features) <= 50_000
-    wider = replace(fitted.model, hidden_channels=fitted.model.hidden_channels + 4)
-    assert count_parameters(replace(fitted, model=wider), features) > 50_000
-    with pytest.raises(ValueError, match="has more than 100 parameters"):
-        fit_width(wanted, features, 100)
+@pytest.mark.parametrize("benchmark", WIDTHS)
+def test_baselines_have_about_as_many_parameters(benchmark):
+    features, recipe = Features.of_benchmark(benchmark), RECIPES[benchmark]()
+    budget = count_parameters(recipe, features)
+    for layer in WIDTHS[benchmark]:
+        baseline = as_budgeted_baseline(recipe, layer, benchmark)
+        assert (baseline.walk, baseline.training) == (None, recipe.training)
+        assert 0.75 * budget < count_parameters(baseline, features) < 1.3 * budget

@@ -7,3 +7,18 @@ Pool = Literal["sum", "mean"]
 Head = Literal["mlp", "linear"]
 Precision = Literal["tf32", "bf16", "float32"]
 Implementation = Literal["fast", "reference"]
+BlockName = Literal[
+    "walk",
+    "gru",
+    "virtual_node",
+    "attention",
+    "feed_forward",
+    "edge_update",
+    "gcn",
+    "gin",
+    "gine",
+    "gat",
+    "sage",
+    "gated_gcn",
+    "pna",
+]

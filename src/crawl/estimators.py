@@ -28,12 +28,14 @@ from crawl.data.targets import as_numbers
 from crawl.data.task import Task
 from crawl.graph import weights_differ
 from crawl.runs.build import build_model
-from crawl.runs.experiment import Data, Experiment, Model, Walk
+from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown, refuse_graph
+from crawl.runs.sources import GivenData
 from crawl.runs.trained import TrainedModel
 from crawl.training.evaluation import Predictions
-from crawl.training.settings import Evaluation, Training
+from crawl.training.settings import Evaluation, Plateau, Training
 from crawl.training.trainer import Trainer, choose_device
+from crawl.walks.plan import WalkPlan
 
 GraphLike: TypeAlias = "nx.Graph | PyGData | str"
 Graphs: TypeAlias = "Sequence[GraphLike] | NDArray[Any]"
@@ -125,7 +127,12 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         )
         features = Features.of(dataset)
         trainer = Trainer(
-            build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=seed
+            build_model(experiment, features),
+            dataset,
+            experiment.training,
+            experiment.evaluation,
+            seed=seed,
+            device=self.device,
         )
         self.history_ = list(trainer.epochs())
         self.n_iter_ = len(self.history_)
@@ -137,12 +144,12 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         check_choice("pool", self.pool, get_args(Pool))
         return Experiment(
             name=type(self).__name__,
-            data=Data(name="given", split="given"),
-            walk=Walk(num_steps=self.num_steps, num_eval_steps=self.num_eval_steps, window_size=self.window_size),
+            data=GivenData(),
+            walk=WalkPlan(num_steps=self.num_steps, num_eval_steps=self.num_eval_steps, window_size=self.window_size),
             model=Model(
+                ("walk", "virtual_node") if truth("virtual_node", self.virtual_node) else ("walk",),
                 hidden_channels=self.hidden_channels,
                 num_layers=self.num_layers,
-                virtual_node=self.virtual_node,
                 pool=self.pool,
                 dropout=self.dropout,
             ),
@@ -150,9 +157,8 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
                 lr=positive_number("lr", self.lr),
                 batch_size=whole_number("batch_size", self.batch_size),
                 max_epochs=whole_number("max_epochs", self.max_epochs),
-                patience=whole_number("patience", self.patience),
+                schedule=Plateau(patience=whole_number("patience", self.patience)),
                 normalise_targets=True,
-                device=self.device,
             ),
             evaluation=Evaluation(num_test_repeats=self.num_repeats),
             seed=seed,
@@ -161,7 +167,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
     def _split(self, targets: Tensor, task: Task, seed: int) -> Split:
         """Training and validation part. There is no test part: the caller keeps test graphs to themselves."""
         if not 0 < real_number("validation_fraction", self.validation_fraction) < 1:
-            raise ValueError(f"validation_fraction must lie between 0 and 1, not {self.validation_fraction}.")
+            raise ValueError(f"validation_fraction must be between 0 and 1, not {self.validation_fraction}.")
         everything, num_graphs = np.arange(len(targets)), len(targets)
         num_val = min(max(round(self.validation_fraction * num_graphs), 1), num_graphs - 2)
         classes = None if task.kind == "regression" else targets.numpy()
@@ -205,8 +211,8 @@ class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
         dropout: The dropout rate.
         lr: The first learning rate.
         batch_size: Graphs per step.
-        max_epochs: Stop after so many epochs at the latest.
-        patience: Halve the learning rate after so many epochs without a better validation score.
+        max_epochs: Stop after this many epochs at the latest.
+        patience: Halve the learning rate after this many epochs without a better validation score.
         validation_fraction: The share of the graphs given to `fit` that choose the best epoch and are not trained on.
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
         random_state: The seed of everything random; None draws one.

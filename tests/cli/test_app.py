@@ -59,7 +59,7 @@ sys.exit(f"imported {heavy}" if heavy else code)
         ("train csl --model.num-layers 0", 2),
         ("train csl --walk.window-size 33", 2),
         ("train zinc --data.split nonsense", 2),
-        ("train csl --model.name gin --walk.num-steps 7", 2),
+        ("train csl --model.layer gin --walk.num-steps 7", 2),
         ("train csv", 2),
         ("train csv --data.path missing.csv", 2),
         ("train tu --data.path missing", 2),

@@ -26,11 +26,12 @@ def test_info_about_a_run(crawl, csl_run):
     assert facts["test"].startswith("accuracy 0.")
     assert facts["epochs"].startswith("best ")
     assert "torch " in facts["versions"]
+    assert facts["steps"].startswith(("captured", "eager: "))
 
 
 def test_info_about_a_run_that_is_not_finished(crawl, tiny, monkeypatch):
     monkeypatch.setattr(run_module, "_SECONDS_BETWEEN_CHECKPOINTS", 0)
-    monkeypatch.setattr(run_module, "_evaluate", _interrupted)
+    monkeypatch.setattr(run_module._Work, "_evaluate", _interrupted)
     assert crawl("train", "csl", "--out", "run", *tiny).code == 130
     found = _found(crawl("info", "run"))
     assert found["name"] == "csl (seed 0)"
@@ -46,13 +47,13 @@ def test_info_about_a_run_that_is_not_finished(crawl, tiny, monkeypatch):
 
 def test_info_about_runs_on_folds(crawl, tiny, monkeypatch):
     monkeypatch.setattr("crawl.runs.protocol.num_folds", lambda _: 3)
-    evaluate = run_module._evaluate
+    evaluate = run_module._Work._evaluate
 
-    def stopped_in_the_second_fold(trainer, experiment, *rest):
-        return evaluate(trainer, experiment, *rest) if experiment.data.fold == 0 else _interrupted()
+    def stopped_in_the_second_fold(work, trainer):
+        return evaluate(work, trainer) if work.experiment.data.fold == 0 else _interrupted()
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "_evaluate", stopped_in_the_second_fold)
+        patch.setattr(run_module._Work, "_evaluate", stopped_in_the_second_fold)
         assert crawl("train", "csl", "--protocol", "folds", "--out", "run", *tiny).code == 130
     found = _found(crawl("info", "run"))
     assert (found["name"], found["model"]) == ("csl (seed 0)", "crawl")

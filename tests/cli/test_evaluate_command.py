@@ -112,7 +112,7 @@ def test_why_there_is_no_score(crawl, tiny, tmp_path):
     assert f"No test score: {why}." in " ".join(done.out.split())
     info = crawl("info", "run").out
     assert info.count(f"no score: {why}") == 2
-    assert crawl.error("evaluate", "run") == f"The test part of m has no score: {why}."
+    assert crawl.error("evaluate", "run") == f"The test split of m has no score: {why}."
     assert crawl("evaluate", "run", "--split", "train").code == 0
 
 

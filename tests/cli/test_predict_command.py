@@ -248,7 +248,7 @@ def test_unknown_labels_are_an_error_on_request(crawl, labelled_run, tmp_path):
 
 def test_what_a_model_cannot_do_is_said_before_the_header(crawl, tmp_path):
     _write_tu(tmp_path / "toy")
-    words = ["--model.name", "gin", "--model.hidden-channels", "8", "--training.max-epochs", "1", "--out", "gin"]
+    words = ["--model.layer", "gin", "--model.hidden-channels", "8", "--training.max-epochs", "1", "--out", "gin"]
     words += ["--data.split", "random"]
     assert crawl("train", "tu", "--data.path", tmp_path / "toy", *words).code == 0
     assert "does not walk" in crawl.error("predict", "gin", tmp_path / "toy", "--num-steps", "5")
@@ -324,13 +324,12 @@ def test_atoms_that_were_not_there_in_training(crawl, molecule_runs, tmp_path):
 @pytest.mark.parametrize("flag", ["--num-repeats", "--num-steps", "--seed"])
 def test_a_network_without_walks_takes_no_flags_about_walks(crawl, tiny, molecules, flag):
     pytest.importorskip("rdkit")
-    once = ["--evaluation.num-test-repeats", "1"]
     walks = tiny.index("--walk.num-steps")
-    flags = [*tiny[:walks], *tiny[walks + 4 :], *once]
+    flags = [*tiny[:walks], *tiny[walks + 8 :]]  # without numbers of evaluations, either
     data = ["--data.path", molecules, "--data.targets", "logS"]
-    done = crawl("train", "csv", *data, "--model.name", "gin", "--out", "run", *flags)
+    done = crawl("train", "csv", *data, "--model.layer", "gin", "--out", "run", *flags)
     assert done.code == 0, done.err
-    error = f"A gin does not walk, so {flag} cannot change anything: leave it out."
+    error = f"gin does not walk, so {flag} cannot change anything: leave it out."
     assert crawl.error("predict", "run", molecules, flag, "9") == error
     assert crawl.error("evaluate", "run", flag, "9") == error
 

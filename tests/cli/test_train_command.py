@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
 
 from crawl.cli import train as train_module
+from crawl.cli.settings import settings_type
 from crawl.cli.train import described_task
 from crawl.data import Task
+from crawl.runs.recipes import RECIPES
 from crawl.training.trainer import Trainer
 
 CSL_TASK = (
@@ -26,7 +29,7 @@ def test_flags_change_the_recipe(crawl, tiny):
     assert done.code == 0
     config = _config(Path("runs/csl-1"))
     assert (config["seed"], config["training"]["lr"], config["data"]["fold"]) == (3, 0.01, 2)
-    assert config["training"]["device"] == "cpu"
+    assert json.loads(Path("runs/csl-1/where.json").read_text())["device"] == "cpu"
     assert config["model"]["hidden_channels"] == 8
     assert "CRaWl" in done.out
     assert "runs/csl-1" in done.out
@@ -45,10 +48,86 @@ def test_optimiser_schedule_and_average_are_flags(crawl, tiny):
     words = [str(word) for flag, value in flags.items() for word in (f"--training.{flag}", value)]
     assert crawl("train", "csl", *tiny, *words).code == 0
     training = _config(Path("runs/csl-1"))["training"]
+    flags["schedule"] = {"name": "cosine_per_step"}
     assert {flag: training[flag.replace("-", "_")] for flag in flags} == flags
     line = crawl.error("train", "csl", "--training.weight-decay", "0.1")
-    assert "weight_decay=0.1" in line
-    assert "use training.optimiser='adamw'" in line
+    assert line.endswith("adam cannot be changed by --training.weight-decay: leave it out.")
+
+
+def test_a_network_of_any_blocks_is_trained_resumed_and_evaluated(crawl, tiny):
+    layer = ["walk", "edge_update", "gine", "virtual_node"]
+    words = [*tiny, "--model.num-layers", "2"]
+    assert crawl("train", "csl", "--out", "run", "--model.layer", *layer, *words).code == 0
+    assert _config(Path("run"))["model"]["layer"] == layer
+    record = Path("run/result.json").read_text()
+    Path("run/result.json").unlink()
+    assert crawl("train", "--resume", "run").code == 0
+    assert json.loads(Path("run/result.json").read_text())["scores"] == json.loads(record)["scores"]
+    assert "test accuracy" in crawl("evaluate", "run", "--num-repeats", "1").out
+    assert "walk edge_update gine virtual_node, " in crawl("info", "run").out
+    assert crawl("train", "csl", "--out", "side", "--model.layer", "walk+gine", *words).code == 0
+
+
+def test_a_network_without_walks(crawl, tiny):
+    words = ["--model.layer", "gin", "--model.hidden-channels", "8", "--training.max-epochs", "1", "--out", "run"]
+    assert crawl("train", "csl", *words).code == 0
+    config = _config(Path("run"))
+    assert (config["model"]["layer"], config["walk"]) == (["gin"], None)
+    assert config["evaluation"]["num_val_repeats"] == 1
+
+
+class TestHelp:
+    def test_shows_what_has_an_effect(self, crawl):
+        text = crawl("train", "zinc", "--help").out
+        for flag in ("--data.root", "--walk.num-steps", "--model.layer", "--training.patience", "--training.loss"):
+            assert flag in text
+        for flag in (
+            "--data.path",
+            "--data.fold",
+            "--data.name",
+            "--walk.p",
+            "--model.num-heads",
+            "--training.interval",
+        ):
+            assert f"{flag} " not in text
+        assert "--training.weight-decay" not in text
+        assert "default: None" not in text
+        assert "default: False" not in text
+        assert "default: True" not in text
+
+    @pytest.mark.parametrize(
+        ("words", "shown", "hidden"),
+        [
+            ("csl", "--data.laplacian", "--training.loss"),
+            ("csl --training.schedule interval", "--training.interval", "--training.patience"),
+            ("csl --training.optimiser lion", "--training.weight-decay", "--walk.q"),
+            ("csl --model.layer gat", "--model.num-heads", "--walk.num-steps"),
+            ("csl --walk.strategy node2vec", "--walk.q", "--model.num-heads"),
+            ("csv", "--data.path", "--data.root"),
+            ("pascalvoc_sp", "--data.root", "--model.pool"),
+        ],
+    )
+    def test_follows_the_choices(self, crawl, words, shown, hidden):
+        text = crawl("train", *words.split(), "--help").out
+        assert f"{shown} " in text
+        assert f"{hidden} " not in text
+
+    def test_every_flag_has_a_sentence(self):
+        for make in RECIPES.values():
+            groups = [field.type for field in fields(settings_type(make(), "")) if is_dataclass(field.type)]
+            flags = [field for group in groups for field in fields(group)]
+            assert len(flags) > 30
+            assert all(field.type.__metadata__[0].help.endswith(".") for field in flags)
+
+
+def test_a_run_is_resumed_where_its_data_have_moved_to(crawl, tiny, molecules, tmp_path):
+    pytest.importorskip("rdkit")
+    assert crawl("train", "csv", "--data.path", molecules, "--data.targets", "logS", "--out", "run", *tiny).code == 0
+    Path("run/result.json").unlink()
+    molecules.rename(tmp_path / "moved.csv")
+    assert "There is no file or folder" in crawl.error("train", "--resume", "run")
+    assert crawl("train", "--resume", "run", "--data.path", "moved.csv", "--device", "cpu").code == 0
+    assert json.loads(Path("run/where.json").read_text())["path"] == str(tmp_path / "moved.csv")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +177,9 @@ def test_a_molecule_file(crawl, tiny, molecules, tmp_path):
     done = crawl("train", "csv", "--data.path", "molecules.csv", "--data.targets", "logS", "--out", "run", *tiny)
     assert done.code == 0
     assert "skipped line 5: 'nonsense'" in done.err
-    assert _config(Path("run"))["data"]["path"] == str(molecules.resolve())  # so that it can be resumed from anywhere
+    where = json.loads(Path("run/where.json").read_text())
+    assert where["path"] == str(molecules.resolve())  # so that it can be resumed from anywhere
+    assert "molecules.csv" not in Path("run/config.json").read_text()
     with open("run/predictions.csv") as file:
         assert len(list(csv.DictReader(file))) == 1
 
@@ -117,7 +198,7 @@ def test_the_baseline_stands_beside_it_and_is_resumed_with_it(crawl, tiny):
     done = crawl("train", "csl", "--baseline", "gin", "--out", "run", *tiny)
     assert done.code == 0
     assert "GIN (message passing)" in done.out
-    assert _config(Path("run/gin"))["model"]["name"] == "gin"
+    assert _config(Path("run/gin"))["model"]["layer"] == ["gin"]
     Path("run/gin/result.json").unlink()
     again = crawl("train", "--resume", "run")
     assert "GIN (message passing)" in again.out
@@ -160,7 +241,7 @@ def test_data_without_folds(crawl, tiny, molecules):
 
 
 @pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
-def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
+def test_ctrl_c_tells_how_to_resume(crawl, tiny, monkeypatch, flags):
     monkeypatch.setattr("crawl.runs.protocol.num_folds", lambda _: 1)
     epoch = Trainer._epoch
 
@@ -180,7 +261,7 @@ def test_ctrl_c_tells_how_to_go_on(crawl, tiny, monkeypatch, flags):
 
 def test_ctrl_c_before_anything_is_written_leaves_nothing(crawl, tiny, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train_module, "train", _interrupted)
+        patch.setattr(train_module._Runs, "train", _interrupted)
         assert crawl("train", "csl", "--out", "run", *tiny) == (130, "", f"{CSL_TASK}crawl: interrupted\n")
     assert not Path("run").exists()
     monkeypatch.setattr("crawl.runs.run_experiment", _interrupted)
@@ -208,15 +289,24 @@ def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
         ("train tu --data.path missing", "There is no file or folder"),
         ("train csv --data.path molecules.csv --data.targets logs", "no column 'logs'. Did you mean 'logS'?"),
         ("train csl --data.fold 9", "fold"),
-        ("train csl --training.device tpu", "device must be 'auto', 'cpu' or 'cuda'"),
+        ("train csl --training.device cpu", "There is no --training.device: use --device."),
+        ("train csl --model.name gin", "There is no --model.name: use --model.layer"),
+        ("train csv --model.virtual_node", "There is no --model.virtual_node: use --model.layer walk virtual_node"),
+        ("train csl --training.schedule cosine --training.patience 3", "cannot be changed by --training.patience"),
+        ("train csl --model.layer gin --walk.num-steps 7", "gin cannot be changed by --walk.num-steps: leave it out"),
+        ("train csl --model.layer gin --model.no-identity", "gin cannot be changed by --model.no-identity"),
+        ("train zinc --data.path x", "zinc cannot be changed by --data.path: leave it out"),
+        ("train csl --walk.strategy node2vec --walk.p 1", "node2vec walks need --walk.p and --walk.q"),
+        ("train csl --model.layer walk wlk", "not 'wlk'. Did you mean 'walk'?"),
+        ("train csl --training.lr -1", "training.lr must be a positive number, not -1"),
         ("train --resume missing", "missing is not the folder of a run"),
         ("train csl --resume run", "leave out csl"),
         ("train --resume run --seed 3", "resumed with the settings in its config.json: leave out --seed."),
         ("train --resume=run --training.lr=1 --out x", "config.json: leave out --training.lr --out."),
         ("train csl --protocol folds --data.fold 3", "trains on every fold: leave out --data.fold"),
-        ("train csl --model.name gin --baseline gin", "is a gin itself: leave out --baseline"),
-        ("train csl --model.name gin --evaluation.num-test-repeats 7", "gin cannot be changed by --evaluation"),
-        ("train csv --data.name tu --data.path molecules.csv --model.num-layers 1", "leave out --data.name"),
+        ("train csl --model.layer gin --baseline gin", "is a gin itself: leave out --baseline"),
+        ("train csl --model.layer gin --evaluation.num-test-repeats 7", "gin cannot be changed by --evaluation"),
+        ("train csv --data.name tu --data.path molecules.csv --model.num-layers 1", "choose another recipe"),
     ],
 )
 def test_one_line_says_what_is_wrong(crawl, molecules, words, message):
@@ -234,7 +324,6 @@ def test_one_line_says_what_is_wrong(crawl, molecules, words, message):
         ("train csl --training.lrr 1", "--training.lr FLOAT"),
         ("train csl --model.hiden-channels 1", "--model.hidden-channels INT"),
         ("train csl --training.lr fast", "could not convert string to float: 'fast'"),
-        ("train csl --training.lr -1", "training.lr must be a positive number"),
         ("train csl --model.pool max", "Expected one of ('sum', 'mean')"),
     ],
 )

@@ -83,17 +83,17 @@ def _experiment_of(**values: Any) -> Any:
     return cr.Experiment.from_json(text)
 
 
-def _run(experiment: Any, dataset: Any, quiet: Any = True) -> Any:
+def _run(experiment: Any, dataset: Any, quiet: Any = True, **more: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        return cr.run_experiment(experiment, folder, dataset=dataset, quiet=quiet).score()
+        return cr.run_experiment(experiment, folder, dataset=dataset, quiet=quiet, **more).score()
 
 
-def _run_with(dataset: Any, seed: Any, **settings: Any) -> Any:
+def _run_with(dataset: Any, seed: Any, device: Any, **settings: Any) -> Any:
     """A run with some settings: whatever is not refused must train."""
     parts = []
-    for kind in (cr.Walk, cr.Model, tr.Training, tr.Evaluation):
+    for kind in (crawl.WalkPlan, cr.Model, tr.Training, tr.Evaluation):
         parts.append(kind(**{field.name: settings[field.name] for field in fields(kind) if field.name in settings}))
-    return _run(cr.Experiment("tiny", _TINY.data, *parts, seed), dataset)
+    return _run(cr.Experiment("tiny", _TINY.data, *parts, seed), dataset, device=device)
 
 
 def _answers(trained: cr.TrainedModel, graphs: Any) -> Any:
@@ -306,7 +306,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         cd.choose_split, split=w.split, num_graphs=12, labels=torch.arange(12) % 2, fractions=_FRACTIONS, seed=0
     ),
     # training and runs
-    "Training": lambda _: call(tr.Training, **asdict(tr.Training(early_stop=3, clip_norm=1.0, device="cpu"))),
+    "Training": lambda _: call(tr.Training, **vars(tr.Training(early_stop=3, clip_norm=1.0))),
     "Evaluation": lambda _: call(tr.Evaluation, **asdict(tr.Evaluation(num_norm_graphs=2))),
     "Trainer": lambda w: call(
         _one_epoch,
@@ -321,15 +321,25 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         model=world.model(edge_dim=0), task=_TASK, store=w.store, ids=torch.arange(3), num_repeats=2, seed=0,
         num_steps=6, batch_size=2,
     ),
+    "why_not_captured": lambda _: call(tr.why_not_captured, model=world.model(edge_dim=0)),
     "Predictions.scores": lambda _: call(
         tr.Predictions(np.arange(6.0).reshape(2, 3, 1), _TASK).scores, targets=np.ones((3, 1))
     ),
-    "runs.Data": lambda _: call(cr.Data, **asdict(cr.Data(path="x", targets=("a",), metric="mae"))),
-    "runs.Walk": lambda _: call(cr.Walk, **asdict(cr.Walk())),
-    "runs.Model": lambda _: call(cr.Model, **asdict(cr.Model())),
+    **{
+        f"training.{kind.__name__}": lambda _, kind=kind: call(kind, **asdict(kind()))
+        for kind in (tr.Plateau, tr.Step, tr.Interval)
+    },
+    **{
+        f"runs.{kind.__name__}": lambda _, kind=kind: call(kind, **asdict(kind()))
+        for kind in (cr.Csl, cr.Counting, cr.Csv, cr.TU, cr.Folder, cr.Benchmark, cr.Superpixels, cr.Social, cr.Model)
+    },
+    "runs.GivenModel": lambda _: call(cr.GivenModel, class_="here.Mine"),
     "Experiment.from_json": lambda _: call(cr.Experiment.from_json, text=cr.Experiment().to_json()),
-    "Experiment.from_json.of_values": lambda _: call(_experiment_of, **asdict(_TINY)),
-    "run_experiment": lambda w: call(_run, experiment=_TINY, dataset=w.dataset, quiet=True),
+    "Experiment.from_json.of_values": lambda _: call(_experiment_of, **json.loads(_TINY.to_json())),
+    "run_experiment": lambda w: call(_run, experiment=_TINY, dataset=w.dataset, quiet=True, device="cpu"),
+    "run_experiment.of_a_model": lambda w: call(
+        _run, experiment=cr.Experiment(training=_TINY.training), model=world.model(edge_dim=0), dataset=w.dataset
+    ),
     "run_experiment.with_settings": lambda w: call(
         _run_with,
         dataset=w.dataset, seed=0, num_steps=5, num_eval_steps=5, window_size=4, start_share=0.9, strategy="uniform",

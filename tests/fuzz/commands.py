@@ -40,9 +40,9 @@ _FLAGS = {
     "evaluate": ("--split", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device", "--data"),
     "train": (
         *("--model.hidden-channels", "--model.num-layers", "--model.dropout", "--model.pool", "--model.head"),
-        *("--model.kernel-size", "--model.name", "--walk.num-steps", "--walk.num-eval-steps", "--walk.window-size"),
+        *("--model.kernel-size", "--model.layer", "--walk.num-steps", "--walk.num-eval-steps", "--walk.window-size"),
         *("--walk.strategy", "--walk.start-share", "--training.lr", "--training.batch-size", "--training.factor"),
-        *("--training.patience", "--training.schedule", "--training.device", "--training.clip-norm", "--seed"),
+        *("--training.patience", "--training.schedule", "--training.min-lr", "--training.clip-norm", "--seed"),
         *("--training.optimiser", "--training.weight-decay", "--training.warmup-epochs", "--training.accumulate"),
         "--training.average-decay",
         *(

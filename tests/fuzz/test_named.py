@@ -256,11 +256,11 @@ def test_8_four_nodes_with_four_targets_each() -> None:
     [
         ("--data.split", "nonsense"),
         ("--data.root", "/nope"),
-        ("--model.name", "gin", "--model.virtual-node"),
-        ("--model.name", "gin", "--walk.window-size", "4"),
+        ("--model.layer", "gin", "--model.kernel-size", "3"),
+        ("--model.layer", "gin", "--walk.window-size", "4"),
         ("--walk.strategy", "node2vec"),
     ],
-    ids=["split", "root", "virtual node of GIN", "walks of GIN", "node2vec"],
+    ids=["split", "root", "kernel of GIN", "walks of GIN", "node2vec"],
 )
 def test_9_settings_that_do_nothing(flags: tuple[str, ...], tmp_path: Path) -> None:
     refused_command("train", "csl", *TINY, *flags, "--out", tmp_path / "run", "--quiet")

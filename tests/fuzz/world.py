@@ -14,10 +14,10 @@ import networkx as nx
 import torch
 from torch_geometric.data import Data
 
-from crawl import CRaWl, Graph
+from crawl import CRaWl, Graph, WalkPlan
 from crawl.cli import main
 from crawl.data import Dataset, GraphStore, from_pyg
-from crawl.runs import Experiment, Model, TrainedModel, Walk, run_experiment
+from crawl.runs import Experiment, Model, TrainedModel, run_experiment
 from crawl.training import Evaluation, Training
 
 MOLECULES = """id,SMILES,logS,active,part
@@ -152,9 +152,9 @@ def tiny_experiment() -> Experiment:
     """An experiment that takes a fraction of a second."""
     return Experiment(
         name="tiny",
-        walk=Walk(num_steps=5, num_eval_steps=5, window_size=4),
+        walk=WalkPlan(num_steps=5, num_eval_steps=5, window_size=4),
         model=Model(hidden_channels=4, num_layers=1),
-        training=Training(max_epochs=1, batch_size=4, device="cpu"),
+        training=Training(max_epochs=1, batch_size=4),
         evaluation=Evaluation(num_val_repeats=1, num_test_repeats=1),
     )
 

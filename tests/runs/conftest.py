@@ -8,8 +8,9 @@ import pytest
 import torch
 from path_graphs import make_dataset
 
+from crawl import WalkPlan
 from crawl.data import Dataset, Task
-from crawl.runs import Experiment, Model, Result, Walk, run_experiment
+from crawl.runs import Experiment, Model, Result, run_experiment
 from crawl.training import Evaluation, Training
 
 
@@ -18,9 +19,9 @@ def tiny() -> Experiment:
     """An experiment that takes a fraction of a second."""
     return Experiment(
         name="tiny",
-        walk=Walk(num_steps=5, num_eval_steps=5, window_size=4),
+        walk=WalkPlan(num_steps=5, num_eval_steps=5, window_size=4),
         model=Model(hidden_channels=8, num_layers=1),
-        training=Training(max_epochs=3, batch_size=4, device="cpu"),
+        training=Training(max_epochs=3, batch_size=4),
         evaluation=Evaluation(num_val_repeats=1, num_test_repeats=2),
     )
 
@@ -38,4 +39,4 @@ def paths() -> Dataset:
 def finished(tiny: Experiment, paths: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Result:
     """A run that is over; only to be read."""
     folder: Path = tmp_path_factory.mktemp("finished") / "run"
-    return run_experiment(tiny, folder, dataset=paths)
+    return run_experiment(tiny, folder, dataset=paths, device="cpu")

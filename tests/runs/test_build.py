@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from crawl.data import Task, csl
-from crawl.models import CRaWl
-from crawl.nn import GIN
+from crawl.graph import Graph
+from crawl.nn import BLOCKS, GIN, Parallel
 from crawl.nn.encoders import Dense, OneHot
-from crawl.runs import Data
+from crawl.runs import TU, Csl, Csv, Folder, GivenModel, Model, Social
 from crawl.runs.build import Features, build_model, load_dataset
+from crawl.runs.protocol import as_baseline
 
 TASK = Task(kind="regression", num_outputs=2, target_names=("a", "b"))
 
@@ -27,7 +28,6 @@ def test_features_survive_json(features):
 
 def test_encoders_follow_the_features(tiny):
     model = build_model(tiny, Features(TASK))
-    assert isinstance(model, CRaWl)
     assert (model.node_encoder.out_channels, model.edge_encoder.out_channels) == (1, 1)
     model = build_model(tiny, Features(TASK, (3, 4), (2,)))
     assert isinstance(model.node_encoder, OneHot)
@@ -38,16 +38,18 @@ def test_encoders_follow_the_features(tiny):
 
 
 def test_settings_reach_the_model(tiny):
-    settings = replace(tiny.model, virtual_node=True, num_layers=3, dropout=0.25, head="linear", identity=False)
+    layer = ("walk", "virtual_node")
+    settings = replace(tiny.model, layer=layer, num_layers=3, dropout=0.25, head="linear", identity=False)
     walk = replace(tiny.walk, start_share=0.5, strategy="uniform")
     model = build_model(replace(tiny, model=settings, walk=walk), Features(TASK))
-    assert (model.num_steps, model.num_eval_steps, model.start_share, model.strategy) == (5, 5, 0.5, "uniform")
-    assert (len(model.convs), len(model.virtual_nodes), model.hidden_channels) == (3, 2, 8)
+    assert model.walk_plan == walk
+    assert [type(block) for block in model.blocks] == [BLOCKS[name] for name in (*layer, *layer, "walk")]
+    assert model.hidden_channels == 8
     assert model.readout.dropout.p == 0.25
     assert isinstance(model.readout.head, torch.nn.Linear)
     node_task = Task(kind="binary", level="node", num_outputs=1)
     assert build_model(tiny, Features(node_task)).readout.pool is None
-    gin = build_model(replace(tiny, model=replace(tiny.model, name="gin")), Features(TASK))
+    gin = build_model(as_baseline(tiny), Features(TASK))
     assert [type(block) for block in gin.blocks] == [GIN] * tiny.model.num_layers
 
 
@@ -60,27 +62,45 @@ def test_walks_shorter_than_a_window_are_refused_before_anything_is_trained(tiny
 
 
 @pytest.mark.parametrize(
-    ("data", "setting"),
+    ("data", "place", "flag"),
     [
-        (Data(name="counting_all", targets=("star",)), "targets"),
-        (Data(name="counting_all", target="star"), "target"),
-        (Data(name="zinc", metric="rmse"), "metric"),
-        (Data(name="csl", task="regression"), "task"),
-        (Data(name="counting", metric="rmse"), "metric"),
-        (Data(name="csv", path="molecules.csv", target="star"), "target"),
-        (Data(name="zinc", fold=3), "fold"),
-        (Data(name="zinc", fractions=(0.5, 0.25, 0.25)), "fractions"),
-        (Data(name="imdb_multi", laplacian=5), "laplacian"),
-        (Data(name="tu", path="graphs", bad_rows="refuse"), "bad-rows"),
-        (Data(name="csl", has_validation=False), "no-has-validation"),
-        (Data(name="zinc", has_validation=False), "no-has-validation"),
-        (Data(name="zinc", has_positions=True), "has-positions"),
-        (Data(name="imdb_multi", path="graphs"), "path"),
+        (Social("imdb_multi"), {"path": "graphs"}, "data.path"),
+        (Csl(), {"path": "graphs"}, "data.path"),
+        (Csl(), {"root": "/nope"}, "data.root"),
+        (Csv(), {"root": "/nope"}, "data.root"),
     ],
 )
-def test_settings_that_would_change_nothing_are_refused(data, setting):
-    with pytest.raises(ValueError, match=rf"^{data.name} cannot be changed by --data\.{setting}: leave it out\.$"):
-        load_dataset(data)
+def test_places_that_are_not_looked_at_are_refused(data, place, flag):
+    with pytest.raises(ValueError, match=rf"^{data.name} cannot be changed by --{flag} .*: leave it out\.$"):
+        load_dataset(data, **place)
+
+
+def test_a_layer_of_several_blocks(tiny):
+    model = Model(("walk+gine", "edge_update", "virtual_node"), 8, 2)
+    network = build_model(replace(tiny, model=model), Features(TASK, (3, 4), (2,)))
+    parallel, update, node, *last = network.blocks
+    assert isinstance(parallel, Parallel)
+    assert [type(block) for block in parallel.blocks] == [BLOCKS["walk"], BLOCKS["gine"]]
+    assert [type(block) for block in (update, node)] == [BLOCKS["edge_update"], BLOCKS["virtual_node"]]
+    assert len(last) == 2  # there is no virtual node in the last layer
+
+
+def test_node2vec_reaches_the_walks(tiny):
+    graph = Graph.from_edge_index(torch.tensor([[0, 0, 1, 1, 2], [1, 2, 2, 3, 3]]), undirected=True)
+    shares = []
+    for p in (0.001, 1000.0):
+        walk = replace(tiny.walk, strategy="node2vec", p=p, q=1.0, num_steps=50)
+        model = build_model(replace(tiny, walk=walk), Features(TASK))
+        nodes = model.sample_walks(graph, 50, seed=1).nodes
+        shares.append((nodes[:, 2:] == nodes[:, :-2]).float().mean())
+    assert shares[0] > 0.9
+    assert shares[1] < 0.1
+
+
+def test_a_given_model_cannot_be_built(tiny):
+    given = replace(tiny, model=GivenModel("here.Mine"), walk=None)
+    with pytest.raises(ValueError, match=r"a model of its own, here\.Mine: give the model again, to resume_run"):
+        build_model(given, Features(TASK))
 
 
 def test_weights_come_from_the_seed_alone(tiny):
@@ -95,17 +115,17 @@ def test_weights_come_from_the_seed_alone(tiny):
 
 
 def test_embedded_data():
-    assert load_dataset(Data(name="csl", fold=2, laplacian=3)).num_node_features == 3
+    assert load_dataset(Csl(fold=2, laplacian=3)).num_node_features == 3
     with pytest.raises(ValueError, match="fold"):
-        load_dataset(Data(name="csl", fold=5))
+        load_dataset(Csl(fold=5))
 
 
-@pytest.mark.parametrize("name", ["csv", "tu", "folder"])
-def test_data_that_are_not_there(name, tmp_path):
+@pytest.mark.parametrize("data", [Csv(), TU(), Folder()], ids=lambda data: data.name)
+def test_data_that_are_not_there(data, tmp_path):
     with pytest.raises(ValueError, match=r"need --data\.path"):
-        load_dataset(Data(name=name))
+        load_dataset(data)
     with pytest.raises(ValueError, match="There is no file or folder"):
-        load_dataset(Data(name=name, path=str(tmp_path / "missing")))
+        load_dataset(data, path=tmp_path / "missing")
 
 
 def test_degrees_are_those_of_the_training_graphs(paths):
@@ -121,7 +141,6 @@ def test_benchmarks_come_from_the_data_root(tmp_path, monkeypatch):
         return csl()
 
     monkeypatch.setattr("crawl.runs.build.load_benchmark", load)
-    data = Data(name="collab", root=str(tmp_path), fold=3, has_validation=False)
-    choices = {"fold": 3, "has_validation": False, "has_positions": False}
-    assert load_dataset(data).source["root"] == str(tmp_path)
-    assert asked == [("collab", str(tmp_path), choices)]
+    data = Social("collab", fold=3, has_validation=False)
+    assert load_dataset(data, root=tmp_path).source == data
+    assert asked == [("collab", tmp_path, {"fold": 3, "has_validation": False})]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from crawl.data import csl
-from crawl.runs import Data, run_experiment
+from crawl.runs import Csl, run_experiment
 from crawl.runs import progress as module
 from crawl.runs import run as run_module
 from crawl.training.trainer import Trainer
@@ -49,7 +49,7 @@ def test_lines_come_however_long_a_step_takes(tiny, paths, tmp_path, capsys, mon
 
 def test_lines_tell_of_reading_data(tiny, tmp_path, capsys, monkeypatch, soon):
     slowed(monkeypatch, run_module, "load_dataset")
-    experiment = replace(tiny, data=Data(name="csl"), training=replace(tiny.training, max_epochs=1))
+    experiment = replace(tiny, data=Csl(), training=replace(tiny.training, max_epochs=1))
     run_experiment(experiment, tmp_path / "run")
     lines = capsys.readouterr().err.splitlines()
     assert lines[:3] == ["reading csl"] * 3
@@ -124,6 +124,6 @@ def test_an_error_stream_that_is_closed(tiny, tmp_path, monkeypatch, soon, strea
 def test_quiet(tiny, tmp_path, capsys, monkeypatch, soon):
     slowed(monkeypatch, Trainer, "evaluate")
     slowed(monkeypatch, run_module, "load_dataset")
-    experiment = replace(tiny, data=Data(name="csl"), training=replace(tiny.training, max_epochs=1))
+    experiment = replace(tiny, data=Csl(), training=replace(tiny.training, max_epochs=1))
     run_experiment(experiment, tmp_path / "run", quiet=True)
     assert capsys.readouterr().err == ""

@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 
 from crawl.data import csl
-from crawl.runs import Data, Result
-from crawl.runs.effect import effective
-from crawl.runs.protocol import Summary, as_baseline, format_score, num_folds, results_table, run_folds
+from crawl.runs import Benchmark, Counting, Csl, GivenModel, Model, Result, Social
+from crawl.runs.protocol import Summary, as_baseline, format_score, model_title, num_folds, results_table, run_folds
 
 
 def fake(*evaluations: float | None) -> Result:
@@ -34,7 +33,7 @@ def test_a_model_without_a_score():
 @pytest.fixture
 def on_csl(tiny):
     training = replace(tiny.training, max_epochs=1, batch_size=90)
-    return replace(tiny, data=Data(name="csl"), training=training)
+    return replace(tiny, data=Csl(), training=training)
 
 
 def test_folds(on_csl, tmp_path):
@@ -43,7 +42,7 @@ def test_folds(on_csl, tmp_path):
     assert [result.record["config"]["data"]["fold"] for result in results] == [0, 1, 2, 3, 4]
     assert (tmp_path / "fold-3/split.json").read_text() == csl(2).split.to_json()
     (tmp_path / "fold-5/result.json").unlink()
-    again = run_folds(on_csl, tmp_path)  # four are read, the fifth goes on
+    again = run_folds(on_csl, tmp_path)  # four are read, the fifth is resumed
     assert again[:4] == results[:4]
     assert again[4].record["scores"] == results[4].record["scores"]
     with pytest.raises(ValueError, match="other settings"):
@@ -56,19 +55,30 @@ def test_folds(on_csl, tmp_path):
 
 def test_data_without_folds(tiny, tmp_path):
     with pytest.raises(ValueError, match="counting has no folds: leave out --protocol folds"):
-        run_folds(replace(tiny, data=Data(name="counting")), tmp_path)
-    assert num_folds(replace(tiny, data=Data(name="collab"))) == 10
-    assert num_folds(replace(tiny, data=Data(name="zinc"))) == 0
+        run_folds(replace(tiny, data=Counting()), tmp_path)
+    assert num_folds(replace(tiny, data=Social("collab"))) == 10
+    assert num_folds(replace(tiny, data=Benchmark("zinc"))) == 0
 
 
 def test_the_baseline_differs_in_its_model_only(tiny):
     baseline = as_baseline(tiny)
-    assert (baseline.name, baseline.model.name) == ("tiny-gin", "gin")
+    assert (baseline.name, baseline.model.title, baseline.walk) == ("tiny-gin", "gin", None)
     changed = {"name": "tiny", "model": tiny.model, "walk": tiny.walk, "evaluation": tiny.evaluation}
-    assert replace(baseline, **changed) == effective(tiny)
+    assert replace(baseline, **changed) == tiny
     wide = replace(tiny, model=replace(tiny.model, hidden_channels=90))
     assert as_baseline(wide, "gat").model.hidden_channels == 92  # four heads
     assert as_baseline(wide, "pna").model.hidden_channels == 90
+
+
+def test_titles_of_models():
+    titles = {
+        ("walk",): "CRaWl",
+        ("walk", "virtual_node"): "CRaWl",
+        ("gated_gcn",): "GatedGCN (message passing)",
+        ("walk+gine", "edge_update"): "walk+gine edge_update",
+    }
+    assert {layer: model_title(Model(layer)) for layer in titles} == titles
+    assert model_title(GivenModel("here.Mine")) == "Mine"
 
 
 def test_scores_as_people_write_them():

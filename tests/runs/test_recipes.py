@@ -3,8 +3,11 @@ from __future__ import annotations
 import pytest
 
 from crawl.data.benchmarks import BENCHMARKS
+from crawl.data.csl import NUM_LAPLACIAN
 from crawl.runs.build import Features, build_model, count_parameters
 from crawl.runs.recipes import RECIPES
+from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, Csl, Social
+from crawl.training import Interval, Plateau, Step
 
 PUBLISHED = {
     "zinc": 497_743,
@@ -29,7 +32,16 @@ def test_every_benchmark_has_a_recipe(name):
     assert experiment.training.lr == 1e-3
     num_steps = 150 if name.startswith("counting") else 50  # the paper has 50 for all
     assert (experiment.walk.strategy, experiment.walk.num_steps) == ("non_backtracking", num_steps)
-    assert build_model(experiment, Features.of_benchmark(name)).num_eval_steps in (100, 150)
+    assert build_model(experiment, Features.of_benchmark(name)).walk_plan.num_eval_steps in (100, 150)
+
+
+def test_what_is_known_of_benchmarks_without_their_data():
+    tasks = {name: benchmark.task for name, benchmark in BENCHMARKS.items() if name in KINDS}
+    assert {name for name, task in tasks.items() if task.kind != "regression"} == set(WITHOUT_NUMBERS)
+    assert {name for name, task in tasks.items() if task.level == "node"} == set(OF_NODES)
+    with_folds = {name for name in tasks if BENCHMARKS[name].num_folds}
+    assert with_folds == {name for name in tasks if KINDS[name] in (Csl, Social)}
+    assert RECIPES["csl_lap"]().data.laplacian == NUM_LAPLACIAN
 
 
 # Steps in evaluation, p*, r_val, r_test, dropout, batch, virtual node, schedule and epochs: the table of the paper.
@@ -52,18 +64,18 @@ SETTINGS = {
 def test_settings_are_those_of_the_paper(name):
     experiment = RECIPES[name]()
     training, evaluation, model = experiment.training, experiment.evaluation, experiment.model
-    epochs = None if training.schedule == "plateau" else training.max_epochs
+    schedule = training.schedule
+    epochs = None if isinstance(schedule, Plateau) else training.max_epochs
     found = (
         *(experiment.walk.num_eval_steps, experiment.walk.start_share),
         *(evaluation.num_val_repeats, evaluation.num_test_repeats),
-        *(model.dropout, training.batch_size, model.virtual_node, training.schedule, epochs),
+        *(model.dropout, training.batch_size, "virtual_node" in model.layer, schedule.name, epochs),
     )
     assert found == SETTINGS[name]
-    if training.schedule == "plateau":
-        assert (training.factor, training.min_lr) == (0.5, 1e-6)
-        assert training.patience == (20 if name == "csl" else 10)
+    if isinstance(schedule, Plateau):
+        assert schedule == Plateau(patience=20 if name == "csl" else 10, factor=0.5, min_lr=1e-6)
     if name == "molpcba":
-        assert (training.step_epoch, training.factor) == (50, 0.1)
-    if training.schedule == "interval":
-        assert (training.interval, training.factor) == (50 if name == "imdb_multi" else 20, 0.5)
+        assert schedule == Step(50, 0.1)
+    if isinstance(schedule, Interval):
+        assert schedule == Interval(50 if name == "imdb_multi" else 20, 0.5)
         assert evaluation.track_test

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from fake_runs import make_record, write_run
@@ -25,17 +24,17 @@ def other_version(text: str) -> str:
 DAMAGES = {
     "truncated": (lambda text: text[: len(text) // 2], "Expecting|Unterminated"),
     "empty": (lambda text: "", "Expecting value"),
-    "an empty record": (lambda text: "{}", "config is missing"),
-    "null": (lambda text: "null", "not a record"),
-    "without scores": (lambda text: text.replace('"scores"', '"points"'), "scores is missing"),
-    "without a test part": (lambda text: text.replace('"test"', '"train"'), "scores.test is missing"),
+    "an empty record": (lambda text: "{}", "lacks config"),
+    "null": (lambda text: "null", "expected a mapping, not NoneType"),
+    "without scores": (lambda text: text.replace('"scores"', '"points"'), "lacks scores"),
+    "without a test part": (lambda text: text.replace('"test"', '"train"'), "lacks scores.test"),
     "a word for a number": (
         lambda text: text.replace('"mean": 0.09', '"mean": "low"'),
-        "scores.test.mean is of a wrong",
+        "scores.test.mean must be a number, not 'low'",
     ),
     "a truth for a number": (
         lambda text: text.replace('"mean": 0.09', '"mean": true'),
-        "scores.test.mean is of a wrong",
+        "scores.test.mean must be a number, not True",
     ),
     **{
         f"targets: {targets}": (
@@ -43,19 +42,19 @@ DAMAGES = {
             reason,
         )
         for targets, reason in {
-            "null": "scores.test.by_target is of a wrong kind",
-            '["star"]': "scores.test.by_target is of a wrong kind",
-            '{"star": 0.1}': "scores.test.by_target.star is of a wrong kind",
-            '{"star": {"mean": 0.1}}': "scores.test.by_target.star.internal_deviation is missing",
+            "null": "scores.test.by_target must be a dictionary, not None",
+            '["star"]': "scores.test.by_target must be a dictionary, not",
+            '{"star": 0.1}': "scores.test.by_target.star: expected a mapping, not float",
+            '{"star": {"mean": 0.1}}': "lacks scores.test.by_target.star.internal_deviation",
         }.items()
     },
     "a word for a number of runs": (
         lambda text: text.replace('"device"', '"runs_at_a_time": "two", "device"'),
-        "runs_at_a_time is of a wrong kind",
+        "runs_at_a_time must be of type int, not 'two'",
     ),
     "evaluations that are no list": (
         lambda text: text.replace('"mean": 0.09', '"mean": 0.09, "evaluations": 2'),
-        "scores.test.evaluations is of a wrong kind",
+        "scores.test.evaluations must be a list, not 2",
     ),
     "nested": (lambda text: text.replace('"mean": 0.09', '"mean": ' + "[" * 100_000), "nested more than 100 deep"),
     "of another version": (other_version, "no key walk.num_stepz"),
@@ -108,15 +107,15 @@ def test_half_a_line_at_the_end_does_not_count(run):
     with pytest.raises(ValueError, match=r"seed-0/metrics\.jsonl is damaged"):
         read_run(run, "here")
     (run / "metrics.jsonl").write_text(text + '{"epoch": 4}\n')
-    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 4: loss is missing"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 4 lacks loss"):
         read_run(run, "here")
     (run / "metrics.jsonl").write_text(
         text.replace('"val_mae": 0.4, ', "", 3).replace('"lr"', '"val_mae": 0.4, "lr"', 1)
     )
-    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 2: val_mae is missing"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 2 lacks val_mae"):
         read_run(run, "here")
     (run / "metrics.jsonl").write_text(text.replace('"val_mae": 0.4', '"val_mae": "low"', 1))
-    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*line 1: val_mae is of a wrong kind"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged .*val_mae must be a number, not 'low'"):
         read_run(run, "here")
 
 
@@ -129,10 +128,14 @@ def test_a_finished_run_has_all_epochs(run):
 
 
 def test_the_data_folder_of_a_machine_is_not_kept(tmp_path):
-    experiment = RECIPES["zinc"]()
-    experiment = replace(experiment, data=replace(experiment.data, root="/home/me/data"))
-    record = read_run(write_run(tmp_path / "run", experiment, 0.1), "here").record
-    assert record["config"]["data"]["root"] is None
+    zinc = RECIPES["zinc"]()
+    record = read_run(write_run(tmp_path / "run", zinc, 0.1, where={"root": "/home/me/data"}), "here").record
+    assert "/home/me" not in json.dumps(record)
+    config = json.loads(zinc.to_json())
+    config["model"] = {"name": "crawl", "virtual_node": True}
+    config["data"] |= {"root": "/home/me/data", "path": None}  # as older versions wrote it
+    record = read_run(write_run(tmp_path / "old", zinc, 0.1, config=config), "here").record
+    assert record["config"]["data"] == {"name": "zinc", "root": None, "path": None}
 
 
 def test_what_later_versions_add_to_a_record_does_no_harm(run):

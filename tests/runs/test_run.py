@@ -13,8 +13,9 @@ import pytest
 import torch
 from path_graphs import make_dataset
 
-from crawl.data import Fingerprint, Split, Task
-from crawl.runs import Data, Experiment, resume_run, run_experiment
+from crawl.data import Fingerprint, Split, Task, csl
+from crawl.runs import Csl, Csv, Experiment, GivenData, Model, TrainedModel, resume_run, run_experiment
+from crawl.runs.build import build_model, load_dataset
 from crawl.runs.environment import environment_record
 from crawl.runs.run import Stopped
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
@@ -46,14 +47,20 @@ class TestTheFolder:
     def test_holds_everything(self, finished):
         names = {path.name for path in finished.folder.iterdir()} - {"events", ".lock"}
         assert names == {
-            *("config.json", "data.json", "split.json", "metrics.jsonl", "best.safetensors", "last.safetensors"),
+            *(
+                "config.json",
+                "where.json",
+                "data.json",
+                "split.json",
+                "metrics.jsonl",
+                "best.safetensors",
+                "last.safetensors",
+            ),
             *("result.json", "predictions.csv", "curves.png"),
         }
 
     def test_the_configuration_repeats_the_run(self, finished, tiny, paths):
-        assert Experiment.from_json((finished.folder / "config.json").read_text()) == replace(
-            tiny, data=Data(name="given", split="given")
-        )
+        assert Experiment.from_json((finished.folder / "config.json").read_text()) == replace(tiny, data=GivenData())
         assert Split.from_json((finished.folder / "split.json").read_text()).to_json() == paths.split.to_json()
 
     def test_the_result(self, finished, tiny):
@@ -61,7 +68,7 @@ class TestTheFolder:
         assert record == finished.record
         assert record.keys() >= {
             *("config", "seed", "scores", "metric", "best_epoch", "num_epochs", "num_parameters", "wall_time_s"),
-            *("peak_memory_mb", "commit", "versions", "device", "data", "num_graphs", "num_skipped"),
+            *("steps", "where", "peak_memory_mb", "commit", "versions", "device", "data", "num_graphs", "num_skipped"),
         }
         assert record["config"] == json.loads((finished.folder / "config.json").read_text())
         assert record["num_graphs"] == {"train": 6, "val": 2, "test": 2}
@@ -256,7 +263,7 @@ class TestResuming:
     @pytest.fixture
     def stopped(self, tiny, paths, tmp_path) -> Path:
         """A run that lacks its end."""
-        folder = run_experiment(tiny, tmp_path / "run", dataset=paths).folder
+        folder = run_experiment(tiny, tmp_path / "run", dataset=paths, device="cpu").folder
         (folder / "result.json").unlink()
         return folder
 
@@ -308,11 +315,17 @@ class TestResuming:
         assert resume_run(stopped, dataset=paths).record["commit"] == finished.record["commit"]
 
     def test_on_another_device(self, stopped, paths, finished):
-        config = (stopped / "config.json").read_text()
-        (stopped / "config.json").write_text(config.replace('"device": "cpu"', '"device": "cuda:9"'))
+        where = stopped / "where.json"
+        assert strict(where.read_text()) == {"device": "cpu", "path": None, "root": None}
+        where.write_text(where.read_text().replace("cpu", "cuda:9"))
         again = resume_run(stopped, device="cpu", dataset=paths)
-        assert again.record["config"]["training"]["device"] == "cpu"
+        assert again.record["where"] == {"device": "cpu", "path": None, "root": None} == strict(where.read_text())
         assert again.record["scores"] == finished.record["scores"]
+
+    def test_a_damaged_place(self, stopped, paths):
+        (stopped / "where.json").write_text('{"device": 3}')
+        with pytest.raises(ValueError, match=r"where\.json is damaged \(device .* not 3\): remove it"):
+            resume_run(stopped, dataset=paths)
 
     def test_data_that_have_changed(self, stopped, paths):
         other = replace(paths, split=Split(torch.arange(6), torch.arange(6, 8), torch.arange(8, 10)))
@@ -435,3 +448,83 @@ def test_progress_is_shown_when_asked_for(tiny, paths, tmp_path, capsys):
     run_experiment(tiny, tmp_path / "quiet", dataset=paths, quiet=None)  # not a terminal
     assert capsys.readouterr().err == ""
     run_experiment(tiny, tmp_path / "loud", dataset=paths, quiet=False)
+
+
+class TestGivenData:
+    def test_are_recorded_as_given(self, finished):
+        assert finished.record["config"]["data"] == {"name": "given"}
+        assert finished.record["data"] == "paths"
+        assert TrainedModel.load(finished.folder).experiment.data == GivenData()
+
+    def test_must_be_given_again(self, tiny, paths, tmp_path):
+        result = run_experiment(tiny, tmp_path / "run", dataset=paths)
+        (result.folder / "result.json").unlink()
+        with pytest.raises(ValueError, match=r"^This run was started in Python .* give the data set again"):
+            resume_run(result.folder)
+        assert resume_run(result.folder, dataset=paths).record["scores"] == result.record["scores"]
+
+    def test_cannot_be_others_than_those_named(self, tiny, paths, tmp_path):
+        named = replace(tiny, data=Csl(fold=2))
+        with pytest.raises(ValueError, match=r"names 'csl', but another data set, 'paths', was given: leave out"):
+            run_experiment(named, tmp_path / "run", dataset=paths)
+        with pytest.raises(ValueError, match=r"names 'csl', but another data set, 'csl', was given: leave out"):
+            run_experiment(named, tmp_path / "run", dataset=load_dataset(Csl(fold=1)))
+        assert not (tmp_path / "run").exists()
+
+    def test_that_were_read_by_the_same_settings_are_recorded_as_these(self, tiny, tmp_path):
+        named = replace(tiny, data=Csl(fold=2))
+        result = run_experiment(named, tmp_path / "run", dataset=load_dataset(named.data))
+        assert result.record["config"]["data"] == {"name": "csl", "fold": 2, "laplacian": 0}
+
+    def test_a_changed_copy_is_not_what_was_read(self):
+        dataset = load_dataset(Csl())
+        assert dataset.source == Csl()
+        assert replace(dataset, name="mine").source is None
+        assert csl().source is None
+
+
+def test_a_run_with_a_setting_without_effect_leaves_no_folder(tiny, paths, tmp_path):
+    chosen = replace(tiny, model=replace(tiny.model, precision="bf16"))
+    with pytest.raises(ValueError, match=r"on the CPU cannot be changed by --model\.precision .*: leave it out"):
+        run_experiment(chosen, tmp_path / "run", dataset=paths, device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_network_without_walks_is_evaluated_once(tiny, paths, tmp_path):
+    gin = tiny.without_walks(Model(("gin",), 8, 1))
+    result = run_experiment(gin, tmp_path / "run", dataset=paths)
+    assert [len(score["evaluations"]) for score in result.record["scores"].values()] == [1, 1, 1]
+    with pytest.raises(ValueError, match="gin does not walk: leave out num_steps"):
+        TrainedModel.load(result.folder).predict(paths.store, num_steps=9)
+
+
+def test_the_record_says_how_steps_ran(finished):
+    how = finished.record["steps"]
+    assert how == "captured" or how.startswith("eager: there is no NVIDIA GPU")
+
+
+def test_the_model_is_built_once(tiny, paths, tmp_path, monkeypatch):
+    built = []
+    monkeypatch.setattr("crawl.runs.run.build_model", lambda *given: built.append(1) or build_model(*given))
+    run_experiment(tiny, tmp_path / "run", dataset=paths)
+    assert built == [1]
+
+
+def test_a_run_resumes_where_its_data_have_moved_to(tiny, tmp_path):
+    pytest.importorskip("rdkit")
+    rows = [f"{'C' * (i % 7 + 2)}O,{i % 7}.5" for i in range(20)]
+    (tmp_path / "old.csv").write_text("\n".join(["smiles,y", *rows]))
+    experiment = replace(tiny, data=Csv(targets=("y",)), walk=replace(tiny.walk, num_eval_steps=6))
+    with pytest.raises(Stopped):
+        run_experiment(experiment, tmp_path / "run", path=tmp_path / "old.csv", stop=lambda: True)
+    assert strict((tmp_path / "run/where.json").read_text())["path"] == str(tmp_path / "old.csv")
+    assert "old.csv" not in (tmp_path / "run/config.json").read_text()
+    shutil.copytree(tmp_path / "run", tmp_path / "same")
+    whole = resume_run(tmp_path / "same")
+    (tmp_path / "old.csv").rename(tmp_path / "new.csv")
+    with pytest.raises(ValueError, match=r"There is no file or folder .*old\.csv"):
+        resume_run(tmp_path / "run")
+    moved = resume_run(tmp_path / "run", path=tmp_path / "new.csv")
+    assert moved.record["scores"] == whole.record["scores"]
+    assert moved.record["where"]["path"] == str(tmp_path / "new.csv")
+    assert moved.record["config"] == whole.record["config"]

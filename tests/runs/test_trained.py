@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from crawl.runs import Data, TrainedModel, run_experiment
+from crawl.runs import GivenData, TrainedModel, run_experiment
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -16,7 +16,7 @@ def model(finished) -> TrainedModel:
 
 
 def test_it_knows_what_it_is(model, finished, tiny, paths):
-    assert model.experiment == replace(tiny, data=Data(name="given", split="given"))
+    assert model.experiment == replace(tiny, data=GivenData())
     assert model.features.task == paths.task
     assert (model.features.num_node_features, model.features.num_edge_features) == (2, 0)
     assert model.record["scores"] == finished.record["scores"]
@@ -146,7 +146,7 @@ class TestErrors:
         description["experiment"]["model"]["hidden_channels"] = 16
         save_checkpoint(tmp_path / "best", tensors, description)
         assert "another architecture" in self.error(tmp_path / "best")
-        description["experiment"]["model"]["name"] = "gin"
+        description["experiment"]["model"]["layer"] = ["walk", "gin"]
         save_checkpoint(tmp_path / "best", tensors, description)
         assert "another architecture" in self.error(tmp_path / "best")
 

@@ -140,3 +140,23 @@ def test_not_a_checkpoint(tmp_path):
 def test_text_is_written_as_utf8(tmp_path):
     write_atomically(tmp_path / "a.txt", "±")
     assert (tmp_path / "a.txt").read_bytes() == "±".encode()
+
+
+class Tied(torch.nn.Module):
+    """Two layers with one weight, and a view of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+        self.last.weight = self.first.weight
+        self.register_buffer("row", self.first.weight.detach()[1])
+
+
+def test_weights_that_share_their_memory_can_be_saved(tmp_path):
+    model, other = Tied(), Tied()
+    save_checkpoint(tmp_path / "tied", model.state_dict(), {})
+    tensors, _ = load_checkpoint(tmp_path / "tied")
+    assert tensors.keys() == model.state_dict().keys()
+    other.load_state_dict(tensors)
+    assert torch.equal(other.last.weight, model.first.weight)
+    assert torch.equal(tensors["row"], model.first.weight[1])

@@ -21,7 +21,7 @@ from crawl.training.calling import why_not_captured
 from crawl.training.capture import Recorder, largest_first
 from crawl.training.evaluation import predict, predict_with
 from crawl.training.runner import Runner
-from crawl.training.settings import Evaluation, Training
+from crawl.training.settings import Cosine, Evaluation, Training
 from crawl.training.trainer import Trainer
 
 pytest.importorskip("triton")
@@ -182,9 +182,7 @@ def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_mod
 @pytest.mark.parametrize("settings", [{}, {"start_share": 0.5}, {"edge_dim": 1}])
 def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, settings) -> None:
     dataset = make_dataset("regression", num_graphs=14 if ON_GPU else 10)
-    training = Training(
-        batch_size=4, max_epochs=2 if ON_GPU else 1, clip_norm=1.0, normalise_targets=True, device=DEVICE.type
-    )
+    training = Training(batch_size=4, max_epochs=2 if ON_GPU else 1, clip_norm=1.0, normalise_targets=True)
     results = []
     for devices in (set(), {"cuda", "cpu"}):
         monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
@@ -204,7 +202,7 @@ def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, 
 def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypatch) -> None:
     dataset = make_dataset("regression", num_graphs=10)
     # With so small a rate both stay at the first weights.
-    training = Training(batch_size=4, max_epochs=1, lr=1e-9, schedule="cosine", device=DEVICE.type)
+    training = Training(batch_size=4, max_epochs=1, lr=1e-9, schedule=Cosine())
     found = []
     for devices in (set(), {"cuda", "cpu"}):
         monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
@@ -220,7 +218,7 @@ def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypa
 def test_every_kind_of_target(make_dataset, make_model, monkeypatch, kind: str) -> None:
     """A last batch that is smaller, and missing labels: what is not there counts nowhere."""
     dataset = make_dataset(kind, num_outputs=1 if kind == "binary" else 3, num_graphs=10, missing=kind == "multilabel")
-    training = Training(batch_size=4, max_epochs=1, device=DEVICE.type)
+    training = Training(batch_size=4, max_epochs=1)
     losses = []
     for devices in (set(), {"cuda", "cpu"}):
         monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
@@ -250,7 +248,7 @@ def test_learned_encoders_isolated_nodes_and_graphs_without_edges(monkeypatch) -
             encoders[0], 1, edge_dim=encoders[1], hidden_channels=8, num_layers=1, num_steps=5, precision="float32",
             window_size=4,
         )  # fmt: skip
-        trainer = Trainer(model, dataset, Training(batch_size=3, max_epochs=2, device=DEVICE.type), ONCE)
+        trainer = Trainer(model, dataset, Training(batch_size=3, max_epochs=2), ONCE)
         assert (trainer.runner.reason is None) == bool(devices)
         list(trainer.epochs())
         weights.append(trainer.model.state_dict())
@@ -374,7 +372,7 @@ def test_the_model_for_zinc_learns_a_batch_by_heart(precision: str) -> None:
         pool="sum",
         precision=precision,
     )
-    training = Training(max_epochs=400, schedule="cosine", device="cuda")
+    training = Training(max_epochs=400, schedule=Cosine())
     losses = [record["loss"] for record in Trainer(model, dataset, training, ONCE).epochs()]
     assert losses[0] > 0.5
     assert losses[-1] < 0.1
@@ -383,7 +381,7 @@ def test_the_model_for_zinc_learns_a_batch_by_heart(precision: str) -> None:
 @pytest.mark.gpu
 def test_two_runs_give_the_same_bits(make_dataset, make_model) -> None:
     dataset = make_dataset("regression", num_graphs=64)
-    training = Training(batch_size=7, max_epochs=5, device="cuda")
+    training = Training(batch_size=7, max_epochs=5)
     weights = []
     for _ in range(2):
         model = make_model(dataset, virtual_node=True, num_layers=2, hidden_channels=37, dropout=0.3)
@@ -397,7 +395,7 @@ def test_two_runs_give_the_same_bits(make_dataset, make_model) -> None:
 @pytest.mark.gpu
 def test_resumed_training_gives_the_same_bits(make_dataset, make_model) -> None:
     dataset = make_dataset("regression", num_graphs=40)
-    training = Training(batch_size=7, max_epochs=4, device="cuda")
+    training = Training(batch_size=7, max_epochs=4)
 
     def trainer() -> Trainer:
         return Trainer(make_model(dataset, virtual_node=True, num_layers=2, dropout=0.3), dataset, training, ONCE)
@@ -417,7 +415,7 @@ def test_resumed_training_gives_the_same_bits(make_dataset, make_model) -> None:
 @pytest.mark.gpu
 def test_models_that_are_trained_at_the_same_time_do_not_disturb_each_other(make_dataset, make_model) -> None:
     dataset = make_dataset("regression", num_graphs=64)
-    training = Training(batch_size=7, max_epochs=8, device="cuda")
+    training = Training(batch_size=7, max_epochs=8)
 
     def train(model: CRaWl) -> dict[str, torch.Tensor]:
         with torch.cuda.stream(stream_of_thread(DEVICE, "main")):
@@ -448,7 +446,7 @@ def test_larger_bucket_sizes_are_captured_first() -> None:
 @pytest.mark.gpu
 def test_an_epoch_captures_its_larger_bucket_sizes_first(make_dataset, make_model, monkeypatch) -> None:
     dataset = make_dataset("regression", num_graphs=64)
-    trainer = Trainer(make_model(dataset), dataset, Training(batch_size=3, max_epochs=1, device="cuda"), ONCE)
+    trainer = Trainer(make_model(dataset), dataset, Training(batch_size=3, max_epochs=1), ONCE)
     keys = []
     capture = Recorder._captured
 

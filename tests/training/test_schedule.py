@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from crawl.training.schedule import Schedule
-from crawl.training.settings import Training
+from crawl.training.settings import Cosine, CosinePerStep, Interval, OneCycle, Plateau, Step, Training
 
 
 def rates(schedule: Schedule, scores: list[float | None]) -> list[float]:
@@ -33,25 +33,25 @@ def step_rates(schedule: Schedule, scores: list[float]) -> list[float]:
 
 
 def test_step():
-    schedule = Schedule(Training(lr=1.0, schedule="step", step_epoch=3, factor=0.1, max_epochs=5), True)
+    schedule = Schedule(Training(lr=1.0, schedule=Step(step_epoch=3, factor=0.1), max_epochs=5), True)
     assert rates(schedule, [1.0] * 99) == pytest.approx([1, 1, 1, 0.1, 0.1])
     assert schedule.is_over
 
 
 def test_interval():
-    schedule = Schedule(Training(lr=1.0, schedule="interval", interval=2, factor=0.5, max_epochs=7), True)
+    schedule = Schedule(Training(lr=1.0, schedule=Interval(interval=2, factor=0.5), max_epochs=7), True)
     assert rates(schedule, [1.0] * 99) == [1, 1, 0.5, 0.5, 0.25, 0.25, 0.125]
 
 
 def test_cosine():
-    schedule = Schedule(Training(lr=2.0, schedule="cosine", max_epochs=4), False)
+    schedule = Schedule(Training(lr=2.0, schedule=Cosine(), max_epochs=4), False)
     half = math.sqrt(0.5)
     assert rates(schedule, [1.0] * 99) == pytest.approx([2, 1 + half, 1, 1 - half])
     assert schedule.lr == pytest.approx(0)
 
 
 def test_plateau_by_hand():
-    schedule = Schedule(Training(lr=1.0, patience=2, factor=0.5, min_lr=0.2), True)
+    schedule = Schedule(Training(lr=1.0, schedule=Plateau(patience=2, factor=0.5, min_lr=0.2)), True)
     scores = [5, 4, 4, 4.5, math.nan, 3, 3, 3, 3, 3, 3, 3, 3]
     #         best best 1 2  3: halved best 1 2 3: halved 1 2 3: halved, below min_lr
     assert rates(schedule, scores) == [1, 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25]
@@ -61,13 +61,13 @@ def test_plateau_by_hand():
 
 
 def test_epochs_without_a_score_are_not_flat():
-    schedule = Schedule(Training(lr=1.0, patience=1, factor=0.5, early_stop=3), True)
+    schedule = Schedule(Training(lr=1.0, early_stop=3, schedule=Plateau(patience=1, factor=0.5)), True)
     assert rates(schedule, [None, 2.0, None, None, 3.0, None, 2.0, None, 4.0, None]) == [1] * 7 + [0.5] * 2
     assert schedule.is_over  # three scores that are not better
 
 
 def test_epochs_without_a_score_count_for_the_other_schedules():
-    schedule = Schedule(Training(lr=1.0, schedule="interval", interval=2, factor=0.5, max_epochs=5), True)
+    schedule = Schedule(Training(lr=1.0, schedule=Interval(interval=2, factor=0.5), max_epochs=5), True)
     assert rates(schedule, [None, 1.0, None, None, None]) == [1, 1, 0.5, 0.5, 0.25]
 
 
@@ -78,7 +78,7 @@ def test_plateau_is_that_of_torch(lower_is_better, patience):
     peer = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimiser, mode="min" if lower_is_better else "max", factor=0.5, patience=patience, threshold=0
     )
-    schedule = Schedule(Training(lr=1.0, patience=patience, min_lr=1e-5), lower_is_better)
+    schedule = Schedule(Training(lr=1.0, schedule=Plateau(patience=patience, min_lr=1e-5)), lower_is_better)
     scores = torch.rand(60, generator=torch.Generator().manual_seed(0)).tolist()
     for score in scores:
         if schedule.is_over:
@@ -91,12 +91,12 @@ def test_plateau_is_that_of_torch(lower_is_better, patience):
 
 
 def test_the_last_rate_at_min_lr_is_still_used():
-    schedule = Schedule(Training(lr=1.0, patience=1, factor=0.5, min_lr=0.5), True)
+    schedule = Schedule(Training(lr=1.0, schedule=Plateau(patience=1, factor=0.5, min_lr=0.5)), True)
     assert rates(schedule, [1.0] * 99) == [1, 1, 1, 0.5, 0.5]
 
 
 def test_early_stop_counts_from_the_last_better_score():
-    settings = Training(lr=1.0, schedule="interval", interval=1000, early_stop=3)
+    settings = Training(lr=1.0, schedule=Interval(interval=1000), early_stop=3)
     schedule = Schedule(settings, False)
     assert len(rates(schedule, [0.1, 0.2, 0.2, 0.1, 0.3, 0.3, 0.2, math.nan, 0.9])) == 8
     assert schedule.num_without_best == 3
@@ -111,10 +111,12 @@ def test_the_best_score_is_known():
     assert found == [(None, 1), (0.5, 0), (0.5, 1), (0.6, 0), (0.6, 0), (0.6, 1), (0.6, 2)]
 
 
-@pytest.mark.parametrize("name", ["plateau", "step", "cosine", "interval", "cosine_per_step", "one_cycle"])
-def test_it_resumes_from_its_state(name):
-    warmup_epochs = 0.0 if name == "one_cycle" else 6.5
-    settings = Training(schedule=name, patience=2, step_epoch=6, interval=3, max_epochs=20, warmup_epochs=warmup_epochs)
+@pytest.mark.parametrize(
+    "schedule", [Plateau(patience=2), Step(6), Cosine(), Interval(3), CosinePerStep(), OneCycle()], ids=lambda s: s.name
+)
+def test_it_resumes_from_its_state(schedule):
+    warmup_epochs = 0.0 if schedule == OneCycle() else 6.5
+    settings = Training(schedule=schedule, max_epochs=20, warmup_epochs=warmup_epochs)
     scores = [1.0, 0.9, 0.95, 0.95, 0.95, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8]
     whole = Schedule(settings, True, 4)
     expected = step_rates(whole, scores)
@@ -131,7 +133,7 @@ def test_it_resumes_from_its_state(name):
 @pytest.mark.parametrize("max_epochs", [1, 2, 10])
 def test_one_cycle_is_that_of_torch(max_epochs, steps_per_epoch):
     num_steps = max_epochs * steps_per_epoch
-    schedule = Schedule(Training(lr=0.5, schedule="one_cycle", max_epochs=max_epochs), True, steps_per_epoch)
+    schedule = Schedule(Training(lr=0.5, schedule=OneCycle(), max_epochs=max_epochs), True, steps_per_epoch)
     optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
     peer = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.5, total_steps=num_steps, cycle_momentum=False)
     expected = []
@@ -148,7 +150,7 @@ def test_one_cycle_is_that_of_torch(max_epochs, steps_per_epoch):
 @pytest.mark.parametrize("warmup_epochs", [0.0, 0.5, 2.0])
 def test_cosine_per_step_by_its_formula(warmup_epochs):
     num_epochs, num_steps = 5, 6  # per epoch
-    settings = Training(lr=2.0, schedule="cosine_per_step", max_epochs=num_epochs, warmup_epochs=warmup_epochs)
+    settings = Training(lr=2.0, schedule=CosinePerStep(), max_epochs=num_epochs, warmup_epochs=warmup_epochs)
     found = step_rates(Schedule(settings, True, num_steps), [1.0] * 99)
     assert len(found) == num_epochs * num_steps
     num_warm = int(warmup_epochs * num_steps)
@@ -163,26 +165,26 @@ def test_cosine_per_step_by_its_formula(warmup_epochs):
 
 def test_cosine_per_step_of_a_few_steps():
     for max_epochs, warmup_epochs, expected in ((1, 0.0, [1.0]), (2, 0.0, [1.0, 0.0]), (2, 2.0, [0.5, 1.0])):
-        settings = Training(lr=1.0, schedule="cosine_per_step", max_epochs=max_epochs, warmup_epochs=warmup_epochs)
+        settings = Training(lr=1.0, schedule=CosinePerStep(), max_epochs=max_epochs, warmup_epochs=warmup_epochs)
         assert step_rates(Schedule(settings, True), [1.0] * 9) == expected
 
 
 def test_warm_up_of_schedules_per_epoch():
-    settings = Training(lr=1.0, schedule="interval", interval=2, factor=0.5, max_epochs=4, warmup_epochs=1.5)
+    settings = Training(lr=1.0, schedule=Interval(interval=2, factor=0.5), max_epochs=4, warmup_epochs=1.5)
     found = step_rates(Schedule(settings, True, 4), [1.0] * 99)
     ramp = [(step + 1) / 6 for step in range(6)]
     assert found == pytest.approx([*ramp, 1, 1, *[0.5] * 8])
-    plateau = Schedule(Training(lr=1.0, patience=1, factor=0.5, warmup_epochs=3), True, 2)
+    plateau = Schedule(Training(lr=1.0, warmup_epochs=3, schedule=Plateau(patience=1, factor=0.5)), True, 2)
     # The score is flat from the start: halved after epoch 3, while the rate has just reached its height.
     assert step_rates(plateau, [1.0] * 5) == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1, 0.5, 0.5, 0.5, 0.5])
 
 
 def test_a_short_warm_up_is_one_step_at_least():
-    schedule = Schedule(Training(lr=1.0, schedule="cosine", max_epochs=2, warmup_epochs=1e-3), True, 3)
+    schedule = Schedule(Training(lr=1.0, schedule=Cosine(), max_epochs=2, warmup_epochs=1e-3), True, 3)
     assert step_rates(schedule, [1.0] * 2) == pytest.approx([1, 1, 1, 0.5, 0.5, 0.5])
 
 
 def test_without_warm_up_every_step_of_an_epoch_has_its_rate():
-    schedule = Schedule(Training(lr=0.3, schedule="cosine", max_epochs=7), True, 3)
+    schedule = Schedule(Training(lr=0.3, schedule=Cosine(), max_epochs=7), True, 3)
     by_epoch = rates(Schedule(schedule.settings, True), [1.0] * 99)
     assert step_rates(schedule, [1.0] * 99) == [rate for rate in by_epoch for _ in range(3)]

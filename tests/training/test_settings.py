@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from crawl.training.settings import Evaluation, Training
+from crawl.training.settings import Evaluation, Interval, OneCycle, Plateau, Step, Training
 
 
 @pytest.mark.parametrize(
@@ -14,10 +14,8 @@ from crawl.training.settings import Evaluation, Training
         ("lr", math.nan),
         ("batch_size", 0),
         ("max_epochs", -1),
-        ("factor", 1.0),
         ("early_stop", 0),
         ("clip_norm", 0.0),
-        ("min_lr", 1.0),
         ("optimiser", "adamm"),
         ("weight_decay", -0.1),
         ("accumulate", 0),
@@ -30,6 +28,21 @@ from crawl.training.settings import Evaluation, Training
 def test_settings_that_make_no_sense(name, value):
     with pytest.raises(ValueError, match=rf"^training\.{name} must"):
         Training(**{name: value})
+
+
+@pytest.mark.parametrize("kind", [Plateau, Step, Interval])
+def test_a_factor_lowers_the_rate(kind):
+    with pytest.raises(ValueError, match=r"^training\.schedule\.factor must be .* between 0 and 1, not 1\.0"):
+        kind(factor=1.0)
+
+
+def test_schedules_that_make_no_sense():
+    with pytest.raises(ValueError, match=r"training\.min_lr must not be above training\.lr=0\.001, as 1\.0 is"):
+        Training(schedule=Plateau(min_lr=1.0))
+    with pytest.raises(ValueError, match=r"training\.schedule\.patience must be a whole number .*, not 0"):
+        Plateau(patience=0)
+    with pytest.raises(ValueError, match=r"training\.schedule must be one of Plateau\(\), .*, not 'cosine'"):
+        Training(schedule="cosine")
 
 
 def test_evaluation_that_makes_no_sense():
@@ -49,5 +62,5 @@ def test_weight_decay_needs_an_optimiser_that_decouples_it():
 
 
 def test_one_cycle_has_its_own_warm_up():
-    with pytest.raises(ValueError, match=r"warmup_epochs=2\.0 .* leave it out, or use .*'cosine_per_step'"):
-        Training(schedule="one_cycle", warmup_epochs=2.0)
+    with pytest.raises(ValueError, match=r"warmup_epochs=2\.0 .* leave it out, or use cosine_per_step"):
+        Training(schedule=OneCycle(), warmup_epochs=2.0)

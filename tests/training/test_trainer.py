@@ -15,14 +15,22 @@ from torch_geometric.nn import global_add_pool
 
 from crawl import CRaWl, Network
 from crawl.data import Dataset, GraphStore, Split, Task
-from crawl.training import Evaluation, Trainer, Training
+from crawl.training import Cosine, Evaluation, Interval, Plateau, Training
+from crawl.training import Trainer as AnyTrainer
 from crawl.training.evaluation import Scaling, targets_of
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device, task_loss
 
 GIN = partial(Network, layer=("gin",), edge_dim=None)
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
-FAST = Training(lr=0.02, batch_size=8, max_epochs=60, schedule="cosine", device="cpu")
+FAST = Training(lr=0.02, batch_size=8, max_epochs=60, schedule=Cosine())
+
+
+class Trainer(AnyTrainer):
+    """A trainer on the CPU."""
+
+    def __init__(self, *arguments, **settings) -> None:
+        super().__init__(*arguments, device="cpu", **settings)
 
 
 def train(model, dataset, training=FAST, evaluation=ONCE, seed=0) -> Trainer:
@@ -193,7 +201,7 @@ class TestSettings:
 
     def test_early_stop(self, make_dataset, make_model):
         dataset = make_dataset("regression")
-        training = replace(FAST, lr=1e-12, schedule="interval", early_stop=3)
+        training = replace(FAST, lr=1e-12, schedule=Interval(), early_stop=3)
         model = make_model(dataset)
         trainer = Trainer(model, dataset, training, ONCE)
         trainer.evaluate = lambda ids, repeats, purpose: Trainer.evaluate(trainer, ids, repeats, "always the same")
@@ -226,7 +234,7 @@ class TestSettings:
 
     def test_scores_of_the_test_part_on_demand(self, make_dataset, make_model):
         dataset = make_dataset("regression")
-        settings = Training(max_epochs=2, device="cpu")
+        settings = Training(max_epochs=2)
         plain, tracked = (
             Trainer(make_model(dataset), dataset, settings, Evaluation(track_test=track)) for track in (False, True)
         )
@@ -316,7 +324,7 @@ class TestSettings:
 class TestGoingOn:
     def test_from_a_state_gives_the_same_bits(self, make_dataset, make_model):
         dataset = make_dataset("multilabel", num_outputs=2, missing=True)
-        training = replace(FAST, schedule="plateau", patience=1, max_epochs=6)
+        training = replace(FAST, schedule=Plateau(patience=1), max_epochs=6)
         evaluation = replace(ONCE, val_every=2, num_norm_graphs=5, batch_size=3)
 
         def new() -> Trainer:
@@ -439,7 +447,7 @@ class TestOddData:
     def test_nothing_to_train_on(self, make_dataset, make_model):
         dataset = make_dataset("regression")
         empty = replace(dataset, split=Split(torch.empty(0), torch.arange(3), torch.arange(3, 6)))
-        with pytest.raises(ValueError, match="no graphs in its training part"):
+        with pytest.raises(ValueError, match="no graphs in its training split"):
             Trainer(make_model(dataset), empty, FAST, ONCE)
 
     def test_without_a_validation_score_the_last_weights_are_the_best(self, make_dataset, make_model):

@@ -12,7 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.nn import global_mean_pool
 
 from crawl.data import Dataset
-from crawl.training import Evaluation, Trainer, Training
+from crawl.training import Cosine, CosinePerStep, Evaluation, OneCycle, Plateau, Training
+from crawl.training import Trainer as AnyTrainer
 from crawl.training.averaging import Average
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import targets_of
@@ -20,12 +21,12 @@ from crawl.training.optimisers import Lion
 from crawl.training.update import WeightUpdate
 
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
-BASE = Training(lr=0.01, batch_size=3, max_epochs=4, device="cpu")
-LION = replace(BASE, optimiser="lion", weight_decay=0.1, schedule="one_cycle", accumulate=2, clip_norm=0.5)
+BASE = Training(lr=0.01, batch_size=3, max_epochs=4)
+LION = replace(BASE, optimiser="lion", weight_decay=0.1, schedule=OneCycle(), accumulate=2, clip_norm=0.5)
 ADAMW = replace(
-    BASE, optimiser="adamw", weight_decay=0.1, schedule="cosine_per_step", warmup_epochs=1.5, average_decay=0.9
+    BASE, optimiser="adamw", weight_decay=0.1, schedule=CosinePerStep(), warmup_epochs=1.5, average_decay=0.9
 )
-ADAM = replace(BASE, accumulate=3, average_decay=0.99, warmup_epochs=1, patience=1)
+ADAM = replace(BASE, accumulate=3, average_decay=0.99, warmup_epochs=1, schedule=Plateau(patience=1))
 ALL = {"lion": LION, "adamw": ADAMW, "adam": ADAM}
 
 
@@ -41,6 +42,13 @@ class Smooth(nn.Module):
 
     def forward(self, batch, num_steps=None, seed=None):
         return self.last(global_mean_pool(self.first(batch.x.double()).tanh(), batch.batch))
+
+
+class Trainer(AnyTrainer):
+    """A trainer on the CPU."""
+
+    def __init__(self, *arguments, **settings) -> None:
+        super().__init__(*arguments, device="cpu", **settings)
 
 
 def spy_gradients(trainer: Trainer) -> list[list[torch.Tensor | None]]:
@@ -64,7 +72,7 @@ class TestAccumulation:
         num_outputs = 1 if kind == "regression" else 3
         dataset = make_dataset(kind, num_outputs=num_outputs, missing=kind == "multilabel", num_graphs=22)
         training = replace(
-            BASE, optimiser=name, weight_decay=0.0 if name == "adam" else 0.1, clip_norm=0.3, schedule="cosine_per_step"
+            BASE, optimiser=name, weight_decay=0.0 if name == "adam" else 0.1, clip_norm=0.3, schedule=CosinePerStep()
         )
         assert len(dataset.split.train) == 12
         found = []
@@ -123,7 +131,7 @@ class TestAccumulation:
 
 
 class TestRates:
-    @pytest.mark.parametrize("training", [LION, ADAMW, ADAM, replace(BASE, schedule="cosine")], ids=str)
+    @pytest.mark.parametrize("training", [LION, ADAMW, ADAM, replace(BASE, schedule=Cosine())], ids=str)
     def test_every_step_has_the_rate_of_the_schedule(self, make_dataset, training):
         trainer = Trainer(Smooth(), make_dataset("regression"), training, ONCE)
         (group, *_), seen = trainer.update.optimiser.param_groups, []
@@ -296,8 +304,8 @@ def test_a_step_does_not_wait_for_the_device(name):
 def test_lion_trains_crawl(make_dataset, make_model):
     dataset = make_dataset("regression")
     training = Training(
-        optimiser="lion", lr=0.01, weight_decay=0.01, batch_size=8, max_epochs=60, schedule="cosine_per_step",
-        warmup_epochs=2, average_decay=0.9, device="cpu",
+        optimiser="lion", lr=0.01, weight_decay=0.01, batch_size=8, max_epochs=60, schedule=CosinePerStep(),
+        warmup_epochs=2, average_decay=0.9,
     )  # fmt: skip
     trainer = Trainer(make_model(dataset), dataset, training, ONCE)
     assert isinstance(trainer.update.optimiser, Lion)
@@ -337,11 +345,11 @@ def test_captured_functions_do_the_same(make_dataset: Callable[..., Dataset], ma
 @pytest.mark.parametrize("name", ALL)
 def test_captured_steps_repeat_resume_and_equal_eager_ones(make_dataset, make_model, monkeypatch, tmp_path, name):
     dataset = make_dataset("regression", num_graphs=40)
-    training = replace(ALL[name], lr=1e-3, device="cuda")
+    training = replace(ALL[name], lr=1e-3)
 
-    def new() -> Trainer:
+    def new() -> AnyTrainer:
         model = make_model(dataset, precision="float32", virtual_node=True, num_layers=2)
-        return Trainer(model, dataset, training, ONCE)
+        return AnyTrainer(model, dataset, training, ONCE, device="cuda")
 
     whole, again, first, second = (new() for _ in range(4))
     list(whole.epochs())

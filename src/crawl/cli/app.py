@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Protocol, Union, get_origin
 
 import tyro
@@ -104,42 +103,14 @@ def parse(arguments: Sequence[str]) -> Command:
     chosen = next((word for word in arguments if word in types), None)
     commands = [Annotated[type_, _subcommand(name, type_, name == chosen)] for name, type_ in types.items()]
     any_command: Any = Union[tuple(commands)]  # noqa: UP007
-    held = _HeldErrors()
-    try:
-        with redirect_stderr(held):
-            command: Command = tyro.cli(
-                any_command,
-                prog="crawl",
-                description=_DESCRIPTION,
-                args=arguments or ["--help"],
-                config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff),
-            )
-    except SystemExit as stop:
-        if refusal := _refusal(stop):
-            raise refusal from None
-        sys.stderr.write(held.getvalue())
-        raise
+    command: Command = tyro.cli(
+        any_command,
+        prog="crawl",
+        description=_DESCRIPTION,
+        args=arguments or ["--help"],
+        config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff),
+    )
     return command
-
-
-class _HeldErrors(io.StringIO):
-    """What is written to the error stream, kept back; with colours if that is a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_terminal = sys.stderr.isatty()
-
-    def isatty(self) -> bool:
-        """Whether a person reads it in the end."""
-        return self._is_terminal
-
-
-def _refusal(stop: SystemExit) -> ValueError | None:
-    """Why our settings refused a value, if that made tyro stop: it would say so in a box, about names of its own."""
-    error = stop.__context__
-    reason = None if error is None else error.__context__
-    of_settings = isinstance(getattr(error, "arg", None), str)  # tyro's own errors have the flag there
-    return reason if of_settings and isinstance(reason, ValueError) else None
 
 
 def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:

@@ -146,14 +146,14 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     experiment, features, record = trained.experiment, trained.features, trained.record
     task = features.task
     yield "name", f"{experiment.name} (seed {experiment.seed})"
-    yield "model", f"{experiment.model.name}, {sum(p.numel() for p in trained.model.parameters()):,} parameters"
+    yield "model", f"{experiment.model.title}, {sum(p.numel() for p in trained.model.parameters()):,} parameters"
     yield "task", f"{task.kind} per {task.level}, scored by {task.metric}"
     if task.target_names:
         yield "targets", ", ".join(task.target_names)
     if task.class_names:
         yield "classes", ", ".join(task.class_names)
     yield from _expected(features)
-    yield "data", f"{record.get('data', experiment.data.name)} {experiment.data.path or ''}".strip()
+    yield "data", f"{record.get('data', experiment.data.name)} {trained.where.path or ''}".strip()
     for part, score in record.get("scores", {}).items():
         if score["mean"] is None:
             yield part, f"no score: {score.get('reason', 'it has no graphs, or they are of one class')}"
@@ -168,6 +168,7 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
         used = f"best {record['best_epoch']}" if has_best(record) else "without a validation score, the last"
         yield "epochs", f"{used} of {record['num_epochs']}, {record['wall_time_s']:.0f} s"
         yield "device", record["device"]
+        yield "steps", record.get("steps", "unknown")
         yield "commit", record["commit"] or "unknown"
         yield "versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())
 
@@ -180,22 +181,24 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
     """
     from crawl.runs.folder import RunFolder
     from crawl.runs.records import read_config, read_history
+    from crawl.runs.where import Where
     from crawl.training.checkpoint import load_checkpoint
 
     run = RunFolder(path)
     experiment, history = read_config(run.config), read_history(run)
     yield "name", f"{experiment.name} (seed {experiment.seed})"
-    yield "model", experiment.model.name
-    yield "data", f"{experiment.data.name} {experiment.data.path or ''}".strip()
+    yield "model", experiment.model.title
+    yield "data", f"{experiment.data.name} {Where.read(run).path or ''}".strip()
     yield "state", f"unfinished: {len(history)} epochs of at most {experiment.training.max_epochs}"
     if history:
         yield "last epoch", f"at {_time_of(run.metrics)}, loss {_or_dash(history[-1]['loss'])}"
         yield from _best(history)
     saved = len(load_checkpoint(run.last)[1].get("history", ())) if run.last.is_file() else 0
     yield "checkpoint", f"after epoch {saved}, at {_time_of(run.last)}" if saved else "none yet: it begins anew"
-    is_given = experiment.data.name == "given"
+    given = [name for name, part in (("model", experiment.model), ("dataset", experiment.data)) if part.name == "given"]
     whole = path.parent if _has_folds(path.parent) and path.name.startswith("fold-") else path
-    yield "resume with", f"resume_run({str(path)!r}, dataset=…)" if is_given else f"crawl train --resume {whole}"
+    in_python = f"resume_run({str(path)!r}, {', '.join(f'{name}=…' for name in given)})"
+    yield "resume with", in_python if given else f"crawl train --resume {whole}"
 
 
 def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:
@@ -207,11 +210,13 @@ def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:
     from crawl.runs.folder import RunFolder
     from crawl.runs.protocol import num_folds
     from crawl.runs.records import read_config, read_run
+    from crawl.runs.where import Where
 
-    experiment = read_config(RunFolder.open(path / "fold-1").config)
+    first = RunFolder.open(path / "fold-1")
+    experiment = read_config(first.config)
     yield "name", f"{experiment.name} (seed {experiment.seed})"
-    yield "model", experiment.model.name
-    yield "data", f"{experiment.data.name} {experiment.data.path or ''}".strip()
+    yield "model", experiment.model.title
+    yield "data", f"{experiment.data.name} {Where.read(first).path or ''}".strip()
     scores, number = [], num_folds(experiment)
     for fold in range(1, number + 1):
         run = read_run(path / f"fold-{fold}", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,7 +22,7 @@ class Evaluate:
 
     Attributes:
         run_folder: The folder of a finished run, or a checkpoint.
-        split: The part to score.
+        split: The split to score.
         num_repeats: Evaluations, each with its own walks; as many as in training when not given.
         num_steps: Steps of a walk; as many as in training when not given.
         batch_size: Graphs at a time; changes no result.
@@ -55,13 +55,12 @@ class Evaluate:
         from crawl.training.metrics import why_no_score
 
         trained = TrainedModel.load(self.run_folder, self.device)
-        model = trained.experiment.model.name
-        check_walks(model, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
+        check_walks(trained.experiment, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         dataset = self._dataset(trained)
         ids = getattr(dataset.split, self.split)
         targets = targets_of(dataset.store, ids)
         if reason := why_no_score(dataset.task.metric, targets):
-            raise ValueError(f"The {self.split} part of {dataset.name} has no score: {reason}.")
+            raise ValueError(f"The {self.split} split of {dataset.name} has no score: {reason}.")
         batches: list[None] = []
         with lines(lambda: f"{len(batches)} batches evaluated"):
             predictions = trained.predict(
@@ -92,10 +91,9 @@ class Evaluate:
         from crawl.runs.build import load_dataset
         from crawl.runs.progress import reading
 
-        experiment = trained.experiment
-        data = experiment.data if self.data is None else replace(experiment.data, path=str(self.data))
-        with reading(data):
-            dataset = load_dataset(data, experiment.seed)
+        experiment, where = trained.experiment, trained.where.moved(path=self.data)
+        with reading(where.path or experiment.data.name):
+            dataset = load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
         trained.check_data(dataset)
         split = self.run_folder / "split.json"  # all that runs of older versions kept
         if split.is_file() and split.read_text() != dataset.split.to_json():

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
 from crawl.checks import whole_number
+
+if TYPE_CHECKING:
+    from crawl.runs import Experiment
+
+Threads = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
 
 
 def check_positive(**flags: int | None) -> None:
@@ -25,17 +34,17 @@ def check_seed(seed: int) -> None:
     whole_number("--seed", seed, 0, 2**64 - 1)
 
 
-def check_walks(model: str, *, num_repeats: int | None, num_steps: int | None, seed: int) -> None:
-    """Refuse flags about walks for a model without any.
+def check_walks(experiment: Experiment, *, num_repeats: int | None, num_steps: int | None, seed: int) -> None:
+    """Refuse flags about walks for a network without any.
 
     Raises:
         ValueError: With the name of the flag.
     """
-    if model == "crawl":
+    if experiment.walk is not None:
         return
     for flag, value in {"--num-repeats": num_repeats, "--num-steps": num_steps, "--seed": seed or None}.items():
         if value is not None:
-            raise ValueError(f"A {model} does not walk, so {flag} cannot change anything: leave it out.")
+            raise ValueError(f"{experiment.model.title} does not walk, so {flag} cannot change anything: leave it out.")
 
 
 def compute_with(threads: int | None) -> None:

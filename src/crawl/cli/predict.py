@@ -89,8 +89,7 @@ class Predict:
         from crawl.runs.features import unknown_message
 
         trained = TrainedModel.load(self.run_folder, self.device)
-        model = trained.experiment.model.name
-        check_walks(model, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
+        check_walks(trained.experiment, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         if trained.features.task.level != "graph":
             raise ValueError(f"{self.run_folder} predicts nodes; use crawl.runs.TrainedModel in Python.")
         unknown = Unknown()
@@ -133,11 +132,13 @@ class Predict:
             return ("graph",), (_row({"graph": name}, graph) for name, graph in self._graphs(trained, unknown))
         from crawl.data.molecules import read_molecules
         from crawl.data.table import Table
+        from crawl.runs.sources import Csv
 
-        if trained.experiment.data.name != "csv":
+        data = trained.experiment.data
+        if not isinstance(data, Csv):
             raise ValueError(f"{self.run_folder} was not trained on molecules: give a folder of graphs, not a file.")
         columns = Table(self.input).columns
-        molecules = read_molecules(self.input, self.smiles or trained.experiment.data.smiles)
+        molecules = read_molecules(self.input, self.smiles or data.smiles)
         return columns, (_row(cells, molecule) for _, cells, molecule in molecules)
 
     def _graphs(self, trained: TrainedModel, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:
@@ -160,6 +161,7 @@ class Predict:
         from crawl.data.features import Columns
         from crawl.runs.build import load_dataset
         from crawl.runs.features import Features
+        from crawl.runs.sources import TU, Folder
 
         features, data = trained.features, trained.experiment.data
         if features.columns is not None:
@@ -167,8 +169,9 @@ class Predict:
         widths = features.num_node_features + features.num_edge_features
         if not (features.node_categories or features.edge_categories or widths):
             return Columns()
-        if data.name in ("tu", "folder") and data.path and os.path.realpath(data.path) == os.path.realpath(self.input):
-            found = Features.of(load_dataset(data, trained.experiment.seed))  # of a run of an older version
+        path = trained.where.path
+        if isinstance(data, TU | Folder) and path and os.path.realpath(path) == os.path.realpath(self.input):
+            found = Features.of(load_dataset(data, trained.experiment.seed, path=path))  # of a run of an older version
             if found.columns is not None and replace(found, task=features.task, columns=None) == features:
                 return found.columns
         raise ValueError(

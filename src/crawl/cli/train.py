@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -10,15 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
-from crawl.cli.flags import compute_with
+from crawl.cli.flags import Threads, compute_with
 from crawl.cli.output import check_folder, print_table, say
+from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
+from crawl.runs.experiment import Experiment, settled
+from crawl.runs.recipes import RECIPES
+from crawl.runs.sources import TU, WAYS_TO_SPLIT, Csl, Data, Folder, OwnFiles, Social, existing_path
+from crawl.runs.where import Where
 
 if TYPE_CHECKING:
     from crawl.data import Dataset, Task
-    from crawl.runs import Experiment, Result
-    from crawl.runs.experiment import Data
+    from crawl.runs import Result
 
+_GONE = {
+    "--data.name": "a recipe is for its own data, so choose another recipe for others",
+    "--model.name": "use --model.layer, with --model.layer gin for gin",
+    "--model.virtual-node": "use --model.layer walk virtual_node",
+    "--model.no-virtual-node": "use --model.layer walk",
+    "--training.device": "use --device",
+}
 RecipeT = TypeVar("RecipeT")
 Baseline = Literal["none", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
 _BASELINES = ".baselines"  # a hidden file, since a new run wants a folder without content
@@ -36,29 +48,29 @@ class Train(Generic[RecipeT]):
         out: The folder of the run, which must be new; the first free runs/NAME-NUMBER when not given.
         protocol: One run, or one for each fold of the data set.
         baseline: Train a message-passing network on the same data, to compare with.
-        device: Where to compute; short for --training.device.
+        device: Where to compute; auto takes a GPU if there is one.
         threads: How many threads compute; as many as the machine has cores when not given.
         quiet: Show no progress.
     """
 
     recipe: Annotated[RecipeT, tyro.conf.arg(name="")]
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
     protocol: Literal["single", "folds"] = "single"
     baseline: Baseline = "none"
-    device: Annotated[Literal["auto", "cpu", "cuda"] | None, tyro.conf.arg(metavar="{auto,cpu,cuda}")] = None
-    threads: int | None = None
-    quiet: bool = False
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Threads = None
+    quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
 
     def run(self) -> None:
         """Train, and print what came of it."""
-        from crawl.runs.effect import OWN_FILES, existing_path, settle
-
         if self.out is not None:
             check_folder(self.out)
-        experiment = settle(self._experiment(), is_from_recipe=True)  # before torch is there, so at once
-        if experiment.data.name in OWN_FILES:
-            existing_path(experiment.data)
-        if self.protocol == "folds" and experiment.data.fold:
+        settings: Any = self.recipe
+        experiment: Experiment = settings.experiment()  # before torch is there, so at once
+        where = Where().moved(self.device, **settings.where)
+        if isinstance(experiment.data, OwnFiles):
+            existing_path(experiment.data, where.path)
+        if self.protocol == "folds" and isinstance(experiment.data, Csl | Social) and experiment.data.fold:
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
         _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
@@ -67,49 +79,50 @@ class Train(Generic[RecipeT]):
         from crawl.runs.progress import reading
         from crawl.training.trainer import choose_device
 
-        experiment = replace(experiment, data=_with_absolute_split(experiment.data))
-        device = choose_device(experiment.training.device)  # what is wrong is found before there is a folder
-        with reading(experiment.data, self.quiet):
-            dataset = load_dataset(experiment.data, experiment.seed)
-        experiment = settle(experiment, dataset.task, device=device.type, is_from_recipe=True)
+        device = choose_device(where.device)  # what is wrong is found before there is a folder
+        experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
+        with reading(where.path or experiment.data.name, self.quiet):
+            dataset = load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
+        experiment = settled(experiment, dataset.task, device.type, settings.base)
         _report_skipped(dataset)
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
         say(described_task(dataset.task))
         with _removed_if_empty(folder), _resumable(folder):
             (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
-            results = train(experiment, folder, dataset, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
-            report(results, folder)
-
-    def _experiment(self) -> Experiment:
-        """The recipe with its shorthands resolved; paths absolute, so that a run can be resumed from anywhere."""
-        experiment: Any = self.recipe
-        if self.device is not None:
-            experiment = replace(experiment, training=replace(experiment.training, device=self.device))
-        if experiment.data.path is not None:
-            try:
-                path = str(Path(experiment.data.path).resolve())
-            except RuntimeError:  # what pathlib raises here
-                raise ValueError(f"{experiment.data.path} is a link that leads to itself.") from None
-            experiment = replace(experiment, data=replace(experiment.data, path=path))
-        return experiment  # type: ignore[no-any-return]
+            runs = _Runs(folder, where, has_folds, self.quiet, dataset)
+            report(runs.train(experiment, self.baseline), folder)
 
 
 def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
-    if baseline == experiment.model.name:
+    if baseline == experiment.model.title:
         raise ValueError(f"The model is a {baseline} itself: leave out --baseline, or choose another one.")
 
 
-def _with_absolute_split(data: Data) -> Data:
+def _with_absolute_split(data: Data, path: str | None) -> Data:
     """The same data with an absolute path of the split, if that is a file; a column of this name comes first."""
     from crawl.data.table import Table
-    from crawl.runs.effect import WAYS_TO_SPLIT
 
-    table = Path(data.path or "", "labels.csv" if data.name == "folder" else "")
-    is_column = data.name in ("csv", "folder") and table.is_file() and data.split in Table(table).columns
+    if not isinstance(data, OwnFiles):
+        return data
+    table = Path(path or "", "labels.csv" if isinstance(data, Folder) else "")
+    is_column = not isinstance(data, TU) and table.is_file() and data.split in Table(table).columns
     if data.split in WAYS_TO_SPLIT or is_column or not Path(data.split).is_file():
         return data
     return replace(data, split=str(Path(data.split).resolve()))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Where the data are now, if they have moved since; other data are refused.
+
+    Attributes:
+        path: The file or folder.
+        root: Where the benchmarks are.
+    """
+
+    path: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
 
 
 @dataclass(frozen=True)
@@ -119,16 +132,22 @@ class Resume:
     Attributes:
         settings: Not allowed here.
         resume: The folder of the run.
+        data: Where the data are now, if they have moved since.
         baseline: Train a message-passing network on the same data, to compare with.
+        device: Where to compute; as before when not given.
         threads: How many threads compute; as many as the machine has cores when not given.
         quiet: Show no progress.
     """
 
     settings: tyro.conf.Positional[tuple[str, ...]]
     resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
+    data: Moved = Moved()
     baseline: Baseline = "none"
-    threads: int | None = None
-    quiet: bool = False
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"] | None, tyro.conf.arg(metavar="{auto,cpu,cuda}", help_behavior_hint="")
+    ] = None
+    threads: Threads = None
+    quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""
@@ -139,38 +158,39 @@ class Resume:
 
         first_fold = self.resume / "fold-1"
         has_folds = first_fold.is_dir()
-        config = RunFolder.open(first_fold if has_folds else self.resume).config
-        experiment = read_config(config)
+        run = RunFolder.open(first_fold if has_folds else self.resume)
+        experiment, where = read_config(run.config), Where.read(run).moved(self.device, self.data.path, self.data.root)
         _refuse_own_baseline(experiment, self.baseline)
         with _resumable(self.resume):
-            results = train(experiment, self.resume, has_folds=has_folds, baseline=self.baseline, quiet=self.quiet)
-            report(results, self.resume)
+            report(_Runs(self.resume, where, has_folds, self.quiet).train(experiment, self.baseline), self.resume)
 
 
 def train_type(arguments: Sequence[str]) -> Any:
     """The type of the command `train`: with a subcommand for every recipe, or for resuming without any.
 
     Raises:
-        ValueError: If a run is to be resumed with other settings, or a recipe is to be used for other data: what it
-            says was not chosen for them.
+        ValueError: If a run is to be resumed with other settings, or for a flag of older versions.
     """
     flags = [word.split("=")[0] for word in arguments if word.startswith("--")]
     if "--resume" in flags:
         own = [f"--{field.name}" for field in fields(Resume)[1:]]
-        _refuse_settings([flag for flag in flags if flag not in (*own, "--help")])
+        _refuse_settings([flag for flag in flags if flag not in (*own, "--data.path", "--data.root", "--help")])
         return Resume
-    if "--data.name" in flags:
-        raise ValueError("A recipe is for its own data: leave out --data.name, and choose another recipe for others.")
-    from crawl.runs.experiment import Experiment
-    from crawl.runs.recipes import RECIPES
-
+    for flag in flags:
+        if remedy := _GONE.get(flag.replace("_", "-")):
+            raise ValueError(f"There is no {flag}: {remedy}.")
     names = list(RECIPES)
     if chosen := [name for name in arguments[1:2] if name in RECIPES]:  # tyro is slow to look through all of them
         names = [*chosen, "csl" if chosen != ["csl"] else "csl_lap"]  # with a single one there would be no word for it
-    recipes = [
-        Annotated[Experiment, tyro.conf.subcommand(name, default=RECIPES[name](), description=RECIPES[name].__doc__)]
-        for name in names
-    ]
+    recipes = []
+    for name in names:
+        about = inspect.getdoc(RECIPES[name]) or ""
+        words = arguments if chosen == [name] else ()
+        is_second_order = given(words, "--walk.strategy") == ["node2vec"]
+        type_: Any = settings_type(with_chosen_kinds(RECIPES[name](), words), about, is_second_order)
+        if words:
+            refuse_unused(type_, flags)
+        recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])
     return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
 
 
@@ -179,36 +199,48 @@ def _refuse_settings(given: Sequence[str]) -> None:
         raise ValueError(f"A run is resumed with the settings in its config.json: leave out {' '.join(given)}.")
 
 
-def train(
-    experiment: Experiment,
-    folder: Path,
-    dataset: Dataset | None = None,
-    *,
-    has_folds: bool,
-    baseline: Baseline = "none",
-    quiet: bool = False,
-) -> list[Result]:
-    """The runs of an experiment in a folder, and those of its baseline in one within: begun, resumed or only read.
+@dataclass(frozen=True)
+class _Runs:
+    """The runs of a command in one folder: begun, resumed or only read.
 
-    Baselines that were asked for in this folder before count, too. `dataset` spares reading the data again where there
-    are no folds.
+    Attributes:
+        folder: Where they are.
+        where: Where to compute, and where the data are.
+        has_folds: Whether there is one for each fold.
+        quiet: Show no progress.
+        dataset: The data, to spare reading them again where there are no folds.
     """
-    from crawl.runs import resume_run, run_experiment
-    from crawl.runs.protocol import as_baseline, run_folds
 
-    def runs(variant: Experiment, place: Path) -> list[Result]:
-        if has_folds:
-            return run_folds(variant, place, quiet=quiet or None)
+    folder: Path
+    where: Where
+    has_folds: bool
+    quiet: bool
+    dataset: Dataset | None = None
+
+    def train(self, experiment: Experiment, baseline: Baseline = "none") -> list[Result]:
+        """The runs of an experiment, and those of its baseline in a folder within.
+
+        Baselines that were asked for in this folder before count, too.
+        """
+        from crawl.runs.protocol import as_baseline
+
+        names = _noted_baselines(self.folder, baseline)
+        results = self._run(experiment, self.folder)
+        for name in get_args(Baseline)[1:]:
+            if name in names or (self.folder / name).is_dir():
+                results += self._run(as_baseline(experiment, name), self.folder / name)
+        return results
+
+    def _run(self, experiment: Experiment, place: Path) -> list[Result]:
+        from crawl.runs import resume_run, run_experiment
+        from crawl.runs.protocol import run_folds
+
+        how: dict[str, Any] = {**vars(self.where), "quiet": self.quiet or None}
+        if self.has_folds:
+            return run_folds(experiment, place, **how)
         if (place / "config.json").is_file():
-            return [resume_run(place, dataset=dataset, quiet=quiet or None)]
-        return [run_experiment(variant, place, dataset=dataset, quiet=quiet or None)]
-
-    names = _noted_baselines(folder, baseline)
-    results = runs(experiment, folder)
-    for name in get_args(Baseline)[1:]:
-        if name in names or (folder / name).is_dir():
-            results += runs(as_baseline(experiment, name), folder / name)
-    return results
+            return [resume_run(place, dataset=self.dataset, **how)]
+        return [run_experiment(experiment, place, dataset=self.dataset, **how)]
 
 
 def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:
@@ -227,8 +259,9 @@ def report(results: Sequence[Result], folder: Path) -> None:
 
     print_table(results_table(results))
     metric = results[0].record["metric"]
-    for model in dict.fromkeys(result.record["config"]["model"]["name"] for result in results):
-        own = [result for result in results if result.record["config"]["model"]["name"] == model]
+    titles = [Experiment.from_plain(result.record["config"]).model.title for result in results]
+    for model in dict.fromkeys(titles):
+        own = [result for title, result in zip(titles, results, strict=True) if title == model]
         if len(own) > 1:
             summary = Summary.of(own)
             mean, internal, cross = (format_score(metric, value) for value in vars(summary).values())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
@@ -44,7 +42,7 @@ class Dataset:
     skipped: tuple[str, ...] = ()
     graph_names: tuple[str, ...] | None = None
     columns: Columns | None = None
-    source: Mapping[str, Any] | None = field(default=None, init=False)
+    source: object = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         check_type("store", self.store, GraphStore, "build one with GraphStore.from_graphs")

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from crawl.checks import shown
 from crawl.nn.encoders import UNKNOWN, OneHot
+from crawl.plain import structure
 
 ATOM_CATEGORIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)  # how many values each column of a molecule's `x` can take
 BOND_CATEGORIES = (5, 6, 2)  # the same for its `edge_attr`
@@ -47,6 +49,11 @@ class Column:
     values: tuple[str | int, ...] | None = None
     width: int = 1
 
+    def __post_init__(self) -> None:
+        values = self.values
+        if values is not None and not any(values and all(isinstance(v, kind) for v in values) for kind in (str, int)):
+            raise ValueError(f"The values of {self.name!r} must be words, or whole numbers, not {shown(self.values)}.")
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -67,10 +74,7 @@ class Columns:
         Raises:
             ValueError: If the content is something else.
         """
-        try:
-            return cls(*(tuple(_column(**column) for column in content[owner]) for owner in ("nodes", "edges")))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"These are not columns of features ({error}).") from None
+        return structure(cls, content, "A list of columns")
 
 
 class Unknown:
@@ -228,12 +232,3 @@ def _as_numbers(name: str, values: Sequence[Any], width: int | None = None) -> T
     if width is not None and rows.shape[1] != width:
         raise ValueError(f"Attribute {name!r} has {rows.shape[1]} numbers, but had {width} in training.")
     return rows
-
-
-def _column(name: Any, values: Any, width: Any) -> Column:
-    """A column from plain values, which are checked."""
-    if not isinstance(name, str) or not isinstance(width, int) or not isinstance(values, list | tuple | None):
-        raise TypeError(f"{name!r} is not a column")
-    if values is not None and not any(values and all(isinstance(v, kind) for v in values) for kind in (str, int)):
-        raise TypeError(f"the values of {name!r} are not categories")
-    return Column(name, None if values is None else tuple(values), width)

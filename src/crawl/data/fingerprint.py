@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crawl.checks import check_type, whole_number
+from crawl.checks import check_type, shown
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, listed
 from crawl.data.task import Task
+from crawl.plain import structure
 
 _ROWS_AT_A_TIME = 2**18
 
@@ -71,14 +72,10 @@ class Fingerprint:
         Raises:
             ValueError: If the content is something else.
         """
-        check_type("content", content, dict)
-        try:
-            columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
-            hashes = {part: content["hashes"][part] for part in _PARTS}
-            num_graphs = whole_number("num_graphs", content["num_graphs"], 0, 2**62)
-            return cls(num_graphs, Task(**content["task"]), columns, hashes)
-        except (AttributeError, LookupError, TypeError) as error:
-            raise ValueError(f"This is not the fingerprint of data ({error}).") from None
+        fingerprint = structure(cls, content, "The fingerprint of data")
+        if fingerprint.hashes.keys() != _PARTS.keys() or fingerprint.num_graphs < 0:
+            raise ValueError(f"This is not the fingerprint of data: {shown(content)}.")
+        return fingerprint
 
     def changes_to(self, now: Fingerprint) -> list[str]:
         """What is different now, a phrase for each; nothing if the data are the same."""

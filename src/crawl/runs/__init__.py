@@ -5,17 +5,38 @@ from typing import TYPE_CHECKING
 from crawl.lazy import lazy
 
 if TYPE_CHECKING:
-    from crawl.runs.experiment import Data, Experiment, Model, Walk
+    from crawl.runs.experiment import Experiment, GivenModel, Model
     from crawl.runs.run import Result, resume_run, run_experiment
+    from crawl.runs.sources import TU, Benchmark, Counting, Csl, Csv, Folder, GivenData, Social, Superpixels
     from crawl.runs.trained import TrainedModel
 
-__all__ = ["Data", "Experiment", "Model", "Result", "TrainedModel", "Walk", "resume_run", "run_experiment"]
+_SOURCES = ("Benchmark", "Counting", "Csl", "Csv", "Folder", "GivenData", "Social", "Superpixels", "TU")
+
+__all__ = [
+    "TU",
+    "Benchmark",
+    "Counting",
+    "Csl",
+    "Csv",
+    "Experiment",
+    "Folder",
+    "GivenData",
+    "GivenModel",
+    "Model",
+    "Result",
+    "Social",
+    "Superpixels",
+    "TrainedModel",
+    "resume_run",
+    "run_experiment",
+]
 
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "crawl.runs.experiment": ("Data", "Experiment", "Model", "Walk"),
+        "crawl.runs.experiment": ("Experiment", "GivenModel", "Model"),
         "crawl.runs.run": ("Result", "resume_run", "run_experiment"),
+        "crawl.runs.sources": _SOURCES,
         "crawl.runs.trained": ("TrainedModel",),
     },
 )

@@ -4,82 +4,84 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from crawl.checks import check_type
-from crawl.data.benchmarks import BENCHMARKS, load_benchmark
+from crawl.data.benchmarks import load_benchmark
 from crawl.data.dataset import Dataset
-from crawl.models import CRaWl, Network
+from crawl.models import Network
 from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
 from crawl.nn.encoders import Dense, Encoder, OneHot
-from crawl.runs.effect import existing_path, plain, settle_data
-from crawl.runs.experiment import Data, Experiment
+from crawl.runs.experiment import Experiment, GivenModel
 from crawl.runs.features import Features
+from crawl.runs.sources import (
+    TU,
+    Counting,
+    Csl,
+    Csv,
+    Data,
+    Folder,
+    GivenData,
+    InRoot,
+    OwnFiles,
+    Social,
+    Superpixels,
+    existing_path,
+)
 from crawl.training.seeds import derive_seed
+from crawl.walks.plan import WalkPlan
 
-WIDTH_STEP = 4  # widths of message passing are multiples of it: the number of heads of `gat`
 _DRAWING = threading.Lock()  # weights are drawn with torch's generator, of which there is one
 
 
-def build_model(experiment: Experiment, features: Features, eval_start_share: float = 1.0) -> Network:
-    """The model of an experiment, with weights drawn from its seed; walks of an evaluation start at a share of nodes.
+def build_model(experiment: Experiment, features: Features) -> Network:
+    """The network of an experiment, with weights drawn from its seed.
 
     Nodes without features get a constant 1, edges without features a channel that is always 0: as in the paper, a model
     without structural bits can then only guess on regular graphs.
+
+    Raises:
+        ValueError: If there is no such network, its walks are too short, or its model was given in Python.
     """
     check_type("experiment", experiment, Experiment)
-    settings, walk, task = experiment.model, experiment.walk, features.task
-    node_encoder = _encoder(features.node_categories, features.num_node_features)
+    settings, walk, task = experiment.model, experiment.walk or WalkPlan(), features.task
+    if isinstance(settings, GivenModel):
+        raise ValueError(settings.remedy)
     edge_encoder = _encoder(features.edge_categories, features.num_edge_features)
-    pool = None if task.level == "node" else settings.pool
     with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(experiment.seed, "weights"))
-        if settings.name != "crawl":
-            if eval_start_share != 1:
-                raise ValueError(f"A {settings.name} does not walk: leave out eval_start_share.")
-            return Network(
-                node_encoder,
-                task.num_outputs,
-                layer=(settings.name,),
-                hidden_channels=settings.hidden_channels,
-                num_layers=settings.num_layers,
-                edge_dim=edge_encoder if BLOCKS[settings.name].sees_edges else None,
-                pool=pool,
-                head=settings.head,
-                dropout=settings.dropout,
-                mean_log_degree=features.mean_log_degree,
-            )
-        model = CRaWl(
-            node_encoder,
+        model = Network(
+            _encoder(features.node_categories, features.num_node_features),
             task.num_outputs,
+            layer=[tuple(part.split("+")) if "+" in part else part for part in settings.layer],
             hidden_channels=settings.hidden_channels,
             num_layers=settings.num_layers,
-            edge_dim=edge_encoder,
+            edge_dim=edge_encoder if any(BLOCKS[block].sees_edges for block in settings.blocks) else None,
             window_size=walk.window_size,
             kernel_size=settings.kernel_size,
             identity=settings.identity,
             adjacency=settings.adjacency,
-            virtual_node=settings.virtual_node,
-            pool=pool,
+            pool=None if task.level == "node" else settings.pool,
             head=settings.head,
             dropout=settings.dropout,
-            precision=settings.precision,
+            num_heads=settings.num_heads,
+            mean_log_degree=features.mean_log_degree,
             strategy=walk.strategy,
+            p=walk.p,
+            q=walk.q,
             num_steps=walk.num_steps,
             num_eval_steps=walk.num_eval_steps,
             start_share=walk.start_share,
-            eval_start_share=eval_start_share,
-            p=1.0 if walk.p is None else walk.p,
-            q=1.0 if walk.q is None else walk.q,
+            eval_start_share=walk.eval_start_share,
+            precision=settings.precision,
         )
-    layer = next(module for module in model.modules() if isinstance(module, CRaWlConv))
     shortest = min(walk.num_steps, walk.num_eval_steps)
-    if shortest + 1 < layer.kernel_size:  # said here, before anything is trained or a folder is made
-        raise ValueError(
-            f"Walks of {shortest} steps are shorter than one window of {layer.kernel_size} nodes: take more."
-        )
+    widest = max((module.kernel_size for module in model.modules() if isinstance(module, CRaWlConv)), default=0)
+    if shortest + 1 < widest:  # said here, before anything is trained or a folder is made
+        raise ValueError(f"Walks of {shortest} steps are shorter than one window of {widest} nodes: take more.")
     return model
 
 
@@ -88,75 +90,69 @@ def count_parameters(experiment: Experiment, features: Features) -> int:
     return sum(parameter.numel() for parameter in build_model(experiment, features).parameters())
 
 
-def load_dataset(data: Data, seed: int = 0) -> Dataset:
+def load_dataset(
+    data: Data, seed: int = 0, *, path: str | Path | None = None, root: str | Path | None = None
+) -> Dataset:
     """The data set of an experiment.
 
+    Args:
+        data: What to read.
+        seed: Of a split that is drawn.
+        path: The file or folder of data of one's own.
+        root: The data root of benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None.
+
     Raises:
-        ValueError: If it cannot be read; the message says where and what to do.
+        ValueError: If it cannot be read, or a place is given that is not looked at; the message says what to do.
     """
-    return read_by(data, _load(settle_data(data), seed))
+    if path is not None and not isinstance(data, OwnFiles):
+        raise ValueError(f"{data.name} cannot be changed by --data.path ({path}): leave it out.")
+    if root is not None and not isinstance(data, InRoot):
+        raise ValueError(f"{data.name} cannot be changed by --data.root ({root}): leave it out.")
+    return read_by(data, _load(data, seed, path, root))
 
 
 def read_by(data: Data, dataset: Dataset) -> Dataset:
     """The data set, with a note of the settings that it was read by."""
     noted = replace(dataset)
-    object.__setattr__(noted, "source", plain(data))
+    object.__setattr__(noted, "source", data)
     return noted
 
 
-def _load(data: Data, seed: int) -> Dataset:
-    if data.name == "given":
-        raise ValueError(
-            "This run was started in Python with a data set of its own: give the data set again, to resume_run("
-            "folder, dataset=…) or to TrainedModel.load(folder).predict(dataset.store)."
-        )
-    if data.name == "csl":
-        from crawl.data.csl import csl
+def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | None) -> Dataset:
+    match data:
+        case GivenData():
+            raise ValueError(
+                "This run was started in Python with a data set of its own: give the data set again, to resume_run("
+                "folder, dataset=…) or to TrainedModel.load(folder).predict(dataset.store)."
+            )
+        case Csl():
+            from crawl.data.csl import csl
 
-        return csl(data.fold, data.laplacian)
-    if data.name == "counting":
-        from crawl.data.counting import counting
+            return csl(data.fold, data.laplacian)
+        case Counting():
+            from crawl.data.counting import counting
 
-        return counting(data.target)
-    if data.name in BENCHMARKS:
-        return load_benchmark(
-            data.name,
-            data.root,
-            fold=data.fold,
-            has_validation=data.has_validation,
-            has_positions=data.has_positions,
-        )
-    path = existing_path(data)
-    if data.name == "csv":
-        from crawl.data.molecules import from_csv
+            return counting(data.target)
+        case Csv() | Folder():
+            from crawl.data.folder import from_folder
+            from crawl.data.molecules import from_csv
 
-        return from_csv(
-            path,
-            smiles_column=data.smiles,
-            target_columns=data.targets,
-            split=data.split,
-            fractions=data.fractions,
-            seed=seed,
-            bad_rows=data.bad_rows,
-            task=data.task,
-            metric=data.metric,
-        )
-    if data.name == "tu":
-        from crawl.data.tu import from_tu
+            shared = {name: getattr(data, name) for name in ("split", "fractions", "bad_rows", "task", "metric")}
+            shared |= {"target_columns": data.targets, "seed": seed}
+            place = existing_path(data, path)
+            if isinstance(data, Folder):
+                return from_folder(place, **shared)
+            return from_csv(place, smiles_column=data.smiles, **shared)
+        case TU():
+            from crawl.data.tu import from_tu
 
-        return from_tu(path, split=data.split, fractions=data.fractions, seed=seed, metric=data.metric)
-    from crawl.data.folder import from_folder
-
-    return from_folder(
-        path,
-        target_columns=data.targets,
-        split=data.split,
-        fractions=data.fractions,
-        seed=seed,
-        bad_rows=data.bad_rows,
-        task=data.task,
-        metric=data.metric,
-    )
+            place = existing_path(data, path)
+            return from_tu(place, split=data.split, fractions=data.fractions, seed=seed, metric=data.metric)
+        case Social():
+            return load_benchmark(data.name, root, fold=data.fold, has_validation=data.has_validation)
+        case Superpixels():
+            return load_benchmark(data.name, root, has_positions=data.has_positions)
+    return load_benchmark(data.name, root)
 
 
 def _encoder(categories: tuple[int, ...], width: int) -> Encoder:

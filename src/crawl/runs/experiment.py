@@ -1,147 +1,137 @@
-"""An experiment: everything a run depends on, as plain values that survive JSON."""
+"""An experiment: everything that the result of a run depends on, as plain values that survive JSON.
+
+Nothing here needs torch, so that the command line can refuse a mistake at once. Where a run computes and where its data
+are stored is not part of it.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import json
-import sys
-import types
-import typing
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
-from crawl.checks import real_number, share, whole_number
-from crawl.choices import Head, Pool, Precision, Strategy
+from crawl.checks import check_choice, check_fields, check_type, real_number, shown, whole_number
+from crawl.choices import BlockName, Head, Pool, Precision
 from crawl.files import parse_json
+from crawl.plain import structure, tagged, unstructure
+from crawl.runs.former import as_now
+from crawl.runs.sources import Csl, Data
 from crawl.training.settings import Evaluation, Training
+from crawl.walks.plan import WalkPlan
 
-DataName = Literal[
-    "given",
-    "csl",
-    "counting",
-    "csv",
-    "tu",
-    "folder",
-    "zinc",
-    "cifar10",
-    "mnist",
-    "molpcba",
-    "pascalvoc_sp",
-    "peptides_func",
-    "peptides_struct",
-    "collab",
-    "imdb_multi",
-    "reddit_binary",
-    "counting_triangle",
-    "counting_tailed_triangle",
-    "counting_star",
-    "counting_cycle4",
-    "counting_all",
-]
+if TYPE_CHECKING:
+    from crawl.data.task import Task
+
 _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
-_FORMER = (("data.is_synthetic", False),)  # keys of older versions, with the only value that still means something
-ModelName = Literal["crawl", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
-
-
-@dataclass(frozen=True)
-class Data:
-    """Which graphs, which targets, which split.
-
-    Attributes:
-        name: `csl` and `counting` are made in code; `csv` (molecules as SMILES), `tu` (a folder in the TU format) and
-            `folder` (GraphML or JSON files with a table of labels) read `path`; `given` is a data set that was given in
-            Python; others are benchmarks in the data root.
-        path: The file or folder.
-        root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
-        targets: The target columns (csv, folder).
-        smiles: The SMILES column (csv); found by its name when None.
-        task: What kind of targets; found from their values with `auto`.
-        metric: The score; the usual one of the task when None.
-        split: `random`, `stratified`, `scaffold`, the name of a column, or a file (csv, tu, folder); `given` for all
-            others, which come with their split.
-        fractions: The shares of the training, validation and test splits.
-        fold: Which of the folds is the test part (csl, collab, imdb_multi, reddit_binary).
-        has_validation: Keep a fold for validation (collab, imdb_multi, reddit_binary); else it is trained on, too.
-        has_positions: Give superpixels their coordinates as features, too (mnist, cifar10).
-        laplacian: Use this many Laplacian eigenvectors as node features (csl).
-        target: What to count (counting).
-        bad_rows: `skip` and report rows that cannot be read, or `refuse` the file.
-    """
-
-    name: DataName = "csl"
-    path: str | None = None
-    root: str | None = None
-    targets: tuple[str, ...] = ()
-    smiles: str | None = None
-    task: Literal["auto", "regression", "binary", "multiclass", "multilabel"] = "auto"
-    metric: str | None = None
-    split: str = "random"
-    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
-    fold: int = 0
-    has_validation: bool = True
-    has_positions: bool = False
-    laplacian: int = 0
-    target: Literal["triangle", "tailed_triangle", "star", "cycle4"] = "triangle"
-    bad_rows: Literal["skip", "refuse"] = "skip"
-
-    def __post_init__(self) -> None:
-        whole_number("data.fold", self.fold, 0)
-        whole_number("data.laplacian", self.laplacian, 0)
-
-
-@dataclass(frozen=True)
-class Walk:
-    """The walks: their law, their length, where they start, how far back the bits look. See `crawl.CRaWl`.
-
-    `p` and `q` are those of `node2vec`, which needs both.
-    """
-
-    strategy: Strategy = "non_backtracking"
-    num_steps: int = 50
-    num_eval_steps: int = 150
-    start_share: float = 1.0
-    window_size: int = 8
-    p: float | None = None
-    q: float | None = None
-
-    def __post_init__(self) -> None:
-        whole_number("walk.num_steps", self.num_steps)
-        whole_number("walk.num_eval_steps", self.num_eval_steps)
-        whole_number("walk.window_size", self.window_size, 0, 32)
-        share("walk.start_share", self.start_share)
-        if self.p is not None:
-            real_number("walk.p", self.p, 1e-3, sys.float_info.max, wanted="a number of at least 0.001")
-        if self.q is not None:
-            real_number("walk.q", self.q, 1e-3, 1e3)
+WITH_WALKS = ("walk", "gru")  # the blocks that use walks
+_OF_BLOCKS = {  # settings that only some blocks use
+    **{"kernel_size": ("walk",), "identity": WITH_WALKS, "adjacency": WITH_WALKS},
+    "num_heads": ("attention", "gat"),
+}
 
 
 @dataclass(frozen=True)
 class Model:
-    """The network. See `crawl.CRaWl`; all but `crawl` are message-passing networks to compare with.
+    """A network of blocks; see `crawl.Network`.
 
-    Of those, `gcn`, `gin` and `sage` do not see edge features.
+    Attributes:
+        layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, gru, virtual_node, attention,
+            feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn and pna; with `+` between them they are side
+            by side.
+        hidden_channels: The width of the layers (d).
+        num_layers: The number of layers (L).
+        kernel_size: The width of the convolution along walks, odd; window_size + 1 when not given.
+        identity: Use the identity bits of walks.
+        adjacency: Use the adjacency bits of walks.
+        pool: How the nodes of a graph are pooled.
+        head: The kind of readout: `mlp` or `linear`.
+        dropout: The dropout rate.
+        num_heads: The number of heads of attention.
+        precision: What matrix products on a GPU round to.
     """
 
-    name: ModelName = "crawl"
+    name: ClassVar[str] = "network"
+    layer: tuple[str, ...] = ("walk",)
     hidden_channels: int = 128
     num_layers: int = 3
     kernel_size: int | None = None
     identity: bool = True
     adjacency: bool = True
-    virtual_node: bool = False
     pool: Pool = "mean"
     head: Head = "mlp"
     dropout: float = 0.0
+    num_heads: int = 4
     precision: Precision = "tf32"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.layer, tuple | list) or not self.layer:
+            raise ValueError(f"model.layer must be a list of blocks, such as ('walk',), not {shown(self.layer)}.")
+        object.__setattr__(self, "layer", tuple(self.layer))
+        for block in self.blocks:
+            check_choice("A block of model.layer", block, get_args(BlockName))
+        check_fields(self, "model", at_least_0=("dropout",))
         whole_number("model.hidden_channels", self.hidden_channels, 1, _WIDEST)
         whole_number("model.num_layers", self.num_layers, 1, _DEEPEST)
         if self.kernel_size is not None:
             whole_number("model.kernel_size", self.kernel_size, 1, _WIDEST)
         if not 0 <= real_number("model.dropout", self.dropout) < 1:
             raise ValueError(f"model.dropout must be 0 or more and below 1, not {self.dropout}.")
+        for setting in self.without_effect:
+            value = getattr(self, setting)
+            if value != getattr(Model, setting):
+                raise ValueError(
+                    f"A network of {self.title} cannot be changed by model.{setting}={value!r}: leave it out."
+                )
+
+    @property
+    def blocks(self) -> list[str]:
+        """The names of all blocks of a layer."""
+        return [block for part in self.layer for block in (part.split("+") if isinstance(part, str) else [part])]
+
+    @property
+    def has_walks(self) -> bool:
+        """Whether a block uses walks."""
+        return any(block in WITH_WALKS for block in self.blocks)
+
+    @property
+    def without_effect(self) -> list[str]:
+        """The settings that no block of this network uses."""
+        return [setting for setting, users in _OF_BLOCKS.items() if not set(users) & set(self.blocks)]
+
+    @property
+    def title(self) -> str:
+        """What it is called in tables: `crawl` for the network of the paper."""
+        return "crawl" if self.layer in (("walk",), ("walk", "virtual_node")) else " ".join(self.layer)
+
+
+@dataclass(frozen=True)
+class GivenModel:
+    """A model that was given in Python.
+
+    Attributes:
+        class_: The name of its class.
+    """
+
+    name: ClassVar[str] = "given"
+    has_walks: ClassVar[bool] = False  # none that an experiment knows of
+    class_: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called in tables."""
+        return self.class_.rpartition(".")[2]
+
+    @property
+    def remedy(self) -> str:
+        """What to do where the model is needed."""
+        return (
+            f"This run was started in Python with a model of its own, {self.class_}: give the model again, to "
+            "resume_run(folder, model=…) or TrainedModel.load(folder, model=…)."
+        )
+
+
+tagged(Model | GivenModel, {"network": Model, "given": GivenModel})
 
 
 @dataclass(frozen=True)
@@ -149,19 +139,41 @@ class Experiment:
     """A run: data, walks, model, training, evaluation and the seed of everything random.
 
     Attributes:
-        name: What the run's folder is called.
+        name: What the folder of the run is called.
+        data: Which graphs, which targets, which split.
+        walk: The walks of the network, if it uses any.
+        model: The network.
+        training: How to train.
+        evaluation: How to evaluate.
+        seed: The seed of everything random.
     """
 
     name: str = "run"
-    data: Data = field(default_factory=Data)
-    walk: Walk = field(default_factory=Walk)
-    model: Model = field(default_factory=Model)
+    data: Data = field(default_factory=Csl)
+    walk: WalkPlan | None = None
+    model: Model | GivenModel = field(default_factory=Model)
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
 
     def __post_init__(self) -> None:
         whole_number("seed", self.seed, 0, 2**64 - 1)
+        for name, kind in (("data", Data), ("model", Model | GivenModel), ("training", Training)):
+            if not isinstance(getattr(self, name), kind):
+                kinds = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
+                raise ValueError(f"experiment.{name} must be a {kinds}, not {shown(getattr(self, name))}.")
+        check_type("experiment.evaluation", self.evaluation, Evaluation)
+        if self.model.has_walks:
+            object.__setattr__(self, "walk", WalkPlan() if self.walk is None else self.walk)
+            assert self.walk is not None
+            check_type("experiment.walk", self.walk, WalkPlan)
+            _check_node2vec(self.walk)
+        elif self.walk is not None:
+            raise ValueError(
+                f"{self.model.title} does not walk, so it cannot be changed by --walk: leave it out (walk=None)."
+            )
+        if isinstance(self.model, Model) and not self.model.has_walks:
+            object.__setattr__(self, "evaluation", _evaluated_once(self.evaluation, self.model.title))
 
     def to_json(self) -> str:
         """The experiment as JSON.
@@ -170,67 +182,99 @@ class Experiment:
             ValueError: If one of its values is not a plain one.
         """
         try:
-            return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
-        except (TypeError, ValueError, RuntimeError) as error:
+            return json.dumps(unstructure(self), indent=2, allow_nan=False) + "\n"
+        except (TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise ValueError(f"The experiment holds a value that is not a plain one: {error}.") from None
 
     @classmethod
     def from_json(cls, text: str) -> Experiment:
-        """The experiment written by `to_json`.
+        """The experiment written by `to_json`, of this or an older version.
 
         Raises:
-            ValueError: For a key that does not exist, with the one that was probably meant, or a value of a wrong type.
+            ValueError: For a key that does not exist, with the one that was probably meant, or a wrong value.
         """
         try:
             values = parse_json(text)
         except (TypeError, ValueError) as error:
             raise ValueError(f"The configuration is not valid JSON: {error}.") from None
-        experiment = _build(cls, values, "")
-        assert isinstance(experiment, cls)
-        return experiment
+        return cls.from_plain(values)
+
+    @classmethod
+    def from_plain(cls, values: Any) -> Experiment:
+        """The experiment from the values in its JSON.
+
+        Raises:
+            ValueError: As `from_json` does.
+        """
+        return structure(cls, as_now(values), "The configuration")
+
+    def without_walks(self, model: Model) -> Experiment:
+        """The same experiment with a network that does not walk."""
+        evaluation = replace(self.evaluation, num_val_repeats=1, num_test_repeats=1)
+        return replace(self, model=model, walk=None, evaluation=evaluation)
 
 
-def _build(kind: type, values: Any, place: str) -> Any:
-    """An instance of a dataclass from nested dictionaries."""
-    if not isinstance(values, dict):
-        raise ValueError(f"The configuration needs a dictionary at {place or 'its top'}, not {values!r}.")
-    hints = typing.get_type_hints(kind)
-    values = {key: value for key, value in values.items() if (f"{place}{key}", value) not in _FORMER}
-    for key in values:
-        if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1)
-            meant = f" Did you mean {place}{near[0]}?" if near else f" Known are: {', '.join(hints)}."
-            raise ValueError(f"The configuration has no key {place}{key}.{meant}")
-    return kind(**{key: _value(hints[key], value, f"{place}{key}") for key, value in values.items()})
+def _check_node2vec(walk: WalkPlan) -> None:
+    if walk.strategy == "node2vec" and walk.p == walk.q == 1:
+        raise ValueError("node2vec walks need --walk.p and --walk.q; with 1 and 1 they are uniform walks.")
+    for name, value in (("p", walk.p), ("q", walk.q)):
+        if walk.strategy != "node2vec" and value != 1:
+            raise ValueError(f"{walk.strategy} walks cannot be changed by --walk.{name} {value!r}: leave it out.")
 
 
-def _value(hint: Any, value: Any, place: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return _build(typing.cast(type, hint), value, f"{place}.")
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType or origin is typing.Union:
-        if value is None and type(None) in arguments:
-            return None
-        hint = next(argument for argument in arguments if argument is not type(None))
-        return _value(hint, value, place)
-    if origin is Literal and value not in arguments:
-        raise ValueError(f"{place} must be one of {', '.join(map(str, arguments))}, not {value!r}.")
-    if origin is tuple:
-        return _tuple(arguments, value, place)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return real_number(place, value)
-    if isinstance(hint, type) and not (isinstance(value, hint) and isinstance(value, bool) == (hint is bool)):
-        raise ValueError(f"{place} must be of type {hint.__name__}, not {value!r}.")
-    return value
+def _evaluated_once(evaluation: Evaluation, model: str) -> Evaluation:
+    """Without walks, all evaluations are equal."""
+    for setting in ("num_val_repeats", "num_test_repeats"):
+        value = getattr(evaluation, setting)
+        if value not in (1, getattr(Evaluation, setting)):
+            flag = f"--evaluation.{setting.replace('_', '-')} {value}"
+            raise ValueError(f"{model} does not walk, so it cannot be changed by {flag}: leave it out.")
+    return replace(evaluation, num_val_repeats=1, num_test_repeats=1)
 
 
-def _tuple(hints: tuple[Any, ...], values: Any, place: str) -> tuple[Any, ...]:
-    """A tuple from a list; `hints` are those of its items, or one and an ellipsis for any number."""
-    if not isinstance(values, list):
-        raise ValueError(f"{place} must be a list, not {values!r}.")
-    hints = hints[:1] * len(values) if hints[-1] is Ellipsis else hints
-    if len(values) != len(hints):
-        raise ValueError(f"{place} must have {len(hints)} items, not {len(values)}.")
-    return tuple(
-        _value(hint, value, f"{place}[{i}]") for i, (hint, value) in enumerate(zip(hints, values, strict=True))
-    )
+# ---- what only the task or the device can tell
+
+
+def settled(experiment: Experiment, task: Task, device: str, base: Experiment | None = None) -> Experiment:
+    """The same experiment with every setting that changes nothing for this task, on this device, at its default.
+
+    Args:
+        experiment: The experiment.
+        task: What is predicted.
+        device: The kind of device that computes.
+        base: What it was before a person changed it. What is as there was not chosen, nor is a default.
+
+    Raises:
+        ValueError: If such a setting was chosen, with the flag that sets it, and why it has no effect.
+    """
+    for what, group, setting, usual in _without_effect(experiment, task, device):
+        part = getattr(experiment, group)
+        value = getattr(part, setting)
+        if value not in (usual, getattr(type(part), setting), getattr(getattr(base, group, None), setting, usual)):
+            flag = f"--{group}.{setting.replace('_', '-')}"
+            raise ValueError(f"{what} cannot be changed by {flag} ({shown(value)}): leave it out.")
+        experiment = replace(experiment, **{group: replace(part, **{setting: usual})})
+    return experiment
+
+
+def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator[tuple[str, str, str, Any]]:
+    """For each setting that changes nothing: what it cannot change, its group, its name and its usual value."""
+    model, walk = experiment.model, experiment.walk
+    if task.kind != "regression":
+        yield f"A {task.kind} task", "training", "loss", Training.loss
+        yield f"A {task.kind} task", "training", "normalise_targets", Training.normalise_targets
+    if not getattr(experiment.data, "has_validation", True):
+        usual = Evaluation.num_val_repeats if model.has_walks else 1
+        yield "A training without validation", "evaluation", "num_val_repeats", usual
+    if not isinstance(model, Model):
+        return
+    if task.level == "node":
+        yield "An answer for each node", "model", "pool", Model.pool
+    if device == "cpu":
+        yield "A computation on the CPU", "model", "precision", Model.precision
+    if model.num_layers == 1 and "virtual_node" in model.layer[1:]:
+        layer = tuple(part for part in model.layer if part != "virtual_node")
+        yield "A model of one layer", "model", "layer", layer
+    keeps_kernel = model.kernel_size is not None or "walk" not in model.blocks
+    if walk is not None and keeps_kernel and not (model.identity or model.adjacency):
+        yield "A model without bits", "walk", "window_size", WalkPlan.window_size

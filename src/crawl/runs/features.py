@@ -9,13 +9,14 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from crawl.checks import check_choice, check_type
+from crawl.checks import check_choice, check_type, positive_number, whole_number
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, BOND_COLUMNS, Columns, Unknown
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
+from crawl.plain import structure
 
 HandleUnknown = Literal["warn", "error"]
 Gaps = tuple[tuple[int, ...], ...]
@@ -48,6 +49,14 @@ class Features:
     edge_gaps: Gaps = ()
     columns: Columns | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("num_node_features", "num_edge_features"):
+            whole_number(f"features.{name}", getattr(self, name), 0)
+        for name in ("node_categories", "edge_categories"):
+            for size in getattr(self, name):
+                whole_number(f"features.{name}", size)
+        positive_number("features.mean_log_degree", self.mean_log_degree)
+
     @classmethod
     def of(cls, dataset: Dataset) -> Features:
         """The features of a data set."""
@@ -72,23 +81,12 @@ class Features:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Features:
-        """The features written by `dataclasses.asdict`, perhaps through JSON.
+        """The features written by `to_dict`, perhaps through JSON.
 
         Raises:
             ValueError: If the values are something else.
         """
-        try:
-            parts: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-            }
-            for name in ("node_gaps", "edge_gaps"):
-                parts[name] = tuple(map(tuple, values.get(name, ())))
-            columns = values.get("columns")
-            parts["columns"] = None if columns is None else Columns.from_dict(columns)
-            parts["task"] = Task(**values["task"])
-            return cls(**parts)
-        except (AttributeError, LookupError, TypeError) as error:
-            raise ValueError(f"These are not the features of a model: {error}.") from error
+        return structure(cls, values, "The features of a model")
 
     def to_dict(self) -> dict[str, Any]:
         """The features as plain values."""

@@ -33,14 +33,15 @@ class InUse(ValueError):
 class RunFolder:
     """The files of one run.
 
-    `config.json` (the experiment), `data.json` (the fingerprint of the data), `split.json`, `metrics.jsonl` (a line per
-    epoch), `events` (TensorBoard), `best.safetensors`, `last.safetensors`, and at the end `result.json`,
-    `predictions.csv` and `curves.png`.
+    `config.json` (the experiment), `where.json` (device and paths), `data.json` (the fingerprint of the data),
+    `split.json`, `metrics.jsonl` (a line per epoch), `events` (TensorBoard), `best.safetensors`, `last.safetensors`,
+    and at the end `result.json`, `predictions.csv` and `curves.png`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config, self.data, self.split = path / "config.json", path / "data.json", path / "split.json"
+        self.where = path / "where.json"
         self.best, self.last = path / "best.safetensors", path / "last.safetensors"
         self.metrics, self.result = path / "metrics.jsonl", path / "result.json"
         self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
@@ -49,14 +50,14 @@ class RunFolder:
     def create(cls, path: Path | None, name: str) -> RunFolder:
         """A new folder: the given one, or the first free `runs/NAME-K`.
 
-        Hidden files do not count as content: a process that was killed before there was a run may leave some.
+        Hidden files and `where.json` do not count as content: a process that was killed early may leave some.
 
         Raises:
             InUse: If the given folder is there already and not empty.
             ValueError: If none is given and the name has parts of a path in it.
         """
         if path is not None:
-            if path.exists() and (not path.is_dir() or any(not entry.name.startswith(".") for entry in path.iterdir())):
+            if path.exists() and (not path.is_dir() or any(_is_content(entry) for entry in path.iterdir())):
                 raise InUse(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
@@ -130,6 +131,10 @@ class RunFolder:
                 cells[0] = outputs[int(row[0])]
             writer.writerow([name, *cells])
         write_atomically(self.predictions, text.getvalue())
+
+
+def _is_content(entry: Path) -> bool:
+    return not entry.name.startswith(".") and entry.name != "where.json"
 
 
 @contextmanager

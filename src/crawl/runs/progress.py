@@ -16,8 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from crawl.runs.experiment import Data
-
 if TYPE_CHECKING:
     from crawl.training.trainer import Trainer
 
@@ -76,9 +74,9 @@ def lines(text: str | Callable[[], str], quiet: bool | None = False) -> Iterator
         shown.join()
 
 
-def reading(data: Data, quiet: bool | None = False) -> AbstractContextManager[None]:
+def reading(what: str, quiet: bool | None = False) -> AbstractContextManager[None]:
     """`lines` for the time in which data are read."""
-    return lines(f"reading {data.path or data.name}", quiet)
+    return lines(f"reading {what}", quiet)
 
 
 class Progress:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,10 @@ import numpy as np
 from rich.table import Table
 
 from crawl.data.benchmarks import BENCHMARKS
-from crawl.runs.build import WIDTH_STEP
-from crawl.runs.effect import effective
-from crawl.runs.experiment import Experiment, ModelName
+from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.records import read_config
 from crawl.runs.run import Result, resume_run, run_experiment
+from crawl.runs.sources import Csl, Social
 
 
 @dataclass(frozen=True)
@@ -45,40 +44,46 @@ class Summary:
         )
 
 
-def run_folds(experiment: Experiment, folder: Path, *, quiet: bool | None = None) -> list[Result]:
+def run_folds(
+    experiment: Experiment, folder: Path, *, quiet: bool | None = None, **where: str | Path | None
+) -> list[Result]:
     """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped is resumed.
+
+    `where` are the device and the places of the data, as for `run_experiment`.
 
     Raises:
         ValueError: If the data have no folds.
     """
-    if not num_folds(experiment):
+    if not isinstance(experiment.data, Csl | Social):
         raise ValueError(f"{experiment.data.name} has no folds: leave out --protocol folds.")
     results = []
     for fold in range(num_folds(experiment)):
         variant = replace(experiment, data=replace(experiment.data, fold=fold))
         place = folder / f"fold-{fold + 1}"
         started = (place / "config.json").is_file()
-        if started and effective(read_config(place / "config.json")) != effective(variant):
+        if started and read_config(place / "config.json") != variant:
             raise ValueError(f"{place} holds a run with other settings: choose another folder.")
-        results.append(resume_run(place, quiet=quiet) if started else run_experiment(variant, place, quiet=quiet))
+        do: Any = resume_run if started else partial(run_experiment, variant)
+        results.append(do(place, quiet=quiet, **{name: value for name, value in where.items() if value is not None}))
     return results
 
 
 def num_folds(experiment: Experiment) -> int:
     """The number of folds of an experiment's data; 0 if they have none."""
-    data = experiment.data
-    return BENCHMARKS[data.name].num_folds if data.name in BENCHMARKS else 0
+    return BENCHMARKS[experiment.data.name].num_folds if isinstance(experiment.data, Csl | Social) else 0
 
 
-def as_baseline(experiment: Experiment, name: ModelName = "gin") -> Experiment:
+def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
     """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be.
 
     What is said about walks has no effect then, and is left out.
     """
-    width = experiment.model.hidden_channels
-    width = -(-width // WIDTH_STEP) * WIDTH_STEP if name == "gat" else width
-    model = replace(experiment.model, name=name, hidden_channels=width)
-    return effective(replace(experiment, name=f"{experiment.name}-{name}", model=model))
+    like = experiment.model
+    assert isinstance(like, Model)
+    heads = Model.num_heads if name == "gat" else 1
+    width = -(-like.hidden_channels // heads) * heads
+    model = Model((name,), width, like.num_layers, pool=like.pool, head=like.head, dropout=like.dropout)
+    return replace(experiment.without_walks(model), name=f"{experiment.name}-{name}")
 
 
 def results_table(results: Sequence[Result]) -> Table:
@@ -102,10 +107,10 @@ def results_table(results: Sequence[Result]) -> Table:
 def result_cells(record: dict[str, Any]) -> dict[str, str]:
     """What a record says, as people read it, by the name of its column."""
     metric, test, validation = record["metric"], record["scores"]["test"], record["scores"].get("val", {})
-    config = Experiment.from_json(json.dumps(record["config"]))
-    fold = f" fold {config.data.fold + 1}" if num_folds(config) else ""
+    config = Experiment.from_plain(record["config"])
+    fold = f" fold {config.data.fold + 1}" if isinstance(config.data, Csl | Social) else ""
     return {
-        "model": MODEL_NAMES[config.model.name] + fold,
+        "model": model_title(config.model) + fold,
         "validation": format_score(metric, validation.get("mean")),
         "test": format_score(metric, test["mean"]),
         "± evaluations": format_score(metric, test["internal_deviation"]),
@@ -120,17 +125,15 @@ def has_best(record: dict[str, Any]) -> bool:
     return record["scores"].get("val", {}).get("mean") is not None
 
 
-MODEL_NAMES = {"crawl": "CRaWl"} | {
-    name: f"{title} (message passing)"
-    for name, title in {
-        "gcn": "GCN",
-        "gin": "GIN",
-        "gine": "GINE",
-        "gat": "GAT",
-        "sage": "GraphSAGE",
-        "gated_gcn": "GatedGCN",
-        "pna": "PNA",
-    }.items()
+def model_title(model: Model | GivenModel) -> str:
+    """What a model is called in tables; a network of several blocks by their names."""
+    title = _TITLES.get(model.title)
+    return "CRaWl" if model.title == "crawl" else model.title if title is None else f"{title} (message passing)"
+
+
+_TITLES = {
+    **{"gcn": "GCN", "gin": "GIN", "gine": "GINE", "gat": "GAT", "sage": "GraphSAGE", "gated_gcn": "GatedGCN"},
+    "pna": "PNA",
 }
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from crawl.runs.experiment import Data, DataName, Experiment, Model, Walk
-from crawl.training.settings import Evaluation, Training
+from crawl.choices import Pool
+from crawl.runs.experiment import Experiment, Model
+from crawl.runs.sources import TU, Benchmark, BenchmarkName, Counting, Csl, Csv, Folder, Social, SocialName, Superpixels
+from crawl.training.settings import Cosine, Evaluation, Interval, Plateau, Step, Training
+from crawl.walks.plan import WalkPlan
 
 # ---- the paper's benchmarks (paper, table 5)
 
@@ -15,8 +18,8 @@ def zinc() -> Experiment:
     """12,000 molecules and their constrained solubility (paper, section 4)."""
     return Experiment(
         name="zinc",
-        data=Data(name="zinc", split="given"),
-        model=Model(hidden_channels=147, num_layers=3, virtual_node=True, pool="sum"),
+        data=Benchmark("zinc"),
+        model=Model(("walk", "virtual_node"), hidden_channels=147, num_layers=3, pool="sum"),
     )
 
 
@@ -24,14 +27,14 @@ def cifar10() -> Experiment:
     """60,000 images as graphs of superpixels (paper, section 4)."""
     return Experiment(
         name="cifar10",
-        data=Data(name="cifar10", split="given"),
+        data=Superpixels("cifar10"),
         model=Model(hidden_channels=75, num_layers=3),
     )
 
 
 def mnist() -> Experiment:
     """70,000 digits as graphs of superpixels (paper, section 4)."""
-    return replace(cifar10(), name="mnist", data=Data(name="mnist", split="given"))
+    return replace(cifar10(), name="mnist", data=Superpixels("mnist"))
 
 
 def csl() -> Experiment:
@@ -41,34 +44,33 @@ def csl() -> Experiment:
     """
     return Experiment(
         name="csl",
-        data=Data(name="csl", split="given"),
+        data=Csl(),
         model=Model(hidden_channels=90, num_layers=2),
-        training=Training(patience=20, early_stop=80),
+        training=Training(schedule=Plateau(patience=20), early_stop=80),
         evaluation=Evaluation(num_val_repeats=5),
     )
 
 
 def csl_lap() -> Experiment:
     """The same graphs with Laplacian eigenvectors as node features."""
-    return replace(csl(), name="csl_lap", data=Data(name="csl", split="given", laplacian=20))
+    return replace(csl(), name="csl_lap", data=Csl(laplacian=20))
 
 
 def molpcba() -> Experiment:
     """437,929 molecules and their activity in 128 assays (paper, section 4)."""
     return Experiment(
         name="molpcba",
-        data=Data(name="molpcba", split="given"),
-        walk=Walk(num_eval_steps=100, start_share=0.2),
-        model=Model(hidden_channels=400, num_layers=5, virtual_node=True, head="linear", dropout=0.25),
-        training=Training(batch_size=100, max_epochs=60, schedule="step", step_epoch=50, factor=0.1),
+        data=Benchmark("molpcba"),
+        walk=WalkPlan(num_eval_steps=100, start_share=0.2),
+        model=Model(("walk", "virtual_node"), hidden_channels=400, num_layers=5, head="linear", dropout=0.25),
+        training=Training(batch_size=100, max_epochs=60, schedule=Step(50, factor=0.1)),
     )
 
 
 def pascalvoc_sp() -> Experiment:
     """11,355 images as superpixels, each of which is to be classified (paper, section 4)."""
-    experiment = _long_range("pascalvoc_sp", dropout=0.1)
-    model = replace(experiment.model, pool=Model.pool)  # there is an answer for each node
-    return replace(experiment, model=model, training=Training(max_epochs=300, schedule="cosine"))
+    experiment = _long_range("pascalvoc_sp", dropout=0.1, pool="mean")  # which nothing is: nodes have answers
+    return replace(experiment, training=Training(max_epochs=300, schedule=Cosine()))
 
 
 def peptides_func() -> Experiment:
@@ -81,14 +83,16 @@ def peptides_struct() -> Experiment:
     return _long_range("peptides_struct", dropout=0.2)
 
 
-def _long_range(name: DataName, dropout: float) -> Experiment:
+def _long_range(name: BenchmarkName, dropout: float, pool: Pool = "sum") -> Experiment:
     """As in the paper, except that it validates less often, which is half of the work of an epoch here."""
     return Experiment(
         name=name,
-        data=Data(name=name, split="given"),
-        walk=Walk(start_share=0.2, window_size=16),
-        model=Model(hidden_channels=100, num_layers=6, kernel_size=9, virtual_node=True, pool="sum", dropout=dropout),
-        training=Training(max_epochs=500, schedule="cosine"),
+        data=Benchmark(name),
+        walk=WalkPlan(start_share=0.2, window_size=16),
+        model=Model(
+            ("walk", "virtual_node"), hidden_channels=100, num_layers=6, kernel_size=9, pool=pool, dropout=dropout
+        ),
+        training=Training(max_epochs=500, schedule=Cosine()),
         evaluation=Evaluation(val_every=5, num_test_repeats=5),
     )
 
@@ -108,13 +112,13 @@ def reddit_binary() -> Experiment:
     return _social("reddit_binary", max_epochs=200, interval=20)
 
 
-def _social(name: DataName, max_epochs: int, interval: int) -> Experiment:
+def _social(name: SocialName, max_epochs: int, interval: int) -> Experiment:
     """As in the paper, except for a fold kept for validation; test scores are tracked, as the paper reports them."""
     return Experiment(
         name=name,
-        data=Data(name=name, split="given"),
+        data=Social(name),
         model=Model(hidden_channels=100, num_layers=3, pool="sum", dropout=0.5),
-        training=Training(batch_size=100, max_epochs=max_epochs, schedule="interval", interval=interval),
+        training=Training(batch_size=100, max_epochs=max_epochs, schedule=Interval(interval)),
         evaluation=Evaluation(track_test=True),
     )
 
@@ -128,10 +132,10 @@ def counting() -> Experiment:
     """
     return Experiment(
         name="counting",
-        data=Data(name="counting", split="given"),
-        walk=Walk(num_steps=150),
+        data=Counting(),
+        walk=WalkPlan(num_steps=150),
         model=Model(hidden_channels=256, num_layers=6, pool="sum"),
-        training=Training(batch_size=20, max_epochs=500, schedule="cosine"),
+        training=Training(batch_size=20, max_epochs=500, schedule=Cosine()),
         evaluation=Evaluation(val_every=5, num_norm_graphs=1500),
     )
 
@@ -161,8 +165,8 @@ def counting_all() -> Experiment:
     return _counting("counting_all")
 
 
-def _counting(name: DataName) -> Experiment:
-    return replace(counting(), name=name, data=Data(name=name, split="given"))
+def _counting(name: BenchmarkName) -> Experiment:
+    return replace(counting(), name=name, data=Benchmark(name))
 
 
 # ---- your own data
@@ -172,8 +176,8 @@ def csv() -> Experiment:
     """Molecules as SMILES in a CSV file, with one or more target columns."""
     return Experiment(
         name="csv",
-        data=Data(name="csv"),
-        model=Model(hidden_channels=100, num_layers=3, virtual_node=True, pool="sum", dropout=0.1),
+        data=Csv(),
+        model=Model(("walk", "virtual_node"), hidden_channels=100, num_layers=3, pool="sum", dropout=0.1),
         training=Training(max_epochs=200, early_stop=50, normalise_targets=True),
         evaluation=Evaluation(num_test_repeats=5),
     )
@@ -183,9 +187,9 @@ def tu() -> Experiment:
     """A folder in the TU format, with the settings of the paper for social graphs (paper, appendix B.3)."""
     return Experiment(
         name="tu",
-        data=Data(name="tu", split="stratified"),
+        data=TU(split="stratified"),
         model=Model(hidden_channels=100, num_layers=3, pool="sum", dropout=0.5),
-        training=Training(batch_size=100, max_epochs=200, schedule="interval", interval=20),
+        training=Training(batch_size=100, max_epochs=200, schedule=Interval(20)),
     )
 
 
@@ -193,7 +197,7 @@ def folder() -> Experiment:
     """A folder of GraphML or JSON files with a table of labels."""
     return Experiment(
         name="folder",
-        data=Data(name="folder"),
+        data=Folder(),
         model=Model(hidden_channels=100, num_layers=3, pool="sum", dropout=0.1),
         training=Training(max_epochs=200, early_stop=50),
     )

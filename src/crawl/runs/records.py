@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
+
+import numpy as np
 
 from crawl.files import parse_json
+from crawl.plain import structure
 from crawl.runs.experiment import Experiment
 from crawl.runs.folder import RunFolder
+from crawl.training.evaluation import Predictions
+from crawl.training.metrics import Array, why_no_score
 
 _Content = TypeVar("_Content")
 
@@ -115,17 +119,74 @@ def read_run_or_problem(folder: Path, place: str) -> RunRecord | None:
         return RunRecord(place, None, problem=" ".join(str(error).split()))
 
 
+def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
+    """What a record says about the predictions for a split."""
+    values = predictions.scores(targets)
+    record = {
+        **_mean_and_deviation(values),
+        "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
+        "evaluations": [_or_none(value) for value in values],
+    }
+    if record["mean"] is None:
+        record["reason"] = why_no_score(predictions.task.metric, targets) or "predictions are not finite"
+    if by_target := predictions.scores_by_target(targets):
+        record["by_target"] = {name: _mean_and_deviation(values) for name, values in by_target.items()}
+    return record
+
+
+def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
+    return {"mean": _or_none(float(np.mean(values))), "internal_deviation": _or_none(float(np.std(values)))}
+
+
+def _or_none(score: float) -> float | None:
+    """JSON has no NaN, which is the score of a split without graphs, or with one class only; nor has it infinity."""
+    return score if math.isfinite(score) else None
+
+
 # ---- what files must hold
 
-_NUMBER = int | float
-_RECORD = {
-    **{"config": dict, "data": str, "metric": str, "scores": dict, "num_epochs": int, "num_parameters": int},
-    **{"wall_time_s": _NUMBER, "device": str, "commit": str | None},
-}
-_MORE_OF_RECORD = {"best_epoch": int, "runs_at_a_time": int, "trained": dict}  # not in all of them
-_MORE_OF_SCORE = {"evaluations": list, "by_target": dict, "reason": str}
-_SCORE = {"mean": _NUMBER | None, "internal_deviation": _NUMBER | None}
-_EPOCH = {"epoch": int, "loss": _NUMBER | None, "seconds": _NUMBER}
+
+class _MoreOfScore(TypedDict, total=False):
+    evaluations: list[float | None]
+    by_target: dict[str, Score]
+    reason: str
+
+
+class Score(_MoreOfScore):
+    """What a record says about a split, or about one of its targets."""
+
+    mean: float | None
+    internal_deviation: float | None
+
+
+class _MoreOfRecord(TypedDict, total=False):
+    best_epoch: int
+    runs_at_a_time: int
+    steps: str
+    trained: dict[str, Any]
+    versions: dict[str, str]
+
+
+class Record(_MoreOfRecord):
+    """What `result.json` must hold; there may be more."""
+
+    config: dict[str, Any]
+    data: str
+    metric: str
+    scores: dict[str, Score]
+    num_epochs: int
+    num_parameters: int
+    wall_time_s: float
+    device: str
+    commit: str | None
+
+
+class Epoch(TypedDict):
+    """What a line of `metrics.jsonl` must hold; there are also `lr` and scores."""
+
+    epoch: int
+    loss: float | None
+    seconds: float
 
 
 def read_checked(path: Path, make: Callable[[str], _Content], remedy: str) -> _Content:
@@ -145,51 +206,28 @@ def _record(text: str) -> dict[str, Any]:
     return check_record(parse_json(text))
 
 
-def check_record(record: Any, place: str = "") -> dict[str, Any]:
+def check_record(record: Any, place: str = "record") -> dict[str, Any]:
     """A record that tables can be made from, without the paths of the data on that machine.
 
     Raises:
         ValueError: If something is missing or of a wrong kind.
     """
-    check_kinds(record, _RECORD, place, _MORE_OF_RECORD)
-    scores = record["scores"]
-    check_kinds(scores, dict.fromkeys(("test", *scores), dict), f"{place}scores.")
-    for part, of_part in scores.items():
-        check_kinds(of_part, _SCORE, f"{place}scores.{part}.", _MORE_OF_SCORE)
-        for name, score in of_part.get("by_target", {}).items():
-            check_kinds({name: score}, {name: dict}, f"{place}scores.{part}.by_target.")
-            check_kinds(score, _SCORE, f"{place}scores.{part}.by_target.{name}.")
-    config = record["config"]
-    Experiment.from_json(json.dumps(config))  # what it does not say was not a setting then
-    return {**record, "config": {**config, "data": {**config.get("data", {}), "path": None, "root": None}}}
+    checked = structure(Record, record, place)
+    if "test" not in checked["scores"]:
+        raise ValueError(f"{place} lacks scores.test.")
+    config = checked["config"]
+    Experiment.from_plain(config)  # what it does not say was not a setting then
+    data = {key: None if key in ("path", "root") else value for key, value in config.get("data", {}).items()}
+    kept = {key: value for key, value in record.items() if key != "where"}
+    return {**kept, "config": {**config, "data": data}}
 
 
 def _history(text: str) -> list[dict[str, Any]]:
     """The records of epochs, one in each line that is whole."""
-    history = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    history: list[dict[str, Any]] = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     for i, epoch in enumerate(history):
-        check_kinds(epoch, _EPOCH, f"line {i + 1}: ")
-        check_kinds(epoch, dict.fromkeys(history[0], _NUMBER | None), f"line {i + 1}: ")
+        structure(Epoch, epoch, f"line {i + 1}")
+        structure(dict[str, float | None], epoch, f"line {i + 1}")
+        if missing := history[0].keys() - epoch.keys():
+            raise ValueError(f"line {i + 1} lacks {min(missing)}.")
     return history
-
-
-def check_kinds(
-    values: Any, kinds: Mapping[str, Any], place: str = "", optional: Mapping[str, Any] | None = None
-) -> None:
-    """Refuse what is not a dictionary with these keys and kinds of values, or has a number that is not finite.
-
-    Optional keys are checked where they occur; other keys may be there.
-
-    Raises:
-        ValueError: With the key.
-    """
-    if not isinstance(values, dict):
-        raise ValueError(f"{place}not a record")
-    known = {key: kind for key, kind in (optional or {}).items() if key in values}
-    for key, kind in {**kinds, **known}.items():
-        if key not in values:
-            raise ValueError(f"{place}{key} is missing")
-        if not isinstance(values[key], kind) or isinstance(values[key], bool):  # Python takes true for 1
-            raise ValueError(f"{place}{key} is of a wrong kind")
-        if isinstance(values[key], float) and not math.isfinite(values[key]):
-            raise ValueError(f"{place}{key} is {values[key]}, which is not a finite number")

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from torch import Tensor
+from torch import nn
 
-from crawl.checks import as_path, check_type, truth, whole_number
+from crawl.checks import as_path, check_type, shown, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.files import write_atomically
 from crawl.runs.build import build_model, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
-from crawl.runs.effect import plain, settle
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
-from crawl.runs.experiment import Data, Experiment
+from crawl.runs.experiment import Experiment, GivenModel, Model, settled
 from crawl.runs.features import Features
 from crawl.runs.folder import InUse, RunFolder
+from crawl.runs.former import renamed
 from crawl.runs.parts import warn_of_parts
 from crawl.runs.progress import Progress, lines, reading, watched
-from crawl.runs.records import RunRecord, check_kinds, curve_of, is_finished, read_config, read_history
+from crawl.runs.recipes import RECIPES
+from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of
+from crawl.runs.sources import Csl, GivenData
+from crawl.runs.where import Where
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
-from crawl.training.evaluation import Predictions, targets_of
-from crawl.training.metrics import Array, why_no_score
+from crawl.training.evaluation import targets_of
 from crawl.training.trainer import Trainer, choose_device
+from crawl.walks.plan import WalkPlan
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
@@ -64,7 +67,11 @@ def run_experiment(
     experiment: Experiment,
     folder: Path | str | None = None,
     *,
+    model: nn.Module | None = None,
     dataset: Dataset | None = None,
+    device: str = "auto",
+    path: Path | str | None = None,
+    root: Path | str | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
     runs_at_a_time: int = 1,
@@ -74,8 +81,13 @@ def run_experiment(
     Args:
         experiment: What to do.
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
+        model: A model of one's own, which is trained in place and recorded as `given`; to resume such a run, give it
+            again. It is called as `Runner` says. The network of `experiment.model` when None.
         dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
             `load_dataset` read by `experiment.data`, to spare reading it again.
+        device: Where to compute; `auto` takes a GPU if there is one.
+        path: The file or folder of `experiment.data`, if that reads one.
+        root: The data root of benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None.
         quiet: Show no progress. When None, there is a bar on a terminal, and elsewhere a line every ten seconds; when
             False, the bar. Lines also tell about reading data and the last evaluation.
         stop: Asked after every epoch whether to stop there.
@@ -83,37 +95,41 @@ def run_experiment(
             that was stopped and resumed records the most.
 
     Raises:
-        ValueError: If the data or the experiment are wrong; the message says what to do.
+        ValueError: If the data, the model or the experiment are wrong; the message says what to do.
         Stopped: If it was asked to stop before training was over.
     """
     check_type("experiment", experiment, Experiment)
     Experiment.from_json(experiment.to_json())  # refuses values of other types than its fields have
     if quiet is not None:
         truth("quiet", quiet)
-    if dataset is not None:
-        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
-    if dataset is None:
-        with reading(experiment.data, quiet):
-            dataset = load_dataset(experiment.data, experiment.seed)
-    experiment = replace(experiment, data=_recorded_data(experiment.data, dataset))
-    experiment = settle(experiment, dataset.task, device=choose_device(experiment.training.device).type)
-    build_model(experiment, Features.of(dataset))  # refuse a wrong model before a folder is there
+    kind = choose_device(device).type
+    where = Where().moved(device, path, root)
+    dataset = _dataset(experiment, dataset, where, quiet)
+    experiment = _with_given(experiment, model, dataset)
+    experiment = settled(experiment, dataset.task, kind, RECIPES.get(experiment.data.name, Experiment)())
+    features = Features.of(dataset)
+    model = build_model(experiment, features) if model is None else model  # refused before a folder is there
     run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if run.config.is_file():  # another process was faster
             raise InUse(f"Another process has begun a run in {run.path}: choose another folder.")
+        where.write(run)
         write_atomically(run.config, experiment.to_json())
         data = _known_data(run, dataset)
         write_atomically(run.split, dataset.split.to_json())
         warn_of_parts(dataset)
-        return _train_and_evaluate(experiment, dataset, data, run, quiet, stop, runs_at_a_time)
+        work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
+        return work.train_and_evaluate()
 
 
 def resume_run(
     folder: Path | str,
     *,
-    device: str | None = None,
+    model: nn.Module | None = None,
     dataset: Dataset | None = None,
+    device: str | None = None,
+    path: Path | str | None = None,
+    root: Path | str | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
     runs_at_a_time: int = 1,
@@ -121,22 +137,25 @@ def resume_run(
     """Resume a run that was stopped, to the same result as if it had not been. A finished run is only read; one whose
     result is damaged resumes from its checkpoint.
 
-    `device` is where to compute, by the run's configuration when None; the other arguments are those of
-    `run_experiment`.
+    The arguments are those of `run_experiment`. A model or a data set that was given is given again. `device`, `path`
+    and `root` are those that the run had when None.
 
     Raises:
-        ValueError: If the folder is not that of a run, its checkpoint is damaged, or the data have changed.
+        ValueError: If the folder is not that of a run, its checkpoint is damaged or does not fit the model, or the data
+            have changed.
         Stopped: If it was asked to stop before training was over.
     """
     run = RunFolder.open(as_path("folder", folder))
     if is_finished(run.path):
         return Result(run.path, json.loads(run.result.read_text()))
-    experiment = read_config(run.config)
-    if device is not None:
-        experiment = replace(experiment, training=replace(experiment.training, device=device))
-    if dataset is None:
-        with reading(experiment.data, quiet):
-            dataset = load_dataset(experiment.data, experiment.seed)
+    experiment, where = read_config(run.config), Where.read(run).moved(device, path, root)
+    if isinstance(experiment.model, GivenModel) and model is None:
+        raise ValueError(experiment.model.remedy)
+    if isinstance(experiment.model, Model) and model is not None:
+        raise ValueError(f"{run.config} says how to build the model, a {experiment.model.title}: leave out model.")
+    dataset = _dataset(experiment, dataset, where, quiet)
+    features = Features.of(dataset)
+    model = build_model(experiment, features) if model is None else model
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if is_finished(run.path):  # by another process, since
             return Result(run.path, json.loads(run.result.read_text()))
@@ -145,19 +164,44 @@ def resume_run(
             write_atomically(run.split, dataset.split.to_json())
         else:
             _check_split(run, dataset.split)
-        return _train_and_evaluate(experiment, dataset, data, run, quiet, stop, runs_at_a_time)
+        where.write(run)
+        work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
+        return work.train_and_evaluate()
 
 
-def _recorded_data(data: Data, dataset: Dataset) -> Data:
-    """What a record says about a data set: the settings that it was read by, or that it was given."""
-    if dataset.source == plain(data):
-        return data
-    if plain(data) in (plain(Data()), plain(Data(name="given"))):
-        return Data(name="given", split="given")
-    raise ValueError(
-        f"experiment.data names {data.name!r}, but another data set, {dataset.name!r}, was given: leave out dataset, "
-        "or say Data(name='given')."
-    )
+def _dataset(experiment: Experiment, dataset: Dataset | None, where: Where, quiet: bool | None) -> Dataset:
+    """The data set that was given, or else that of the experiment."""
+    if dataset is not None:
+        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
+        return dataset
+    with reading(where.path or experiment.data.name, quiet):
+        return load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
+
+
+def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Dataset) -> Experiment:
+    """What a record says: the settings that the data were read by and the model is built by, or that they were given.
+
+    Raises:
+        ValueError: If the experiment names others.
+    """
+    data = experiment.data
+    if dataset.source != data:
+        if data not in (Csl(), GivenData()):
+            raise ValueError(
+                f"experiment.data names {data.name!r}, but another data set, {dataset.name!r}, was given: leave out "
+                "dataset, or say experiment.data=GivenData()."
+            )
+        experiment = replace(experiment, data=GivenData())
+    if model is None:
+        return experiment
+    check_type("model", model, nn.Module)
+    given = GivenModel(f"{type(model).__module__}.{type(model).__qualname__}")
+    if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in (None, WalkPlan()):
+        raise ValueError(
+            f"experiment.model and experiment.walk say how to build a {experiment.model.title}, but a "
+            f"{type(model).__name__} was given: leave out model, or both settings."
+        )
+    return replace(experiment, model=given, walk=None)
 
 
 def _check_split(run: RunFolder, now: Split) -> None:
@@ -201,133 +245,140 @@ def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
     return now
 
 
-def _train_and_evaluate(
-    experiment: Experiment,
-    dataset: Dataset,
-    data: Fingerprint | None,
-    run: RunFolder,
-    quiet: bool | None,
-    stop: Callable[[], bool] | None,
-    runs_at_a_time: int,
-) -> Result:
-    commit = commit_of_code()  # now: another may be there in the end
-    features = Features.of(dataset)
-    if runs_at_a_time == 1:
-        reset_peak_memory()
-    trainer = Trainer(
-        build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=experiment.seed
-    )
-    if run.last.is_file():
-        tensors, values = _checkpoint(run.last)
+@dataclass
+class _Work:
+    """A run that is under way: what it needs from the beginning to its record.
+
+    Attributes:
+        run: Its folder.
+        experiment: What to do.
+        model: What is trained.
+        dataset: What it is trained on.
+        features: What the model expects of graphs.
+        data: The fingerprint of the data; None for a run that was begun without one.
+        where: Where it computes, and where the data are.
+        quiet: Show no progress; see `run_experiment`.
+        stop: Asked after every epoch whether to stop there.
+        runs_at_a_time: How many runs share the device.
+    """
+
+    run: RunFolder
+    experiment: Experiment
+    model: nn.Module
+    dataset: Dataset
+    features: Features
+    data: Fingerprint | None
+    where: Where
+    quiet: bool | None
+    stop: Callable[[], bool] | None
+    runs_at_a_time: int
+
+    def train_and_evaluate(self) -> Result:
+        """Train to the end, evaluate, write everything."""
+        commit = commit_of_code()  # now: another may be there in the end
+        run, experiment = self.run, self.experiment
+        if self.runs_at_a_time == 1:
+            reset_peak_memory()
+        trainer = Trainer(
+            self.model,
+            self.dataset,
+            experiment.training,
+            experiment.evaluation,
+            seed=experiment.seed,
+            device=self.where.device,
+        )
+        if trainer.device.type == "cuda" and trainer.runner.reason is not None and not self.quiet:
+            print(f"{run.path}: steps run eagerly, which is slower: {trainer.runner.reason}", file=sys.stderr)
+        if run.last.is_file():
+            commit = both_commits(self._restore(trainer).get("commit", commit), commit)
+        run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
+        began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
+        with watched(trainer, run.path, self.quiet) as progress:
+            self._train(trainer, progress, {"runs_at_a_time": self.runs_at_a_time, "commit": commit})
+        trainer.use_best_weights()
+        with lines(f"{run.path}: writing the results", self.quiet):
+            record = self._evaluate(trainer)
+            record |= environment_record(trainer.device, time.perf_counter() - began, self.runs_at_a_time)
+            record |= {"commit": commit, "steps": trainer.runner.how, "where": asdict(self.where)}
+            description = {"experiment": record["config"], "features": self.features.to_dict()}
+            description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
+            description |= {} if self.data is None else {"data": self.data.to_dict()}
+            save_checkpoint(run.best, trainer.model.state_dict(), description)
+            drawn = RunRecord(experiment.name, None, curve=curve_of(read_history(run)))
+            group = CurveGroup(experiment.name, self.dataset.task.metric, [drawn])
+            draw_curves([group], "Learning curves", run.curves, best_epoch=trainer.best_epoch)
+            write_atomically(run.result, json.dumps(record, indent=2) + "\n")
+        return Result(run.path, record)
+
+    def _restore(self, trainer: Trainer) -> dict[str, Any]:
+        """Resume from the checkpoint; the facts that it keeps for the record.
+
+        Raises:
+            ValueError: If it is damaged, or does not fit the model.
+        """
+        remedy = "Without that file, the run begins anew."
         try:
-            trainer.restore(tensors, values)
-            whole_number("runs_at_a_time", values.get("runs_at_a_time", 1))
-            check_kinds(values, {}, optional={"commit": str | None})
+            tensors, values = load_checkpoint(self.run.last)
         except ValueError as error:
-            raise ValueError(f"{run.last}: {error} Without that file, the run begins anew.") from None
-        runs_at_a_time = max(runs_at_a_time, values.get("runs_at_a_time", 1))
-        commit = both_commits(values.get("commit", commit), commit)
-    run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
-    began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
-    with watched(trainer, run.path, quiet) as progress:
-        _train(trainer, run, progress, stop, {"runs_at_a_time": runs_at_a_time, "commit": commit})
-    trainer.use_best_weights()
-    record = _evaluate(trainer, experiment, dataset, run, quiet)
-    record |= environment_record(trainer.device, time.perf_counter() - began, runs_at_a_time) | {"commit": commit}
-    description = {"experiment": json.loads(experiment.to_json()), "features": features.to_dict()}
-    description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
-    description |= {} if data is None else {"data": data.to_dict()}
-    with lines(f"{run.path}: writing the results", quiet):
-        save_checkpoint(run.best, trainer.model.state_dict(), description)
-        drawn = RunRecord(experiment.name, None, curve=curve_of(read_history(run)))
-        group = CurveGroup(experiment.name, dataset.task.metric, [drawn])
-        draw_curves([group], "Learning curves", run.curves, best_epoch=trainer.best_epoch)
-        write_atomically(run.result, json.dumps(record, indent=2) + "\n")
-    return Result(run.path, record)
+            raise ValueError(f"{error} {remedy}") from None
+        try:
+            trainer.restore(renamed(tensors, [name for name, _ in self.model.named_parameters()]), values)
+            before = whole_number("runs_at_a_time", values.get("runs_at_a_time", 1))
+            if not isinstance(values.get("commit"), str | None):
+                raise ValueError(f"its commit is {shown(values['commit'])}.")
+        except ValueError as error:
+            raise ValueError(f"{self.run.last}: {error} {remedy}") from None
+        self.runs_at_a_time = max(self.runs_at_a_time, before)
+        return values
 
+    def _train(self, trainer: Trainer, progress: Progress, facts: dict[str, Any]) -> None:
+        """Train to the end; checkpoints keep `facts` for the record."""
+        run = self.run
 
-def _checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        return load_checkpoint(path)
-    except ValueError as error:
-        raise ValueError(f"{error} Without that file, the run begins anew.") from None
+        def save() -> None:
+            tensors, values = trainer.state()
+            save_checkpoint(run.last, tensors, {**values, **facts})
 
+        metric = f"val_{trainer.task.metric}"
+        saved = time.monotonic()
+        with _events(run.events) as write_event:
+            for record in trainer.epochs(progress.step):
+                run.append_metrics(record)
+                for key in ("loss", "lr", metric):
+                    if record[key] is not None:
+                        write_event(key, record[key], record["epoch"])
+                progress.epoch()
+                if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
+                    save()
+                    saved = time.monotonic()
+                if self.stop is not None and not trainer.schedule.is_over and self.stop():
+                    save()
+                    raise Stopped(f"{run.path} stopped after epoch {record['epoch']}; it can be resumed.")
 
-def _train(
-    trainer: Trainer, run: RunFolder, progress: Progress, stop: Callable[[], bool] | None, facts: dict[str, Any]
-) -> None:
-    """Train to the end; checkpoints keep `facts` for the record."""
-
-    def save() -> None:
-        tensors, values = trainer.state()
-        save_checkpoint(run.last, tensors, {**values, **facts})
-
-    metric = f"val_{trainer.task.metric}"
-    saved = time.monotonic()
-    with _events(run.events) as write_event:
-        for record in trainer.epochs(progress.step):
-            run.append_metrics(record)
-            for key in ("loss", "lr", metric):
-                if record[key] is not None:
-                    write_event(key, record[key], record["epoch"])
-            progress.epoch()
-            if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
-                save()
-                saved = time.monotonic()
-            if stop is not None and not trainer.schedule.is_over and stop():
-                save()
-                raise Stopped(f"{run.path} stopped after epoch {record['epoch']}; it can be resumed.")
-
-
-def _evaluate(
-    trainer: Trainer, experiment: Experiment, dataset: Dataset, run: RunFolder, quiet: bool | None
-) -> dict[str, Any]:
-    evaluation = experiment.evaluation
-    repeats = {"train": 1, "val": evaluation.num_val_repeats, "test": evaluation.num_test_repeats}
-    scores = {}
-    for part, num_repeats in repeats.items():
-        ids = getattr(dataset.split, part)
-        with lines(f"{run.path}: evaluating epoch {trainer.best_epoch} on its {part} split", quiet):
-            predictions = trainer.evaluate(ids, num_repeats, part)
-        targets = targets_of(trainer.store, ids)
-        scores[part] = scores_of(predictions, targets)
-    run.write_predictions(dataset, predictions, targets)
-    return {
-        "config": json.loads(experiment.to_json()),
-        "seed": experiment.seed,
-        "data": dataset.name,
-        "num_graphs": {part: len(getattr(dataset.split, part)) for part in repeats},
-        "num_skipped": len(dataset.skipped),
-        "metric": dataset.task.metric,
-        "scores": scores,
-        "best_epoch": trainer.best_epoch,
-        "num_epochs": trainer.schedule.epoch,
-        "num_parameters": sum(p.numel() for p in trainer.model.parameters()),
-    }
-
-
-def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
-    """What a record says about the predictions for a part."""
-    values = predictions.scores(targets)
-    record = {
-        **_mean_and_deviation(values),
-        "of_mean_prediction": _or_none(predictions.score_of_mean(targets)),
-        "evaluations": [_or_none(value) for value in values],
-    }
-    if record["mean"] is None:
-        record["reason"] = why_no_score(predictions.task.metric, targets) or "predictions are not finite"
-    if by_target := predictions.scores_by_target(targets):
-        record["by_target"] = {name: _mean_and_deviation(values) for name, values in by_target.items()}
-    return record
-
-
-def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
-    return {"mean": _or_none(float(np.mean(values))), "internal_deviation": _or_none(float(np.std(values)))}
-
-
-def _or_none(score: float) -> float | None:
-    """JSON has no NaN, which is the score of a part without graphs, or with one class only; nor has it infinity."""
-    return score if math.isfinite(score) else None
+    def _evaluate(self, trainer: Trainer) -> dict[str, Any]:
+        experiment, dataset = self.experiment, self.dataset
+        evaluation = experiment.evaluation
+        repeats = {"train": 1, "val": evaluation.num_val_repeats, "test": evaluation.num_test_repeats}
+        scores = {}
+        for part, num_repeats in repeats.items():
+            ids = getattr(dataset.split, part)
+            with lines(f"{self.run.path}: evaluating epoch {trainer.best_epoch} on its {part} split", self.quiet):
+                predictions = trainer.evaluate(ids, num_repeats, part)
+            targets = targets_of(trainer.store, ids)
+            scores[part] = scores_of(predictions, targets)
+        self.run.write_predictions(dataset, predictions, targets)
+        return {
+            "config": json.loads(experiment.to_json()),
+            "seed": experiment.seed,
+            "data": dataset.name,
+            "num_graphs": {part: len(getattr(dataset.split, part)) for part in repeats},
+            "num_skipped": len(dataset.skipped),
+            "metric": dataset.task.metric,
+            "scores": scores,
+            "best_epoch": trainer.best_epoch,
+            "num_epochs": trainer.schedule.epoch,
+            "num_parameters": sum(p.numel() for p in trainer.model.parameters()),
+        }
 
 
 @contextmanager

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.store import GraphStore
+from crawl.plain import structure
 from crawl.runs.build import build_model
-from crawl.runs.contents import described
-from crawl.runs.experiment import Experiment
+from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
-from crawl.training.checkpoint import load_checkpoint
+from crawl.runs.former import former_where, renamed
+from crawl.runs.records import check_record
+from crawl.runs.where import Where
+from crawl.training.checkpoint import check_weights, load_checkpoint
 from crawl.training.evaluation import Predictions, Scaling, predict
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
 
+_NOWHERE = Where()
 _NOT_COMPARED = (
     "The data cannot be compared with those of the training, because the run is of an older version that kept only "
     "their split and names."
@@ -38,6 +44,7 @@ class TrainedModel:
         features: What it expects of graphs, and what it answers.
         record: The content of the run's `result.json`.
         data: The fingerprint of the data it was trained on; None in checkpoints of older versions.
+        where: Where it was trained, and where its data were.
     """
 
     def __init__(
@@ -48,18 +55,27 @@ class TrainedModel:
         scaling: Scaling,
         record: dict[str, Any],
         data: Fingerprint | None = None,
+        where: Where = _NOWHERE,
     ) -> None:
         self.model, self.experiment, self.features = model.eval(), experiment, features
-        self.scaling, self.record, self.data = scaling, record, data
+        self.scaling, self.record, self.data, self.where = scaling, record, data, where
 
     @classmethod
-    def load(cls, path: Path | str, device: str = "auto", *, eval_start_share: float = 1.0) -> TrainedModel:
+    def load(
+        cls,
+        path: Path | str,
+        device: str = "auto",
+        *,
+        model: nn.Module | None = None,
+        eval_start_share: float | None = None,
+    ) -> TrainedModel:
         """The model of a run's folder, or of a checkpoint file.
 
         Args:
             path: The folder or the file.
             device: Where to compute.
-            eval_start_share: The share of nodes that start a walk in evaluation.
+            model: The model, for a run that was given one in Python; it gets the weights.
+            eval_start_share: The share of nodes that start a walk in evaluation; that of the run when None.
 
         Raises:
             ValueError: If there is none, it is damaged, it belongs to another architecture, or the share is not above 0
@@ -79,12 +95,22 @@ class TrainedModel:
                 f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
             )
         try:
-            experiment, features, scaling, record, data = described(tensors, description)
+            experiment, features, scaling, record, data, where = _described(description)
         except ValueError as error:
             raise ValueError(f"{path} is damaged or of another version: {error}") from None
-        model = build_model(experiment, features, eval_start_share)
-        model.load_state_dict(tensors)
-        return cls(model.to(choose_device(device)), experiment, features, scaling, record, data)
+        if eval_start_share is not None:
+            if experiment.walk is None:
+                raise ValueError(f"{experiment.model.title} does not walk: leave out eval_start_share.")
+            experiment = replace(experiment, walk=replace(experiment.walk, eval_start_share=eval_start_share))
+        if isinstance(experiment.model, GivenModel) and model is None:
+            raise ValueError(experiment.model.remedy)
+        if isinstance(experiment.model, Model) and model is not None:
+            raise ValueError(f"{path} says how to build its model, a {experiment.model.title}: leave out model.")
+        try:
+            model = _with_weights(experiment, features, tensors) if model is None else _filled(model, tensors)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged or of another version: {error}") from None
+        return cls(model.to(choose_device(device)), experiment, features, scaling, record, data, where)
 
     @property
     def device(self) -> torch.device:
@@ -136,8 +162,9 @@ class TrainedModel:
                 finite.
         """
         check_type("store", store, GraphStore, "build one with GraphStore.from_graphs(graphs)")
-        if num_steps is not None and self.experiment.model.name != "crawl":
-            raise ValueError(f"A {self.experiment.model.name} does not walk: leave out num_steps.")
+        is_network = isinstance(self.experiment.model, Model)
+        if num_steps is not None and is_network and self.experiment.walk is None:
+            raise ValueError(f"{self.experiment.model.title} does not walk: leave out num_steps.")
         store = self.features.prepared(store, handle_unknown)
         evaluation = self.experiment.evaluation
         num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
@@ -159,3 +186,61 @@ class TrainedModel:
             batch_size=batch_size,
             on_batch=on_batch,
         )
+
+
+# ---- what a checkpoint must hold: a valid checksum says nothing about who wrote it
+
+
+@dataclass(frozen=True)
+class _Description:
+    experiment: dict[str, Any]
+    features: Features
+    scaling: tuple[tuple[float, ...], tuple[float, ...]]
+    record: dict[str, Any]
+    data: Fingerprint | None = None
+
+
+def _described(
+    values: Mapping[str, Any],
+) -> tuple[Experiment, Features, Scaling, dict[str, Any], Fingerprint | None, Where]:
+    """The experiment, the features, the scaling, the record, the data and the places of a model, all checked.
+
+    Models of older versions do not say what their data were.
+
+    Raises:
+        ValueError: If something is missing or of a wrong kind.
+    """
+    found = structure(_Description, values, "The description")
+    experiment, features, task = Experiment.from_plain(found.experiment), found.features, found.features.task
+    if found.record:
+        check_record(found.record)
+        if not all("evaluations" in score for score in found.record["scores"].values()):
+            raise ValueError("record.scores lack evaluations.")
+    if found.data is not None and (changes := task_changes(found.data.task, task)):
+        raise ValueError(f"its features and its data name different tasks: {'; '.join(changes)}")
+    mean, deviation = found.scaling
+    if task.kind != "regression" and (mean or deviation):
+        raise ValueError(f"scaling is for numbers, and the task is {task.kind}")
+    if len(mean) != len(deviation) or len(mean) not in (0, task.num_outputs) or not all(d > 0 for d in deviation):
+        raise ValueError(f"scaling must have a mean and a positive deviation for each target, not {found.scaling}")
+    where = structure(Where, found.record.get("where", former_where(found.experiment)), "record.where")
+    return experiment, features, Scaling(mean, deviation), found.record, found.data, where
+
+
+def _with_weights(experiment: Experiment, features: Features, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """The network of an experiment with these weights.
+
+    Raises:
+        ValueError: If they do not fit.
+    """
+    with torch.device("meta"):  # takes no memory, however large it claims to be
+        wanted = build_model(experiment, features)
+    check_weights(renamed(tensors, ()), wanted.state_dict())
+    return _filled(build_model(experiment, features), tensors)
+
+
+def _filled(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    weights = renamed(tensors, ())
+    check_weights(weights, model.state_dict())
+    model.load_state_dict(weights)
+    return model

@@ -5,17 +5,43 @@ from typing import TYPE_CHECKING
 from crawl.lazy import lazy
 
 if TYPE_CHECKING:
+    from crawl.training.calling import why_not_captured
     from crawl.training.evaluation import Predictions, predict
-    from crawl.training.settings import Evaluation, Training
+    from crawl.training.settings import (
+        Cosine,
+        CosinePerStep,
+        Evaluation,
+        Interval,
+        OneCycle,
+        Plateau,
+        Step,
+        Training,
+    )
     from crawl.training.trainer import Trainer
 
-__all__ = ["Evaluation", "Predictions", "Trainer", "Training", "predict"]
+__all__ = [
+    "Cosine",
+    "CosinePerStep",
+    "Evaluation",
+    "Interval",
+    "OneCycle",
+    "Plateau",
+    "Predictions",
+    "Step",
+    "Trainer",
+    "Training",
+    "predict",
+    "why_not_captured",
+]
 
 __getattr__, __dir__ = lazy(
     __name__,
     {
+        "crawl.training.calling": ("why_not_captured",),
         "crawl.training.evaluation": ("Predictions", "predict"),
-        "crawl.training.settings": ("Evaluation", "Training"),
+        "crawl.training.settings": (
+            *("Training", "Evaluation", "Plateau", "Step", "Interval", "Cosine", "CosinePerStep", "OneCycle"),
+        ),
         "crawl.training.trainer": ("Trainer",),
     },
 )

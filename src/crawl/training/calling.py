@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from crawl.checks import check_type
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block
 from crawl.nn.conv import CRaWlConv
@@ -61,6 +62,7 @@ def why_not_captured(model: nn.Module) -> str | None:
 
     What only shows when it is tried, such as a block that waits for the device, is found there.
     """
+    check_type("model", model, nn.Module)
     if not Caller(model).takes_batch:
         return f"{type(model).__name__}: its forward does not take a crawl.nn.Batch, but PyG data"
     for name, module in model.named_modules():

@@ -28,7 +28,13 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], description: Mapp
     Raises:
         OSError: If it cannot be written (the disk is full, say); the old checkpoint is still there.
     """
-    on_cpu = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    on_cpu: dict[str, Tensor] = {}
+    stored: set[int] = set()
+    for name, tensor in tensors.items():
+        copy = tensor.detach().to("cpu").contiguous()
+        place = copy.untyped_storage().data_ptr()
+        on_cpu[name] = copy.clone() if place in stored else copy  # safetensors refuse weights that share their memory
+        stored.add(place)
     text = json.dumps(description)
     metadata = {"format": _FORMAT, "description": text, "checksum": _checksum(on_cpu, text)}
     write_atomically(path, save(on_cpu, metadata))
@@ -69,10 +75,10 @@ def check_weights(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -
         ValueError: With the name of the first of them.
     """
     if tensors.keys() != wanted.keys():
-        raise ValueError("The weights belong to another architecture than the configuration.")
+        raise ValueError("The weights belong to another architecture than the model.")
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
-            raise ValueError(f"The weights belong to another architecture than the configuration: {name}.")
+            raise ValueError(f"The weights belong to another architecture than the model: {name}.")
         if not bool(tensor.isfinite().all()):
             raise ValueError(f"The weights {name} are NaN or infinite.")
 

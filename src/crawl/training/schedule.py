@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from crawl.checks import whole_number
-from crawl.training.settings import Training
+from crawl.training.settings import Cosine, CosinePerStep, Interval, OneCycle, Plateau, Step, Training
 
 _RISE = 0.3  # share of the steps of one cycle in which the rate rises
 _FIRST, _LAST = 1 / 25, 1 / 25e4  # rates at the ends of one cycle; the highest is 1
@@ -71,7 +71,8 @@ class Schedule:
             return True
         if settings.early_stop is not None and self.num_without_best >= settings.early_stop:
             return True
-        return settings.schedule == "plateau" and self.lr < settings.min_lr
+        schedule = settings.schedule
+        return isinstance(schedule, Plateau) and self.lr < schedule.min_lr
 
     def state(self) -> dict[str, float | int | None]:
         """What `restore` needs."""
@@ -99,7 +100,7 @@ class Schedule:
 
     @property
     def _changes_per_step(self) -> bool:
-        return self.settings.schedule in ("cosine_per_step", "one_cycle")
+        return isinstance(self.settings.schedule, CosinePerStep | OneCycle)
 
     @property
     def _num_warmup_steps(self) -> int:
@@ -107,16 +108,16 @@ class Schedule:
         return max(round(epochs * self.steps_per_epoch), 1) if epochs else 0
 
     def _set_rate(self) -> None:
-        settings = self.settings
-        if settings.schedule == "plateau":
-            if self.num_flat > settings.patience:
-                self.lr, self.num_flat = self.lr * settings.factor, 0
-        elif settings.schedule == "step":
-            self.lr = settings.lr * (settings.factor if self.epoch >= settings.step_epoch else 1.0)
-        elif settings.schedule == "cosine":
-            self.lr = _cosine(settings.lr, 0, self.epoch, settings.max_epochs)
-        elif settings.schedule == "interval":
-            self.lr = settings.lr * settings.factor ** (self.epoch // settings.interval)
+        highest, schedule = self.settings.lr, self.settings.schedule
+        if isinstance(schedule, Plateau):
+            if self.num_flat > schedule.patience:
+                self.lr, self.num_flat = self.lr * schedule.factor, 0
+        elif isinstance(schedule, Step):
+            self.lr = highest * (schedule.factor if self.epoch >= schedule.step_epoch else 1.0)
+        elif isinstance(schedule, Cosine):
+            self.lr = _cosine(highest, 0, self.epoch, self.settings.max_epochs)
+        elif isinstance(schedule, Interval):
+            self.lr = highest * schedule.factor ** (self.epoch // schedule.interval)
         else:
             self.lr = self._rate_of_step(self.epoch * self.steps_per_epoch)
 
@@ -124,7 +125,7 @@ class Schedule:
         """The rate of a step, counted from the beginning of training, if every step has its own."""
         highest, num_steps = self.settings.lr, self.settings.max_epochs * self.steps_per_epoch
         last = num_steps - 1
-        if self.settings.schedule == "one_cycle":
+        if isinstance(self.settings.schedule, OneCycle):
             top = _RISE * num_steps - 1
             if step <= top:
                 return _cosine(_FIRST * highest, highest, step, top)

@@ -3,9 +3,92 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, get_args
 
-from crawl.checks import between, check_fields
+from crawl.checks import between, check_fields, shown
+from crawl.plain import tagged
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """Lower the learning rate where the validation score does not get better, and stop when it is low.
+
+    Attributes:
+        patience: Epochs without a better validation score before the learning rate falls.
+        factor: What the learning rate is multiplied with.
+        min_lr: Training stops below this learning rate.
+    """
+
+    name: ClassVar[str] = "plateau"
+    patience: int = 10
+    factor: float = 0.5
+    min_lr: float = 1e-6
+
+    def __post_init__(self) -> None:
+        check_fields(self, "training.schedule", at_least_0=("min_lr",))
+        between("training.schedule.factor", self.factor, 0, 1)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Lower the learning rate once.
+
+    Attributes:
+        step_epoch: The epoch after which the learning rate falls.
+        factor: What the learning rate is multiplied with.
+    """
+
+    name: ClassVar[str] = "step"
+    step_epoch: int = 50
+    factor: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_fields(self, "training.schedule", at_least_0=("step_epoch",))
+        between("training.schedule.factor", self.factor, 0, 1)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Lower the learning rate again and again.
+
+    Attributes:
+        interval: The learning rate falls after every this many epochs.
+        factor: What the learning rate is multiplied with.
+    """
+
+    name: ClassVar[str] = "interval"
+    interval: int = 20
+    factor: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_fields(self, "training.schedule")
+        between("training.schedule.factor", self.factor, 0, 1)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """From epoch to epoch along half a cosine, to 0 over `max_epochs`."""
+
+    name: ClassVar[str] = "cosine"
+
+
+@dataclass(frozen=True)
+class CosinePerStep:
+    """From step to step along half a cosine, to 0 at the last step of the last epoch."""
+
+    name: ClassVar[str] = "cosine_per_step"
+
+
+@dataclass(frozen=True)
+class OneCycle:
+    """From step to step from `lr / 25` up to `lr` over the first 30 % of all steps, then down to almost 0."""
+
+    name: ClassVar[str] = "one_cycle"
+
+
+ScheduleSettings = Plateau | Step | Interval | Cosine | CosinePerStep | OneCycle
+SCHEDULES: dict[str, type[ScheduleSettings]] = {kind.name: kind for kind in get_args(ScheduleSettings)}
+tagged(ScheduleSettings, SCHEDULES)
 
 
 @dataclass(frozen=True)
@@ -16,48 +99,33 @@ class Training:
         lr: The learning rate; the highest one for schedules that change it at every step.
         batch_size: Graphs per batch.
         max_epochs: Stop after this many epochs at the latest.
-        schedule: How the learning rate changes. From epoch to epoch: `plateau` (times `factor` after `patience` epochs
-            without a better validation score; stop below `min_lr`), `step` (times `factor` once, after epoch
-            `step_epoch`), `cosine` (to 0 over `max_epochs`), `interval` (times `factor` every `interval` epochs).
-            From step to step: `cosine_per_step` (to 0 at the last step of the last epoch), `one_cycle` (from `lr / 25`
-            up to `lr` over the first 30 % of all steps, then down to almost 0).
-        patience: Epochs without a better validation score that `plateau` allows.
-        factor: What `plateau`, `step` and `interval` multiply the learning rate with.
-        min_lr: Below this learning rate `plateau` stops.
-        step_epoch: The epoch after which `step` lowers the learning rate.
-        interval: Every this many epochs `interval` lowers the learning rate.
-        early_stop: Stop after this many epochs without a better validation score; never when None.
-        clip_norm: Clip the norm of the gradients; not when None.
-        loss: `auto` is L1 for the metric MAE and squared error for other regression, cross entropy for classes.
+        schedule: How the learning rate changes: `plateau` (lower where validation does not improve), `step` (lower
+            once), `interval` (lower again and again), `cosine` (to 0), `cosine_per_step`, `one_cycle` (up and down).
+        early_stop: Stop after this many epochs without a better validation score; never when not given.
+        clip_norm: Clip the norm of the gradients to this; not when not given.
+        loss: The loss of a regression; `auto` is L1 for the metric MAE and squared error for others.
         normalise_targets: Train a regression on targets with mean 0 and standard deviation 1; scores stay in the given
             unit.
-        device: `auto` takes a GPU if there is one.
         optimiser: `adam`, `adamw` (Adam with decoupled weight decay) or `lion` (the sign of a momentum; it wants a
             third to a tenth of the learning rate of Adam, and as many times the weight decay).
-        weight_decay: Every step also shrinks the weights by `lr * weight_decay` of their size. Norms, biases and
-            parameters of one dimension are left out. For `adamw` and `lion`.
+        weight_decay: Every step of `adamw` or `lion` also shrinks the weights by `lr * weight_decay` of their size,
+            except norms, biases and parameters of one dimension.
         warmup_epochs: Let the learning rate rise linearly over this many epochs, step by step; may be a fraction. Not
             for `one_cycle`, which has a rise of its own.
         accumulate: Batches per step of the optimiser. Gradients are means over all their targets, so this is like a
             batch of `accumulate * batch_size` graphs, except that batch norms see one batch at a time.
         average_decay: Validate, keep and return an exponential average of the weights, which keeps this share of itself
-            at every step (0.999, say; less in the first steps); the weights themselves when None.
+            at every step (0.999, say; less in the first steps); the weights themselves when not given.
     """
 
     lr: float = 1e-3
     batch_size: int = 50
     max_epochs: int = 1000
-    schedule: Literal["plateau", "step", "cosine", "interval", "cosine_per_step", "one_cycle"] = "plateau"
-    patience: int = 10
-    factor: float = 0.5
-    min_lr: float = 1e-6
-    step_epoch: int = 50
-    interval: int = 20
+    schedule: ScheduleSettings = Plateau()
     early_stop: int | None = None
     clip_norm: float | None = None
     loss: Literal["auto", "l1", "mse"] = "auto"
     normalise_targets: bool = False
-    device: str = "auto"
     optimiser: Literal["adam", "adamw", "lion"] = "adam"
     weight_decay: float = 0.0
     warmup_epochs: float = 0.0
@@ -65,12 +133,14 @@ class Training:
     average_decay: float | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, "training", at_least_0=("step_epoch", "min_lr", "weight_decay", "warmup_epochs"))
-        between("training.factor", self.factor, 0, 1)
+        if type(self.schedule) not in SCHEDULES.values():
+            kinds = ", ".join(f"{kind.__name__}()" for kind in SCHEDULES.values())
+            raise ValueError(f"training.schedule must be one of {kinds}, not {shown(self.schedule)}.")
+        check_fields(self, "training", at_least_0=("weight_decay", "warmup_epochs"))
         if self.average_decay is not None:
             between("training.average_decay", self.average_decay, 0, 1)
-        if self.schedule == "plateau" and self.lr < self.min_lr:
-            raise ValueError(f"training.min_lr must not be above training.lr={self.lr}, as {self.min_lr} is.")
+        if isinstance(self.schedule, Plateau) and self.lr < self.schedule.min_lr:
+            raise ValueError(f"training.min_lr must not be above training.lr={self.lr}, as {self.schedule.min_lr} is.")
         if self.optimiser == "adam" and self.weight_decay:
             raise ValueError(
                 f"training.weight_decay={self.weight_decay} is not for adam: use training.optimiser='adamw'."
@@ -80,10 +150,10 @@ class Training:
                 f"training.warmup_epochs must not be above training.max_epochs={self.max_epochs}, "
                 f"as {self.warmup_epochs} is."
             )
-        if self.schedule == "one_cycle" and self.warmup_epochs:
+        if isinstance(self.schedule, OneCycle) and self.warmup_epochs:
             raise ValueError(
                 f"training.warmup_epochs={self.warmup_epochs} is not for one_cycle, which has a rise of its own: "
-                "leave it out, or use training.schedule='cosine_per_step'."
+                "leave it out, or use cosine_per_step."
             )
 
 

@@ -43,10 +43,18 @@ class Trainer:
         training: How to train.
         evaluation: How to evaluate.
         seed: Of the order of graphs, the walks and dropout.
+        device: Where to compute; `auto` takes a GPU if there is one.
     """
 
     def __init__(
-        self, model: nn.Module, dataset: Dataset, training: Training, evaluation: Evaluation, *, seed: int = 0
+        self,
+        model: nn.Module,
+        dataset: Dataset,
+        training: Training,
+        evaluation: Evaluation,
+        *,
+        seed: int = 0,
+        device: str = "auto",
     ) -> None:
         check_type("model", model, nn.Module)
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
@@ -56,7 +64,7 @@ class Trainer:
         if next(model.parameters(), None) is None:
             raise ValueError("model has no parameters to train.")
         if len(dataset.split.train) == 0:
-            raise ValueError(f"{dataset.name} has no graphs in its training part.")
+            raise ValueError(f"{dataset.name} has no graphs in its training split.")
         if dataset.store.y is None:
             raise ValueError(f"The graphs of {dataset.name} have no targets `y` to train on.")
         if dataset.task.kind == "regression" and not training.normalise_targets and float32_blurs(dataset.store.y):
@@ -64,7 +72,7 @@ class Trainer:
                 f"The targets of {dataset.name} are so close together for their size that float32, in which networks "
                 "are trained, would not tell them apart: set training.normalise_targets."
             )
-        self.device = choose_device(training.device)
+        self.device = choose_device(device)
         self.model = model.to(self.device)
         self.task, self.split, self.store = dataset.task, dataset.split, dataset.store.checked()
         largest = max(training.batch_size, evaluation.batch_size)

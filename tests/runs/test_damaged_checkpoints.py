@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -16,9 +16,8 @@ from path_graphs import make_dataset
 
 from crawl.cli import main
 from crawl.data import Task
-from crawl.runs import TrainedModel, Walk, resume_run, run_experiment
-from crawl.runs.experiment import ModelName
-from crawl.training import Evaluation
+from crawl.nn import BLOCKS
+from crawl.runs import Model, TrainedModel, resume_run, run_experiment
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 Tensors, Values = dict[str, torch.Tensor], dict[str, Any]
@@ -217,11 +216,10 @@ def test_a_description_that_is_not_one(tmp_path, monkeypatch, text):
         load_checkpoint(path)
 
 
-@pytest.mark.parametrize("name", get_args(ModelName))
+@pytest.mark.parametrize("name", BLOCKS)
 def test_every_kind_of_model_can_be_loaded(tiny, paths, tmp_path, name):
-    experiment = replace(tiny, model=replace(tiny.model, name=name))
-    if name != "crawl":
-        experiment = replace(experiment, walk=Walk(), evaluation=Evaluation())
+    model = Model(("walk", "virtual_node") if name == "virtual_node" else (name,), 8, 2)
+    experiment = replace(tiny, model=model) if model.has_walks else tiny.without_walks(model)
     result = run_experiment(experiment, tmp_path / "run", dataset=paths)
     assert TrainedModel.load(result.folder).record == result.record
 

@@ -1,0 +1,191 @@
+"""The flags of an experiment: one for each setting that has an effect there, with a sentence and its default."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import docstring_parser
+import tyro
+
+from crawl.runs.experiment import Experiment, Model
+from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OwnFiles
+from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Training
+from crawl.walks.plan import WalkPlan
+
+_PLACES = {
+    "path": ("The file or folder to read.", OwnFiles),
+    "root": ("Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.", InRoot),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of an experiment from the command line; the fields of a subclass are its groups of flags.
+
+    Attributes:
+        base: The experiment without changes.
+    """
+
+    base: ClassVar[Experiment]
+
+    def experiment(self) -> Experiment:
+        """The experiment with what the flags say.
+
+        Raises:
+            ValueError: If they do not go together; the message says what to do.
+        """
+        changes: dict[str, Any] = {}
+        for group, value in vars(self).items():
+            before = getattr(self.base, group)
+            values = dict(vars(value)) if is_dataclass(value) else value
+            if not isinstance(values, dict):
+                changes[group] = values
+                continue
+            if isinstance(before, Training):
+                kind = SCHEDULES[values.pop("schedule")]
+                values["schedule"] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            changes[group] = replace(before, **{name: values[name] for name in values if name not in _PLACES})
+        return replace(self.base, **changes)
+
+    @property
+    def where(self) -> dict[str, Path | None]:
+        """The places of the data: `path` and `root`."""
+        return {place: getattr(vars(self).get("data"), place, None) for place in _PLACES}
+
+
+def settings_type(base: Experiment, about: str, is_second_order: bool = False) -> type[Settings]:
+    """The class whose fields are the flags of an experiment.
+
+    Args:
+        base: The experiment without changes; what has no effect in it is not a flag.
+        about: What it is, for people.
+        is_second_order: Whether its walks are to be those of node2vec.
+    """
+    docs = _sentences(Experiment)
+    groups: list[tuple[str, Any, Any]] = []
+    for field in fields(base):
+        value = getattr(base, field.name)
+        if not is_dataclass(value):
+            groups.append((field.name, _flag(type(value), value, docs[field.name]), value))
+        elif flags := list(_flags(base, value, is_second_order)):
+            group = make_dataclass(type(value).__name__, flags, frozen=True, namespace={"__doc__": docs[field.name]})
+            groups.append((field.name, group, group()))
+    namespace = {"__doc__": about, "base": base}
+    made: type[Settings] = make_dataclass("Recipe", groups, bases=(Settings,), frozen=True, namespace=namespace)
+    return made
+
+
+def _flags(base: Experiment, part: Any, is_second_order: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of each flag of a part of an experiment."""
+    if isinstance(part, OwnFiles | InRoot):
+        place = "path" if isinstance(part, OwnFiles) else "root"
+        yield place, _flag(Path | None, None, _PLACES[place][0]), None
+    hidden = {"name", *_hidden(base, part, is_second_order)}
+    hints, docs = typing.get_type_hints(type(part)), _sentences(type(part))
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if field.name == "schedule":
+            yield "schedule", _flag(Literal[tuple(SCHEDULES)], value.name, docs["schedule"]), value.name
+            yield from _flags(base, value, is_second_order)
+        elif field.name not in hidden:
+            yield field.name, _flag(hints[field.name], value, docs[field.name]), value
+
+
+def _hidden(base: Experiment, part: Any, is_second_order: bool) -> Sequence[str]:
+    """Settings of a part that have no effect, as far as the experiment tells."""
+    if isinstance(part, Model):
+        return [*part.without_effect, *(("pool",) if base.data.name in OF_NODES else ())]
+    if isinstance(part, WalkPlan):
+        return () if is_second_order else ("p", "q")
+    if isinstance(part, Training):
+        of_numbers = ("loss", "normalise_targets") if base.data.name in WITHOUT_NUMBERS else ()
+        of_schedule = ("warmup_epochs",) if isinstance(part.schedule, OneCycle) else ()
+        return (*of_numbers, *of_schedule, *(("weight_decay",) if part.optimiser == "adam" else ()))
+    if isinstance(part, Evaluation) and not base.model.has_walks:
+        return ("num_val_repeats", "num_test_repeats")
+    return ()
+
+
+def _flag(hint: Any, default: Any, sentence: str) -> Any:
+    """The type of a field with its help: what it does, and the default where the sentence does not tell it."""
+    if default is True:
+        sentence = f"Switch off: {sentence[:1].lower()}{sentence[1:]}"
+    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
+    is_told = shown in (None, "") or isinstance(default, bool)
+    inner = next((each for each in typing.get_args(hint) if each is not type(None)), None)
+    metavar = getattr(inner, "__name__", "").upper() if type(None) in typing.get_args(hint) else None
+    behaviour = "" if is_told else f"(default: {shown})"
+    return Annotated[hint, tyro.conf.arg(help=sentence, help_behavior_hint=behaviour, metavar=metavar)]
+
+
+def _sentences(kind: type) -> dict[str, str]:
+    """The first sentence of what the docstrings of a class and its bases say about each of its attributes."""
+    params = [each for base in kind.__mro__ for each in docstring_parser.parse(base.__doc__ or "").params]
+    texts = {each.arg_name: " ".join((each.description or "").replace("`", "").split()) for each in params}
+    return {name: f"{text.split('. ')[0].rstrip('.')}." for name, text in texts.items()}
+
+
+def given(arguments: Sequence[str], flag: str) -> list[str]:
+    """The words after a flag, up to the next one; the last time that it occurs."""
+    words: list[str] = []
+    for i, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            after = list(arguments[i + 1 :])
+            end = next((k for k, each in enumerate(after) if each.startswith("--")), len(after))
+            words = [value] * bool(equals) + after[:end]
+    return words
+
+
+def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
+    """The experiment with the schedule and the blocks that flags choose, which decide which other flags there are."""
+    schedule, layer = given(arguments, "--training.schedule"), given(arguments, "--model.layer")
+    if schedule and schedule[0] in SCHEDULES and schedule[0] != base.training.schedule.name:
+        base = replace(base, training=replace(base.training, schedule=SCHEDULES[schedule[0]]()))
+    for optimiser in ("adamw", "lion"):
+        if given(arguments, "--training.optimiser") == [optimiser]:
+            base = replace(base, training=replace(base.training, optimiser=optimiser))
+    if layer and isinstance(base.model, Model):
+        like = base.model
+        kept = {name: getattr(like, name) for name in ("hidden_channels", "num_layers", "pool", "head", "dropout")}
+        try:
+            model = Model(tuple(layer), **kept)
+        except ValueError:  # which is said when all flags are read
+            return base
+        if not model.has_walks:
+            return base.without_walks(model)
+        unused = {name: getattr(Model, name) for name in model.without_effect}
+        return replace(base, model=replace(like, **unused, layer=model.layer))
+    return base
+
+
+def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
+    """Refuse flags of settings that other experiments have, but which would change nothing in this one.
+
+    Raises:
+        ValueError: With the flag.
+    """
+    groups = {field.name: typing.cast(Any, field.type) for field in fields(kind)}
+    used = {f"{name}.{field.name}" for name, group in groups.items() if is_dataclass(group) for field in fields(group)}
+    for flag in flags:
+        setting = flag.removeprefix("--").replace("-", "_").replace(".no_", ".")
+        if setting in _EVERY_SETTING - used:
+            base = kind.base
+            parts = {"data": base.data.name, "training": f"{base.training.schedule.name}, {base.training.optimiser}"}
+            what = parts.get(setting.partition(".")[0], base.model.title)
+            raise ValueError(f"{what} cannot be changed by {flag}: leave it out.")
+
+
+_EVERY_SETTING = {
+    f"{group}.{name}"
+    for group, kind in (
+        *(("data", kind) for kind in KINDS.values()),
+        *(("training", kind) for kind in (Training, *SCHEDULES.values())),
+        *(("walk", WalkPlan), ("model", Model), ("evaluation", Evaluation)),
+    )
+    for name in (*(field.name for field in fields(kind)), *(_PLACES if group == "data" else ()))
+}

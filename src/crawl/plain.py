@@ -1,0 +1,204 @@
+"""Dataclasses from plain values, as JSON holds them, and back: checked by cattrs, with messages that say what is wrong.
+
+Numbers stay numbers and words stay words: nothing is converted, except whole numbers where any number will do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+from cattrs import (
+    AttributeValidationNote,
+    BaseValidationError,
+    ClassValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+)
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+
+from crawl.checks import check_choice, shown
+
+T = TypeVar("T")
+
+
+def structure(kind: type[T], values: Any, what: str) -> T:
+    """An instance of a dataclass, or a checked dictionary of a `TypedDict`; missing keys take their defaults.
+
+    Args:
+        kind: The class. Keys that a dataclass does not have are refused; a `TypedDict` may have others.
+        values: Plain values.
+        what: What they are, for messages: `The configuration`.
+
+    Raises:
+        ValueError: For a key that does not exist, with the one that was probably meant, or a wrong value.
+    """
+    try:
+        return _CONVERTER.structure(values, kind)
+    except (BaseValidationError, _WrongKind) as error:
+        raise ValueError(_message(error, "", what)) from None
+
+
+def unstructure(value: Any) -> Any:
+    """The plain values of an instance of a dataclass."""
+    return _CONVERTER.unstructure(value)
+
+
+def tagged(union: Any, kinds: Mapping[str, type]) -> None:
+    """Let each member of a union be chosen by its `name`, which is a class variable or a field.
+
+    Args:
+        union: The union of dataclasses.
+        kinds: The class of each name.
+    """
+
+    def build(values: Any, _: Any) -> Any:
+        values = _dictionary(values)
+        name = values.get("name")
+        try:
+            check_choice("name", name, kinds)
+        except ValueError as error:
+            raise _WrongKind(f".{error}") from None
+        kind = kinds[name]
+        has_field = any(field.name == "name" for field in dataclasses.fields(kind))
+        return _CONVERTER.structure({key: values[key] for key in values if key != "name" or has_field}, kind)
+
+    def take_apart(value: Any) -> dict[str, Any]:
+        return {"name": value.name, **_CONVERTER.unstructure(value, type(value))}
+
+    _CONVERTER.register_structure_hook(union, build)
+    _CONVERTER.register_unstructure_hook(union, take_apart)
+
+
+class _WrongKind(TypeError):
+    """A value is of a wrong kind; the message continues after its name."""
+
+
+def _message(error: BaseException, place: str, what: str) -> str:
+    """What is wrong first, with its full name."""
+    if isinstance(error, BaseValidationError):
+        first = error.exceptions[0]
+        notes = [note for note in getattr(first, "__notes__", ()) if isinstance(note, AttributeValidationNote)]
+        inner = ".".join(filter(None, (place, *(note.name.removesuffix("_") for note in notes[:1]))))
+        return _message(first, inner, what)
+    if isinstance(error, ForbiddenExtraKeysError):
+        key, known = sorted(error.extra_fields)[0], [name.removesuffix("_") for name in _names(error.cl)]
+        prefix = f"{place}." if place else ""
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"Did you mean {prefix}{near[0]}?" if near else f"Known are: {', '.join(known)}."
+        return f"{what} has no key {prefix}{key}. {hint}"
+    if isinstance(error, KeyError):
+        return f"{what} lacks {place or error.args[0]}."
+    if isinstance(error, _WrongKind):
+        text = str(error)  # about a key in it, if it begins with a dot
+        return f"{place}{text}" if place and text.startswith(".") else f"{place or what} {text.removeprefix('.')}"
+    return f"{place or what}: {error}" if str(error).startswith("expected a mapping") else str(error)
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+# ---- how cattrs reads and writes kinds of values
+
+
+def _dictionary(values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise _WrongKind(f"must be a dictionary, not {shown(values)}.")
+    return values
+
+
+def _exactly(kind: type) -> Callable[[Any, Any], Any]:
+    def check(value: Any, _: Any) -> Any:
+        if type(value) is not kind:
+            raise _WrongKind(f"must be of type {kind.__name__}, not {shown(value)}.")
+        return value
+
+    return check
+
+
+def _word(value: Any, _: Any) -> str | int:
+    if type(value) not in (str, int, bool):
+        raise _WrongKind(f"must be a word or a whole number, not {shown(value)}.")
+    return value  # type: ignore[no-any-return]
+
+
+def _number(value: Any, _: Any) -> float:
+    try:
+        number = float(value) if type(value) in (int, float) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _WrongKind(f"must be a number, not {shown(value)}.")
+    return number
+
+
+def _choice(value: Any, hint: Any) -> Any:
+    choices = typing.get_args(hint)
+    if not (isinstance(value, str) and value in choices):
+        raise _WrongKind(f"must be one of {', '.join(map(str, choices))}, not {shown(value)}.")
+    return value
+
+
+def _list(values: Any, hint: Any) -> list[Any]:
+    (kind,) = typing.get_args(hint)
+    if not isinstance(values, list):
+        raise _WrongKind(f"must be a list, not {shown(values)}.")
+    return [_CONVERTER.structure(value, kind) if kind is not Any else value for value in values]
+
+
+def _mapping(values: Any, hint: Any) -> dict[str, Any]:
+    kind, read = typing.get_args(hint)[1], {}
+    for key, value in _dictionary(values).items():
+        try:
+            read[key] = value if kind is Any else _CONVERTER.structure(value, kind)
+        except (BaseValidationError, _WrongKind) as error:
+            error.add_note(AttributeValidationNote("", key, kind))
+            raise ClassValidationError("", [error], dict) from None
+    return read
+
+
+def _tuple(values: Any, hint: Any) -> tuple[Any, ...]:
+    kinds = typing.get_args(hint)
+    if not isinstance(values, list | tuple):
+        raise _WrongKind(f"must be a list, not {shown(values)}.")
+    kinds = kinds[:1] * len(values) if kinds[-1] is Ellipsis else kinds
+    if len(values) != len(kinds):
+        raise _WrongKind(f"must have {len(kinds)} items, not {len(values)}.")
+    return tuple(_CONVERTER.structure(value, kind) for value, kind in zip(values, kinds, strict=True))
+
+
+def _reader(kind: type, converter: Converter) -> Callable[[Any, Any], Any]:
+    """Fields that end with an underscore, because Python has their name for itself, are without it in JSON."""
+    renamed = {name: override(rename=name[:-1]) for name in _names(kind) if name.endswith("_")}
+    read: Any = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **renamed)  # type: ignore[arg-type]
+    return lambda values, _: read(_dictionary(values), kind)
+
+
+def _writer(kind: type, converter: Converter) -> Callable[[Any], Any]:
+    renamed = {name: override(rename=name[:-1]) for name in _names(kind) if name.endswith("_")}
+    return make_dict_unstructure_fn(kind, converter, **renamed)  # type: ignore[arg-type]
+
+
+def _has_origin(origin: Any) -> Callable[[Any], bool]:
+    return lambda hint: typing.get_origin(hint) is origin
+
+
+def _made_converter() -> Converter:
+    converter = Converter()
+    converter.register_structure_hook_factory(dataclasses.is_dataclass, _reader)
+    converter.register_unstructure_hook_factory(dataclasses.is_dataclass, _writer)
+    for kind in (int, bool, str):
+        converter.register_structure_hook(kind, _exactly(kind))
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(str | int, _word)
+    for origin, reader in ((Literal, _choice), (tuple, _tuple), (list, _list), (dict, _mapping)):
+        converter.register_structure_hook_func(_has_origin(origin), reader)
+    return converter
+
+
+_CONVERTER = _made_converter()

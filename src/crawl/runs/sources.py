@@ -1,0 +1,211 @@
+"""Where the graphs of an experiment come from: a class for each kind of data, with the options of that kind only.
+
+Where files are stored is not part of an experiment: paths are arguments of `load_dataset` and of a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+from crawl.checks import check_choice, shown, whole_number
+from crawl.plain import tagged
+
+Substructure = Literal["triangle", "tailed_triangle", "star", "cycle4"]
+
+WAYS_TO_SPLIT = ("random", "stratified", "scaffold")  # splits that are drawn here; others are given
+_FRACTIONS = (0.8, 0.1, 0.1)
+
+
+@dataclass(frozen=True)
+class Csl:
+    """Cyclic skip link graphs, made in code.
+
+    Attributes:
+        fold: Which of the five folds is the test split.
+        laplacian: Use this many Laplacian eigenvectors as node features.
+    """
+
+    name: ClassVar[str] = "csl"
+    fold: int = 0
+    laplacian: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number("data.fold", self.fold, 0)
+        whole_number("data.laplacian", self.laplacian, 0)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Random graphs, made in code, and how often a substructure occurs.
+
+    Attributes:
+        target: What to count.
+    """
+
+    name: ClassVar[str] = "counting"
+    target: Substructure = "triangle"
+
+    def __post_init__(self) -> None:
+        check_choice("data.target", self.target, get_args(Substructure))
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Data of one's own.
+
+    Attributes:
+        metric: The score; the usual one of the task when not given.
+        split: `random`, `stratified`, `scaffold` (molecules), the name of a column of a table, or a file.
+        fractions: The shares of the training, validation and test splits, if these are drawn.
+    """
+
+    metric: str | None = None
+    split: str = "random"
+    fractions: tuple[float, float, float] = _FRACTIONS
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.split, str):
+            raise ValueError(f"data.split must be a way to split, a column or a file, not {shown(self.split)}.")
+        if self.split not in WAYS_TO_SPLIT and self.fractions != _FRACTIONS:
+            raise ValueError(
+                f"data.fractions={shown(self.fractions)} cannot change the split {self.split!r}, which is given: leave "
+                "out one of them."
+            )
+
+
+@dataclass(frozen=True)
+class TU(_Files):
+    """A folder in the TU format."""
+
+    name: ClassVar[str] = "tu"
+
+
+@dataclass(frozen=True)
+class _WithTable(_Files):
+    """Data of one's own with a table.
+
+    Attributes:
+        targets: The target columns.
+        task: The kind of targets; `auto` finds it from their values.
+        bad_rows: Skip and report rows that cannot be read, or refuse the table.
+    """
+
+    targets: tuple[str, ...] = ()
+    task: Literal["auto", "regression", "binary", "multiclass", "multilabel"] = "auto"
+    bad_rows: Literal["skip", "refuse"] = "skip"
+
+
+@dataclass(frozen=True)
+class Folder(_WithTable):
+    """A folder of GraphML or JSON files with a table of labels."""
+
+    name: ClassVar[str] = "folder"
+
+
+@dataclass(frozen=True)
+class Csv(_WithTable):
+    """Molecules as SMILES in a CSV file.
+
+    Attributes:
+        smiles: The SMILES column; found by its name when not given.
+    """
+
+    name: ClassVar[str] = "csv"
+    smiles: str | None = None
+
+
+BenchmarkName = Literal[
+    "zinc",
+    "molpcba",
+    "pascalvoc_sp",
+    "peptides_func",
+    "peptides_struct",
+    "counting_triangle",
+    "counting_tailed_triangle",
+    "counting_star",
+    "counting_cycle4",
+    "counting_all",
+]
+SuperpixelName = Literal["mnist", "cifar10"]
+SocialName = Literal["collab", "imdb_multi", "reddit_binary"]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark in the data root, with the split that it comes with."""
+
+    name: BenchmarkName = "zinc"
+
+    def __post_init__(self) -> None:
+        check_choice("data.name", self.name, get_args(BenchmarkName))
+
+
+@dataclass(frozen=True)
+class Superpixels:
+    """Images as graphs of superpixels, in the data root.
+
+    Attributes:
+        has_positions: Give superpixels their coordinates as features, too.
+    """
+
+    name: SuperpixelName = "mnist"
+    has_positions: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("data.name", self.name, get_args(SuperpixelName))
+
+
+@dataclass(frozen=True)
+class Social:
+    """Social graphs in the data root, in ten folds.
+
+    Attributes:
+        fold: Which of the ten folds is the test split.
+        has_validation: Keep a fold for validation; else it is trained on, too.
+    """
+
+    name: SocialName = "collab"
+    fold: int = 0
+    has_validation: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice("data.name", self.name, get_args(SocialName))
+        whole_number("data.fold", self.fold, 0)
+
+
+@dataclass(frozen=True)
+class GivenData:
+    """A data set that was given in Python."""
+
+    name: ClassVar[str] = "given"
+
+
+WITHOUT_NUMBERS = (  # benchmarks whose targets are classes or labels
+    *("csl", "molpcba", "pascalvoc_sp", "peptides_func"),
+    *get_args(SuperpixelName),
+    *get_args(SocialName),
+)
+OF_NODES = ("pascalvoc_sp",)  # benchmarks whose targets belong to nodes
+OwnFiles = Csv | TU | Folder  # which need a path
+InRoot = Benchmark | Superpixels | Social  # which need a data root
+Data = Csl | Counting | Csv | TU | Folder | Benchmark | Superpixels | Social | GivenData
+
+KINDS: dict[str, type[Data]] = {kind.name: kind for kind in (GivenData, Csl, Counting, Csv, TU, Folder)}
+for _kind, _names in ((Benchmark, BenchmarkName), (Superpixels, SuperpixelName), (Social, SocialName)):
+    KINDS |= dict.fromkeys(get_args(_names), _kind)
+tagged(Data, KINDS)
+
+
+def existing_path(data: Data, path: str | Path | None) -> Path:
+    """The file or folder of data of one's own.
+
+    Raises:
+        ValueError: If it is not given, or not there.
+    """
+    if path is None:
+        raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
+    if not Path(path).exists():
+        raise ValueError(f"There is no file or folder {path}.")
+    return Path(path)

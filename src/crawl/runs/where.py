@@ -1,0 +1,65 @@
+"""Where a run computes and where its data are stored: kept beside its configuration, since it changes no result."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crawl.files import parse_json, write_atomically
+from crawl.plain import structure
+from crawl.runs.former import former_where
+
+if TYPE_CHECKING:
+    from crawl.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a run is.
+
+    Attributes:
+        device: Where to compute; `auto` takes a GPU if there is one.
+        path: The file or folder with the data, for data of one's own.
+        root: The data root, for benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None.
+    """
+
+    device: str = "auto"
+    path: str | None = None
+    root: str | None = None
+
+    def moved(self, device: str | None = None, path: str | Path | None = None, root: str | Path | None = None) -> Where:
+        """The same, except for what is given. Paths become absolute, so that a run can be resumed from anywhere.
+
+        Raises:
+            ValueError: If a path is a link that leads to itself.
+        """
+        given: dict[str, Any] = {"path": _absolute(path), "root": _absolute(root), "device": device}
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
+
+    def write(self, run: RunFolder) -> None:
+        """Keep it in the folder of a run."""
+        write_atomically(run.where, json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, run: RunFolder) -> Where:
+        """What the folder of a run says; runs of older versions have it in their configuration.
+
+        Raises:
+            ValueError: If it is damaged; the message names the file.
+        """
+        file = run.where if run.where.is_file() else run.config
+        try:
+            values = parse_json(file.read_text())
+            return structure(cls, values if file is run.where else former_where(values), str(file))
+        except ValueError as error:
+            reason = str(error).rstrip(".")
+            raise ValueError(f"{file} is damaged ({reason}): remove it, and say where the data are.") from None
+
+
+def _absolute(path: str | Path | None) -> str | None:
+    try:
+        return None if path is None else str(Path(path).resolve())
+    except RuntimeError:  # what pathlib raises here
+        raise ValueError(f"{path} is a link that leads to itself.") from None

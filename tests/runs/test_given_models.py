@@ -1,0 +1,138 @@
+"""Models of the user's own in runs: trained, recorded, resumed, loaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.nn import GINConv, global_add_pool
+
+from crawl import Network, WalkPlan
+from crawl.cli import main
+from crawl.nn import Batch, BatchNorm, Block, Linear, State
+from crawl.runs import Experiment, GivenModel, Model, TrainedModel, resume_run, run_experiment
+from crawl.runs.run import Stopped
+
+
+class WalkRNN(Block):
+    """A recurrent network along walks, pooled into the nodes, with a residual."""
+
+    sees_edges = passes_messages = False
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first, self.rnn = Linear(channels, channels), nn.RNN(channels, channels, batch_first=True)
+        self.norm, self.last = BatchNorm(channels), Linear(channels, channels)
+
+    def forward(self, state: State, batch: Batch) -> State:
+        """The state with new nodes."""
+        along, _ = self.rnn(batch.walks.gather(self.first(state.nodes)))
+        pooled = self.norm(batch.walks.mean_at_nodes(along), batch.nodes.rows, relu=True)
+        return replace(state, nodes=state.nodes + self.last(pooled))
+
+
+def network() -> Network:
+    torch.manual_seed(3)
+    return Network(
+        2, 2, layer=[WalkRNN(8)], num_layers=2, hidden_channels=8, edge_dim=None, num_steps=5, num_eval_steps=6
+    )
+
+
+class PyGModel(nn.Module):
+    """A model that takes PyG data and knows nothing of CRaWl; two of its weights are one."""
+
+    def __init__(self, num_outputs: int = 2) -> None:
+        super().__init__()
+        self.conv, self.again = GINConv(nn.Linear(2, 2)), GINConv(nn.Linear(2, 2))
+        self.again.nn.weight = self.conv.nn.weight
+        self.dropout, self.head = nn.Dropout(0.2), nn.Linear(2, num_outputs)
+
+    def forward(self, data):
+        hidden = self.again(self.conv(data.x, data.edge_index).relu(), data.edge_index)
+        return self.head(global_add_pool(self.dropout(hidden), data.batch))
+
+
+@pytest.fixture
+def experiment(tiny) -> Experiment:
+    return replace(tiny, model=GivenModel(), walk=None)
+
+
+def weights(folder) -> dict[str, torch.Tensor]:
+    from crawl.training.checkpoint import load_checkpoint
+
+    return load_checkpoint(folder / "best.safetensors")[0]
+
+
+@pytest.mark.parametrize("make", [network, PyGModel])
+def test_a_stop_and_a_resume_change_no_bit(experiment, paths, tmp_path, make):
+    start = make().state_dict()
+
+    def new() -> nn.Module:
+        model = make()
+        model.load_state_dict(start)
+        return model
+
+    whole = run_experiment(experiment, tmp_path / "whole", model=new(), dataset=paths)
+    with pytest.raises(Stopped):
+        run_experiment(experiment, tmp_path / "run", model=new(), dataset=paths, stop=lambda: True)
+    again = resume_run(tmp_path / "run", model=make(), dataset=paths)  # its own weights are replaced
+    assert again.record["scores"] == whole.record["scores"]
+    one, other = weights(whole.folder), weights(again.folder)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    trained = TrainedModel.load(again.folder, model=make())
+    expected = TrainedModel.load(whole.folder, model=make()).predict(paths.store)
+    assert (trained.predict(paths.store).repeats == expected.repeats).all()
+
+
+def test_the_record_names_the_class(experiment, paths, tmp_path):
+    record = run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths).record
+    assert record["config"]["model"] == {"name": "given", "class": f"{__name__}.PyGModel"}
+    assert record["config"]["walk"] is None
+    assert record["steps"].startswith("eager: ")
+
+
+def test_the_model_must_be_given_again(experiment, paths, tmp_path, capsys):
+    with pytest.raises(Stopped):
+        run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths, stop=lambda: True)
+    with pytest.raises(ValueError, match=r"with a model of its own, .*PyGModel: give the model again"):
+        resume_run(tmp_path / "run", dataset=paths)
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("give the model again, to resume_run(folder, model=…) or TrainedModel.load(folder, model=…).")
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "model=…, dataset=…)" in capsys.readouterr().out
+    resume_run(tmp_path / "run", model=PyGModel(), dataset=paths)
+    with pytest.raises(ValueError, match=r"give the model again, .* TrainedModel\.load\(folder, model=…\)"):
+        TrainedModel.load(tmp_path / "run")
+
+
+def test_another_model_does_not_fit(experiment, paths, tmp_path):
+    folder = run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths).folder
+    with pytest.raises(ValueError, match="The weights belong to another architecture than the model"):
+        TrainedModel.load(folder, model=network())
+    (folder / "result.json").unlink()
+    with pytest.raises(ValueError, match=r"last\.safetensors: .* another architecture .* the run begins anew"):
+        resume_run(folder, model=network(), dataset=paths)
+
+
+def test_models_that_are_built_are_not_given(tiny, finished, paths, tmp_path):
+    with pytest.raises(ValueError, match="say how to build a crawl, but a PyGModel was given: leave out model"):
+        run_experiment(tiny, tmp_path / "run", model=PyGModel(), dataset=paths)
+    with pytest.raises(ValueError, match="says how to build its model, a crawl: leave out model"):
+        TrainedModel.load(finished.folder, model=PyGModel())
+    with pytest.raises(ValueError, match="model must be a Module, not 'gin'"):
+        run_experiment(Experiment(), tmp_path / "run", model="gin", dataset=paths)
+    with pytest.raises(ValueError, match="give the model again"):
+        run_experiment(Experiment(model=GivenModel("here.Mine")), tmp_path / "run", dataset=paths)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match="leave out model, or both settings"):
+        run_experiment(Experiment(walk=WalkPlan(num_steps=7)), tmp_path / "run", model=PyGModel(), dataset=paths)
+    assert Experiment().model == Model()
+
+
+def test_a_wrong_output_shape_is_one_sentence(experiment, paths, tmp_path):
+    with pytest.raises(ValueError, match=r"^[^\n]* 2 numbers for each graph, .* shape \[4, 2\], not \[4, 3\]\.$"):
+        run_experiment(experiment, tmp_path / "run", model=PyGModel(3), dataset=paths)
