@@ -68,8 +68,8 @@ class Bench:
 
     def trainer(self, model: CRaWl, seed: int = 0) -> Trainer:
         """A trainer for ZINC that validates as in the paper."""
-        training = Training(batch_size=self.batch_size, device=str(self.device))
-        return Trainer(model, self.zinc, training, Evaluation(num_val_repeats=2), seed=seed)
+        training = Training(batch_size=self.batch_size)
+        return Trainer(model, self.zinc, training, Evaluation(num_val_repeats=2), seed=seed, device=str(self.device))
 
     def ours(self, **more: Any) -> Step:
         """Our training step on ZINC."""

@@ -54,7 +54,7 @@ def training_step(
     dataset: Dataset, model: Network, batch_size: int, device: torch.device, *, is_captured: bool = True
 ) -> Step:
     """A call that runs one whole training step as `Trainer` runs them; compiled and captured in its first calls."""
-    trainer = Trainer(model, dataset, Training(batch_size=batch_size, device=str(device)), Evaluation())
+    trainer = Trainer(model, dataset, Training(batch_size=batch_size), Evaluation(), device=str(device))
     if not is_captured:
         trainer.runner.reason = "to be measured"
     trainer.model.train()
