@@ -181,10 +181,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         store = _as_store(_as_list(graphs))
         self.model_.model.to(choose_device(self.device))
         return self.model_.predict(
-            store,
-            num_repeats=self.num_repeats,
-            seed=self.model_.experiment.seed,
-            handle_unknown=self.handle_unknown,
+            store, num_repeats=self.num_repeats, seed=self.model_.experiment.seed, handle_unknown=self.handle_unknown
         )
 
 

@@ -38,11 +38,7 @@ class VirtualNode(nn.Module):
         check_precision(precision)
         self.precision = precision
         self.mlp = nn.Sequential(
-            Linear(channels, channels),
-            BatchNorm(channels),
-            nn.ReLU(),
-            Dropout(dropout),
-            Linear(channels, channels),
+            Linear(channels, channels), BatchNorm(channels), nn.ReLU(), Dropout(dropout), Linear(channels, channels)
         )
 
     def forward(self, x: Tensor, state: Tensor, members: Segments) -> tuple[Tensor, Tensor]:

@@ -36,9 +36,7 @@ def _social(name: str, title: str, about: str, num_classes: int, statistics: Sta
         title=title,
         about=about,
         task=Task(
-            kind="binary" if is_binary else "multiclass",
-            num_outputs=1 if is_binary else num_classes,
-            metric="accuracy",
+            kind="binary" if is_binary else "multiclass", num_outputs=1 if is_binary else num_classes, metric="accuracy"
         ),
         statistics=statistics,
         file=name,
