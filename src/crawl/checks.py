@@ -183,6 +183,11 @@ def as_list(name: str, values: Any, of: str) -> list[Any]:
         raise ValueError(f"{name} must be a list of {of}, not {shown(values)}.") from None
 
 
+def check_window_size(window_size: Any) -> int:
+    """The window size as an int; refuses one that no code of bits can hold."""
+    return whole_number("window_size", window_size, 0, MAX_WINDOW_SIZE)
+
+
 def check_node2vec(p: object, q: object) -> None:
     """Refuses parameters of node2vec that no walk can have: a q far from 1 has nearly every draw rejected.
 

@@ -26,7 +26,7 @@ from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
 from crawl.data.task import Task
-from crawl.graph import weights_differ
+from crawl.edge_lists import weights_differ
 from crawl.runs.build import build_model
 from crawl.runs.experiment import Data, Experiment, Model, Walk
 from crawl.runs.features import Features, HandleUnknown, refuse_graph

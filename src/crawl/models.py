@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_LAYERS, MAX_WIDTH, check_choice, check_type, truth, whole_number
 from crawl.choices import Head, Implementation, Pool, Precision, Strategy
-from crawl.graph import Graph, weights_differ
+from crawl.edge_lists import weights_differ
+from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, BlockSettings, Parallel, State
 from crawl.nn.blocks import BLOCKS

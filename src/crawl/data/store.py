@@ -15,7 +15,7 @@ from torch_geometric.data.data import BaseData
 
 from crawl.checks import MAX_COUNT, as_list, check_choice, check_type, shown, truth, whole_number
 from crawl.data.task import Level
-from crawl.graph import weights_differ
+from crawl.edge_lists import weights_differ
 from crawl.tensor_checks import as_device, holds_integers, plain_tensor
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # of which torch only knows how to convert them

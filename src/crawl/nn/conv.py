@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_type, truth, whole_number
+from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_type, check_window_size, truth, whole_number
 from crawl.choices import Implementation, Precision
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
@@ -18,7 +18,6 @@ from crawl.ops.walk_conv import Weights, mean_of_groups, walk_conv
 from crawl.ops.walks import Bits
 from crawl.tensor_checks import in_memory, plain_tensor
 from crawl.walks import Walks
-from crawl.walks.walks import check_window_size
 
 
 class CRaWlConv(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from crawl.checks import MAX_COUNT, MAX_WINDOW_SIZE, check_choice, check_node2vec, check_type, share, whole_number
+from crawl.checks import MAX_COUNT, check_choice, check_node2vec, check_window_size, share, whole_number
 from crawl.choices import Strategy
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class WalkPlan:
         check_choice("strategy", self.strategy, get_args(Strategy))
         for name in ("num_steps", "num_eval_steps"):
             self._set(name, whole_number(name, getattr(self, name), 0, MAX_COUNT - 1))
-        self._set("window_size", whole_number("window_size", self.window_size, 0, MAX_WINDOW_SIZE))
+        self._set("window_size", check_window_size(self.window_size))
         for name in ("start_share", "eval_start_share"):
             self._set(name, share(name, getattr(self, name)))
         if self.strategy == "node2vec":
@@ -89,10 +89,10 @@ class WalkPlan:
         """
         import torch
 
-        from crawl.graph import Graph
+        from crawl.walks.checks import check_graph
         from crawl.walks.sampling import sample_walks
 
-        check_type("graph", graph, Graph, "call Graph.from_data(data)")
+        check_graph(graph)
         return sample_walks(
             graph,
             num_steps=self.steps(is_training) if num_steps is None else num_steps,

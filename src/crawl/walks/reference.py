@@ -19,16 +19,14 @@ from crawl.walks.philox import FIRST_ATTEMPT, STEP, philox
 
 @dataclass(frozen=True)
 class StepLaw:
-    """How the next node is drawn, given the current and the previous one.
-
-    Every strategy first draws an arc of the current node: uniformly, or in proportion to the edge weights.
+    """How the next arc is drawn, given the current and the previous node; in proportion to edge weights, if any.
 
     Attributes:
         skips_previous: Non-backtracking: arcs to the previous node are left out, unless there are no others.
         node2vec: Four integers (back, ahead, common, other), or None for the other strategies. The odds to go back
             rather than ahead are `back` times the mass of the arcs to the previous node, to `ahead` times the mass of
-            the others. An arc ahead that leads to a neighbour of the previous node is kept with the chance `common`,
-            in 2^-32, and one that leads elsewhere with the chance `other`; if it is not kept, all is drawn again.
+            the others. An arc ahead is kept with the chance `common` / 2^32 if it leads to a neighbour of the previous
+            node, and with `other` / 2^32 if it does not; if it is not kept, all is drawn again.
     """
 
     skips_previous: bool = False
@@ -55,7 +53,7 @@ def sample(
     graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes."""
-    arcs = _SortedArcs(graph)
+    arcs = SortedArcs(graph)
     visited, walked = [start.long()], []
     for step in range(num_steps):
         arc = _draw_arc(arcs, visited, step, keys, law, seed)
@@ -69,7 +67,7 @@ def sample(
 def encode(graph: Graph, nodes: Tensor, window_size: int) -> Tensor:
     """`[W, T]` codes of the bits seen along the given walks; see `Walks.code` for the layout."""
     nodes = nodes.long()
-    arcs = _SortedArcs(graph)
+    arcs = SortedArcs(graph)
     code = torch.zeros_like(nodes)
     for j in range(1, min(window_size, nodes.shape[1] - 1) + 1):
         here, back = nodes[:, j:], nodes[:, :-j]
@@ -85,28 +83,7 @@ def code_dtype(window_size: int) -> torch.dtype:
     return torch.int16 if window_size <= 8 else torch.int32 if window_size <= 16 else torch.int64
 
 
-def find_edges(graph: Graph, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The first column of `edge_index` from each source to its target (-1 if none), and whether there is one."""
-    first, last = _SortedArcs(graph).between(source.long(), target.long())
-    is_edge = first < last
-    edge_id = torch.cat([graph.edge_id, graph.edge_id.new_tensor([-1])])  # `first` may point behind the last arc
-    return torch.where(is_edge, edge_id[first], -1), is_edge
-
-
-def edges_fit(graph: Graph, nodes: Tensor, edges: Tensor) -> bool:
-    """Whether each edge joins the two nodes of its step, in that direction."""
-    edge_id, order = torch.sort(graph.edge_id.long())
-    arc = _SortedArcs(graph).by_target[order]
-    wanted = nodes[:, :-1].long() * graph.num_nodes + nodes[:, 1:].long()
-    first = torch.searchsorted(edge_id, edges.long())
-    fits = torch.zeros_like(edges, dtype=torch.bool)
-    for position in (first, first + 1):  # an edge walked both ways has two arcs
-        inside = position.clamp_max(max(graph.num_arcs - 1, 0))
-        fits |= (edge_id[inside] == edges) & (arc[inside] == wanted)
-    return bool(fits.all())
-
-
-def _draw_arc(arcs: _SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int) -> Tensor:
+def _draw_arc(arcs: SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int) -> Tensor:
     here = visited[-1]
     total = arcs.total(here)
     if step == 0 or (not law.skips_previous and law.node2vec is None):
@@ -123,7 +100,7 @@ def _draw_arc(arcs: _SortedArcs, visited: list[Tensor], step: int, keys: Tensor,
 
 
 def _draw_node2vec_arc(
-    arcs: _SortedArcs,
+    arcs: SortedArcs,
     here: Tensor,
     previous: Tensor,
     masses: tuple[Tensor, Tensor, Tensor],
@@ -163,7 +140,7 @@ def _scaled(word: Tensor, total: Tensor) -> Tensor:
     return word * (total >> 32) + low
 
 
-class _SortedArcs:
+class SortedArcs:
     """The arcs of a graph as sorted 64-bit keys, so that finding an arc is one binary search."""
 
     def __init__(self, graph: Graph) -> None:

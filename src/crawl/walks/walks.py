@@ -5,18 +5,18 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crawl.checks import MAX_WINDOW_SIZE, check_type, shown, whole_number
+from crawl.checks import check_window_size
 from crawl.graph import Graph
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
-from crawl.tensor_checks import as_device, holds_integers, plain_tensor
+from crawl.tensor_checks import as_device
 from crawl.walks import reference
+from crawl.walks.checks import check_bit_rows, check_graph, check_ids, check_parts, check_values, checked_steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,30 +48,10 @@ class Walks:
 
     def __post_init__(self) -> None:
         check_window_size(self.window_size)
-        for value in (self.nodes, self.edges, self.code):
-            if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided or value.dim() != 2:
-                raise ValueError(f"Walks hold tensors of two dimensions, not {shown(value)}: use Walks.from_nodes.")
-        num_walks, num_positions = self.nodes.shape
-        fits = self.edges.shape == (num_walks, max(num_positions - 1, 0)) and self.code.shape == self.nodes.shape
-        dtypes = (self.nodes.dtype, self.edges.dtype, self.code.dtype)
-        if not fits or dtypes != (torch.int32, torch.int32, reference.code_dtype(self.window_size)):
-            raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
-        self._check_ids("nodes", self.num_nodes)
-        self._check_ids("edges", self.num_edges)
-
-    def _check_ids(self, name: Literal["nodes", "edges"], number: int | None) -> None:
-        """Refuses ids outside the graph, so that no layer has to look. On a GPU that would mean to wait."""
-        ids = getattr(self, name)
-        if number is None:
-            return
-        number = whole_number(f"num_{name}", number, 0, 2**31 - 1)
-        if ids.numel() and ids.device.type == "cpu" and self.num_real is None:
-            low, high = (int(bound) for bound in torch.aminmax(ids))
-            if low < 0 or high >= number:
-                outside = low if low < 0 else high
-                raise ValueError(
-                    f"The walks have {name} {outside}, but num_{name} is {number}: give that of their graph, or None."
-                )
+        check_parts(self.nodes, self.edges, self.code, self.window_size)
+        if self.num_real is None:
+            check_ids("nodes", self.nodes, self.num_nodes)
+            check_ids("edges", self.edges, self.num_edges)
 
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
@@ -87,32 +67,11 @@ class Walks:
         Raises:
             ValueError: If two nodes that follow each other are not joined by an edge.
         """
-        check_type("graph", graph, Graph, "call Graph.from_data(data), for example")
+        check_graph(graph)
         window_size = check_window_size(window_size)
-        if not holds_integers(nodes) or nodes.dim() != 2 or nodes.shape[1] == 0:
-            raise ValueError("nodes must be a tensor of integers of shape [num_walks, num_steps + 1].")
-        nodes = nodes.to(graph.device).long().contiguous()
-        if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
-            raise ValueError(f"nodes must be from 0 to {graph.num_nodes - 1}, the nodes of the graph.")
-        found, is_edge = reference.find_edges(graph, nodes[:, :-1], nodes[:, 1:])
-        if not bool(is_edge.all()):
-            walk, step = (int(i) for i in (~is_edge).nonzero()[0])
-            u, v = int(nodes[walk, step]), int(nodes[walk, step + 1])
-            raise ValueError(f"Walk {walk} steps from node {u} to node {v}, which is not an edge of the graph.")
-        if edges is not None:
-            if not holds_integers(edges) or edges.shape != found.shape:
-                raise ValueError(f"edges must be a tensor of integers of shape {list(found.shape)}.")
-            edges = edges.to(graph.device).long().contiguous()
-            if not reference.edges_fit(graph, nodes, edges):
-                raise ValueError("edges must name, for every step, a column of edge_index that joins its two nodes.")
-        return cls(
-            nodes=nodes.int(),
-            edges=found if edges is None else edges.int(),
-            code=reference.encode(graph, nodes, window_size),
-            window_size=window_size,
-            num_nodes=graph.num_nodes,
-            num_edges=graph.num_edges,
-        )
+        nodes, edges = checked_steps(graph, nodes, edges)
+        code = reference.encode(graph, nodes, window_size)
+        return cls(nodes, edges, code, window_size, graph.num_nodes, graph.num_edges)
 
     @property
     def num_walks(self) -> int:
@@ -167,10 +126,9 @@ class Walks:
         return Segments(owner, Rows(owner.numel()), Rows(num_ids), ptr, order)
 
     def gather(self, nodes: Tensor, edges: Tensor | None = None, bits: Tensor | None = None) -> Tensor:
-        """`[W, T, C]`: at each position the row of its node, that of the edge that leads there, and those of its bits,
-        added up.
+        """`[W, T, C]`: at each position the sum of the rows of its node, of the edge that leads there, and of its bits.
 
-        So a linear map of the walk features is applied to nodes and edges first, of which there are far fewer.
+        A linear map of the walk features is thus applied to nodes and edges first, of which there are far fewer.
 
         Args:
             nodes: `[N, C]`.
@@ -186,26 +144,19 @@ class Walks:
             steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
         if bits is not None:
-            if bits.dim() != 2 or bits.shape[0] != num_bits(self.window_size):
-                raise ValueError(
-                    f"These walks have {num_bits(self.window_size)} bits at a position, so give as many rows, not "
-                    f"{shown(bits)}: make them with the window_size of the weights."
-                )
+            check_bit_rows(bits, num_bits(self.window_size))
             rows = rows + self.bits().to(bits.dtype) @ bits
         return rows
 
     def mean_at_nodes(self, values: Tensor) -> Tensor:
         """`[N, C]`: the mean of `values`, `[W, T, C]`, over all positions at a node; 0 for one never visited."""
-        return self.visits.mean(self._along(values).flatten(0, 1))
+        check_values(values, self.nodes)
+        return self.visits.mean(values.flatten(0, 1))
 
     def mean_at_edges(self, values: Tensor) -> Tensor:
         """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions reached along an edge; 0 without any."""
-        return self.steps.mean(self._along(values)[:, 1:].flatten(0, 1))
-
-    def _along(self, values: Tensor) -> Tensor:
-        if plain_tensor("values", values).dim() != 3 or values.shape[:2] != self.nodes.shape:
-            raise ValueError(f"values must be of shape {[*self.nodes.shape, 'C']}, not {list(values.shape)}.")
-        return values
+        check_values(values, self.nodes)
+        return self.steps.mean(values[:, 1:].flatten(0, 1))
 
     def bits(self) -> Tensor:
         """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
@@ -219,8 +170,6 @@ class Walks:
         if isinstance(device, torch.device) and device == self.device:  # as in every step of a training
             return self
         device = as_device(device)
-        if device == self.device:
-            return self
         num_real = None if self.num_real is None else self.num_real.to(device)
         moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))
         return Walks(*moved, self.window_size, self.num_nodes, self.num_edges, num_real)
@@ -238,8 +187,3 @@ class Walks:
 def num_bits(window_size: int) -> int:
     """The number of structural bits per position: 2s - 1, or 0 without a window."""
     return max(2 * window_size - 1, 0)
-
-
-def check_window_size(window_size: int) -> int:
-    """The window size as an int; refuses one that no code can hold."""
-    return whole_number("window_size", window_size, 0, MAX_WINDOW_SIZE)
