@@ -198,3 +198,35 @@ def _networkx_weight(edge: list[Any], name: str, value: Any) -> float:
             else f"has {name}={shown(value)}, which is not a number in range"
         )
         raise ValueError(f"Edge {tuple(edge)} {problem}; give every edge a positive weight.") from None
+
+
+def checked_graph_ids(graph_ids: Tensor, num_graphs: int) -> Tensor:
+    """`[G]` int64. Refuses what is not a number from 0 to 2^31 - 1 for each graph; a GPU is not waited for."""
+    if not holds_integers(graph_ids) or graph_ids.shape != (num_graphs,):
+        raise ValueError(f"graph_ids must be a tensor of {num_graphs} integers, one for each graph.")
+    if graph_ids.device.type == "cpu" and bool(((graph_ids < 0) | (graph_ids.long() > MAX_COUNT)).any()):
+        raise ValueError(f"graph_ids must be from 0 to {MAX_COUNT}.")
+    return graph_ids.long()
+
+
+def integer_weight_sums(edge_weight: Tensor | None, edge_id: Tensor, source: Tensor, rowptr: Tensor) -> Tensor | None:
+    """Running sums of the weights within each row, as integers below 2^31, so that every device draws the same arcs.
+
+    A weight is rounded to 2^-31 of the largest in its row; then, in integers, it gets its share of the row's sum, and
+    at least 1, so that no edge is lost. Nothing here depends on the order of a floating-point sum.
+    """
+    if edge_weight is None:
+        return None
+
+    def sums_within_rows(values: Tensor) -> Tensor:
+        running = torch.cumsum(values, 0)
+        before_row = torch.cat([running.new_zeros(1), running])[rowptr[:-1]]
+        return running - before_row[source]
+
+    weight, degree = edge_weight[edge_id], rowptr[1:] - rowptr[:-1]
+    largest = torch.zeros(degree.numel(), device=weight.device, dtype=torch.float64)
+    largest.scatter_reduce_(0, source, weight, "amax")
+    rounded = (weight / largest[source] * 2**31).round().long()
+    total = sums_within_rows(rounded)[rowptr[source + 1] - 1]
+    share = rounded * (MAX_COUNT - degree[source]) // total  # the product is below 2^62
+    return sums_within_rows(share.clamp_min(1))

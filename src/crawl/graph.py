@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from crawl import edge_lists
 from crawl.checks import MAX_COUNT, truth
-from crawl.edge_lists import arguments_of_data, arguments_of_networkx, check_dead_ends, checked_edge_list
-from crawl.tensor_checks import as_device, holds_integers, in_memory
+from crawl.tensor_checks import as_device, in_memory
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -98,13 +98,9 @@ class Graph:
         """
         if graph_ids is None:
             graph_ids = torch.arange(self.num_graphs, device=self.device)
-        if not holds_integers(graph_ids) or graph_ids.shape != (self.num_graphs,):
-            raise ValueError(f"graph_ids must be a tensor of {self.num_graphs} integers, one for each graph.")
-        graph_ids = graph_ids.long()
-        if graph_ids.device.type == "cpu" and bool(((graph_ids < 0) | (graph_ids > MAX_COUNT)).any()):
-            raise ValueError(f"graph_ids must be from 0 to {MAX_COUNT}.")
+        graph_ids = edge_lists.checked_graph_ids(graph_ids, self.num_graphs).to(self.device)
         local = torch.arange(self.num_nodes, device=self.device) - self.graph_ptr[self.batch].long()
-        return (graph_ids.to(self.device)[self.batch] << 32) | local
+        return (graph_ids[self.batch] << 32) | local
 
     @classmethod
     def from_edge_index(
@@ -134,7 +130,7 @@ class Graph:
             ValueError: For anything that is not a graph, with the remedy.
         """
         undirected = truth("undirected", undirected)
-        edge_index, num_nodes, batch, graph_ptr, edge_weight = checked_edge_list(
+        edge_index, num_nodes, batch, graph_ptr, edge_weight = edge_lists.checked_edge_list(
             edge_index, num_nodes, edge_weight, batch, num_graphs
         )
         device, num_edges = edge_index.device, edge_index.shape[1]
@@ -153,24 +149,20 @@ class Graph:
         if bool((order_key[1:] < order_key[:-1]).any()):
             order = torch.sort(order_key, stable=True).indices
             source, target, edge_id = source[order], target[order], edge_id[order]
-            del order
         del order_key
-
         with in_memory(f"A graph of {num_nodes} nodes"):
             rowptr = torch.zeros(num_nodes + 1, device=device, dtype=torch.int64)
             torch.cumsum(torch.bincount(source, minlength=num_nodes), 0, out=rowptr[1:])
-        check_dead_ends(rowptr, target)
-        cum_weight = None if edge_weight is None else _integer_weight_sums(edge_weight[edge_id], source, rowptr)
+        edge_lists.check_dead_ends(rowptr, target)
+        cum_weight = edge_lists.integer_weight_sums(edge_weight, edge_id, source, rowptr)
         return cls(rowptr.int(), target.int(), edge_id, batch, graph_ptr, num_edges, cum_weight)
 
     @classmethod
     def from_data(cls, data: Data, *, weighted: bool | None = None, undirected: bool = False) -> Graph:
         """The graph of a PyG `Data` or `Batch`, which is only read.
 
-        A missing `edge_index` means no edges; a missing `batch` one graph.
-
         Args:
-            data: The graph, or graphs.
+            data: The graphs. A missing `edge_index` means no edges; a missing `batch` one graph.
             weighted: Whether a step takes an edge in proportion to its `edge_weight`; False ignores the weights. When
                 None, weights that are not all equal are refused, so that they are not lost unnoticed.
             undirected: Let every edge be walked both ways; see `from_edge_index`.
@@ -178,13 +170,11 @@ class Graph:
         Raises:
             ValueError: For anything that is not a graph, and for unequal weights when `weighted` is None.
         """
-        return cls.from_edge_index(**arguments_of_data(data, weighted), undirected=undirected)
+        return cls.from_edge_index(**edge_lists.arguments_of_data(data, weighted), undirected=undirected)
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph, *, weight: str | None = None, undirected: bool = False) -> Graph:
-        """The graph of a networkx graph of any kind.
-
-        Nodes and edges are numbered in the order of `graph.nodes` and `graph.edges`.
+        """The graph of a networkx graph of any kind; nodes and edges are numbered in its order.
 
         Args:
             graph: An undirected graph is walked both ways along each edge; a directed one along the arrows.
@@ -194,33 +184,9 @@ class Graph:
         Raises:
             ValueError: If a walk would end at some node, or a weight is missing or not a positive number.
         """
-        arguments, undirected = arguments_of_networkx(graph, weight), truth("undirected", undirected)
+        arguments, undirected = edge_lists.arguments_of_networkx(graph, weight), truth("undirected", undirected)
         return cls.from_edge_index(**arguments, undirected=undirected or not graph.is_directed())
 
     def __repr__(self) -> str:
-        weighted = ", weighted" if self.is_weighted else ""
-        return (
-            f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, num_graphs={self.num_graphs}{weighted}, "
-            f"device='{self.device}')"
-        )
-
-
-def _integer_weight_sums(weight: Tensor, source: Tensor, rowptr: Tensor) -> Tensor:
-    """Running sums of the weights within each row, as integers below 2^31, so that every device draws the same arcs.
-
-    A weight is rounded to 2^-31 of the largest in its row; then, in integers, it gets its share of the row's sum, and
-    at least 1, so that no edge is lost. Nothing here depends on the order of a floating-point sum.
-    """
-
-    def sums_within_rows(values: Tensor) -> Tensor:
-        running = torch.cumsum(values, 0)
-        before_row = torch.cat([running.new_zeros(1), running])[rowptr[:-1]]
-        return running - before_row[source]
-
-    degree = rowptr[1:] - rowptr[:-1]
-    largest = torch.zeros(degree.numel(), device=weight.device, dtype=torch.float64)
-    largest.scatter_reduce_(0, source, weight, "amax")
-    rounded = (weight / largest[source] * 2**31).round().long()
-    total = sums_within_rows(rounded)[rowptr[source + 1] - 1]
-    share = rounded * (MAX_COUNT - degree[source]) // total  # the product is below 2^62
-    return sums_within_rows(share.clamp_min(1))
+        sizes = f"num_nodes={self.num_nodes}, num_edges={self.num_edges}, num_graphs={self.num_graphs}"
+        return f"Graph({sizes}{', weighted' if self.is_weighted else ''}, device='{self.device}')"

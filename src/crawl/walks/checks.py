@@ -109,6 +109,13 @@ def checked_starts(graph: Graph, start: Tensor) -> Tensor:
     return start
 
 
+def checked_share(start: object) -> float:
+    """The share of nodes that start a walk."""
+    if isinstance(start, bool) or not isinstance(start, int | float) or not 0 < start <= 1:
+        raise ValueError(f"start must be None, a share in (0, 1], or a tensor of node ids, not {shown(start)}.")
+    return float(start)
+
+
 def checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
     """A key for each start."""
     if not holds_integers(keys) or keys.shape != starts.shape:

@@ -41,12 +41,11 @@ class StepLaw:
         if strategy == "non_backtracking":
             return cls(skips_previous=True)
         check_node2vec(p, q)
-        ahead = max(1.0, 1 / q)
-        odds = (1 / min(p, 1e300), ahead)  # as good as never; an integer may be too long for a float
-        chances = (1 / ahead, 1 / q / ahead)
-        back, ahead_odds = (math.floor(odd / max(odds) * 2**32) for odd in odds)
-        common, other = (math.floor(chance * 2**32) for chance in chances)
-        return cls(node2vec=(back, ahead_odds, common, other))
+        back, ahead = 1 / min(p, 1e300), max(1.0, 1 / q)  # p may be an integer that is too long for a float
+        most = max(back, ahead)
+        chances = (back / most, ahead / most, 1 / ahead, 1 / q / ahead)
+        back_odds, ahead_odds, common, other = (math.floor(chance * 2**32) for chance in chances)
+        return cls(node2vec=(back_odds, ahead_odds, common, other))
 
 
 def sample(
@@ -55,8 +54,8 @@ def sample(
     """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes."""
     arcs = SortedArcs(graph)
     visited, walked = [start.long()], []
-    for step in range(num_steps):
-        arc = _draw_arc(arcs, visited, step, keys, law, seed)
+    for _ in range(num_steps):
+        arc = _draw_arc(arcs, visited, keys, law, seed)
         visited.append(graph.col[arc].long())
         walked.append(graph.edge_id[arc])
     nodes = torch.stack(visited, dim=1)
@@ -79,59 +78,48 @@ def encode(graph: Graph, nodes: Tensor, window_size: int) -> Tensor:
 
 
 def code_dtype(window_size: int) -> torch.dtype:
-    """The smallest integer that holds 2s - 1 bits and stays non-negative."""
+    """The smallest integer type that holds 2s - 1 bits and stays non-negative."""
     return torch.int16 if window_size <= 8 else torch.int32 if window_size <= 16 else torch.int64
 
 
-def _draw_arc(arcs: SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int) -> Tensor:
-    here = visited[-1]
+def _draw_arc(arcs: SortedArcs, visited: list[Tensor], keys: Tensor, law: StepLaw, seed: int) -> Tensor:
+    step, here = len(visited) - 1, visited[-1]
     total = arcs.total(here)
+    word = philox(seed, step // 4, STEP, keys)[step % 4]
     if step == 0 or (not law.skips_previous and law.node2vec is None):
-        return arcs.at(here, _scaled(_step_word(seed, step, keys), total))
-    previous = visited[-2]
-    first, last = arcs.between(here, previous)
+        return arcs.at(here, _scaled(word, total))
+    first, last = arcs.between(here, visited[-2])
     before = arcs.mass_before(here, first)
     back = arcs.mass_before(here, last) - before
     if law.node2vec is not None:
-        return _draw_node2vec_arc(arcs, here, previous, (before, back, total - back), step, keys, law.node2vec, seed)
+        return _draw_node2vec_arc(arcs, visited, (before, back, total - back), keys, law.node2vec, seed)
     skipped = torch.where(back == total, 0, back)
-    mass = _scaled(_step_word(seed, step, keys), total - skipped)
+    mass = _scaled(word, total - skipped)
     return arcs.at(here, torch.where(mass >= before, mass + skipped, mass))
 
 
 def _draw_node2vec_arc(
-    arcs: SortedArcs,
-    here: Tensor,
-    previous: Tensor,
-    masses: tuple[Tensor, Tensor, Tensor],
-    step: int,
-    keys: Tensor,
-    law: tuple[int, int, int, int],
-    seed: int,
+    arcs: SortedArcs, visited: list[Tensor], masses: tuple[Tensor, ...], keys: Tensor, law: tuple[int, ...], seed: int
 ) -> Tensor:
     """Draw until an arc is kept. `masses`: of the arcs before those that lead back, of these, and of all others."""
     back_odds, ahead_odds, common, other = law
+    here, previous = visited[-1], visited[-2]
     chosen = torch.full_like(here, -1)
     pending = torch.arange(here.numel(), device=here.device)
-    attempt = 0
+    attempt = FIRST_ATTEMPT
     while pending.numel():
         before, back, ahead = (mass[pending] for mass in masses)
-        words = philox(seed, step, FIRST_ATTEMPT + attempt, keys[pending])
+        words = philox(seed, len(visited) - 1, attempt, keys[pending])
         goes_back = _scaled(words[0], back * back_odds + ahead * ahead_odds) < back * back_odds
         goes_back |= ahead == 0
         mass = _scaled(words[1], torch.where(goes_back, back, ahead))
         mass += torch.where(goes_back, before, torch.where(mass >= before, back, 0))
         arc = arcs.at(here[pending], mass)
-        near, behind = arcs.between(previous[pending], arcs.graph.col[arc].long())
-        is_kept = goes_back | (words[2] < torch.where(near < behind, common, other))
+        first, last = arcs.between(previous[pending], arcs.graph.col[arc].long())
+        is_kept = goes_back | (words[2] < torch.where(first < last, common, other))
         chosen[pending[is_kept]] = arc[is_kept]
-        pending = pending[~is_kept]
-        attempt += 1
+        pending, attempt = pending[~is_kept], attempt + 1
     return chosen
-
-
-def _step_word(seed: int, step: int, keys: Tensor) -> Tensor:
-    return philox(seed, step // 4, STEP, keys)[step % 4]
 
 
 def _scaled(word: Tensor, total: Tensor) -> Tensor:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from crawl.checks import MAX_SEED, check_choice, check_window_size, shown, whole_number
-from crawl.choices import Strategy
+from crawl.checks import MAX_SEED, check_choice, check_window_size, whole_number
+from crawl.choices import Backend, Strategy
 from crawl.graph import Graph
 from crawl.tensor_checks import in_memory
-from crawl.walks.checks import check_graph, checked_keys, checked_starts
+from crawl.walks.checks import check_graph, checked_keys, checked_share, checked_starts
 from crawl.walks.philox import START, philox
 from crawl.walks.reference import StepLaw
 from crawl.walks.walks import Walks
-
-Backend = Literal["auto", "reference", "numba", "triton"]
 
 
 def sample_walks(
@@ -37,8 +35,8 @@ def sample_walks(
 ) -> Walks:
     """Random walks on a graph, with the identity and adjacency bits of a sliding window.
 
-    A walk depends on the graph, the seed, its start node and its key alone: not on the backend, the device, the number
-    of threads, or the other walks of the call.
+    A walk depends on the graph, the seed, its start node and its key alone: not on the backend, the device, the threads
+    or the other walks of the call.
 
     Args:
         graph: The graph or batch of graphs. If it has edge weights, steps are drawn in proportion to them.
@@ -62,10 +60,8 @@ def sample_walks(
         ValueError: If an argument is out of its range.
     """
     check_graph(graph)
-    num_steps = whole_number("num_steps", num_steps, 0, 2**31 - 2)
-    window_size = check_window_size(window_size)
-    seed = whole_number("seed", seed, 0, MAX_SEED)
-    law = StepLaw.named(strategy, p, q)
+    num_steps, window_size = whole_number("num_steps", num_steps, 0, 2**31 - 2), check_window_size(window_size)
+    seed, law = whole_number("seed", seed, 0, MAX_SEED), StepLaw.named(strategy, p, q)
     check_choice("backend", backend, get_args(Backend))
     sampler = sampler_for(graph.device, backend)
     nodes, keys = start_nodes(graph, start, keys, seed)
@@ -83,9 +79,7 @@ def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None,
     all_nodes = torch.arange(graph.num_nodes, device=graph.device)
     keys = all_nodes if keys is None else checked_keys(keys, all_nodes)
     if start is not None:
-        if isinstance(start, bool) or not isinstance(start, int | float) or not 0 < start <= 1:
-            raise ValueError(f"start must be None, a share in (0, 1], or a tensor of node ids, not {shown(start)}.")
-        walkable = walkable & _drawn_share(graph, walkable, keys, float(start), seed)
+        walkable = walkable & _drawn_share(graph, walkable, keys, checked_share(start), seed)
     nodes = walkable.nonzero().squeeze(1)
     return nodes.int(), keys[nodes]
 

@@ -61,8 +61,7 @@ class Walks:
             graph: The graph the walks run on.
             nodes: `[W, T]` node ids.
             window_size: How far back the bits look (s).
-            edges: `[W, T - 1]` the column of each step, for graphs with parallel edges; the first one that fits when
-                None.
+            edges: `[W, T - 1]` the column of each step, where edges are parallel; the first one that fits when None.
 
         Raises:
             ValueError: If two nodes that follow each other are not joined by an edge.
@@ -115,8 +114,7 @@ class Walks:
         """The same walks, which know how many nodes and edges there are."""
         if self.num_nodes is not None and (self.num_edges is not None or edge_attr is None):
             return self
-        num_edges = len(edge_attr) if self.num_edges is None and edge_attr is not None else self.num_edges
-        return replace(self, num_nodes=num_nodes, num_edges=num_edges)
+        return replace(self, num_nodes=num_nodes, num_edges=self.num_edges if edge_attr is None else len(edge_attr))
 
     def _segments(self, name: str, ids: Tensor, num_ids: int | None) -> Segments:
         if num_ids is None:
@@ -178,10 +176,8 @@ class Walks:
         return self.num_walks
 
     def __repr__(self) -> str:
-        return (
-            f"Walks(num_walks={self.num_walks}, num_steps={self.num_steps}, window_size={self.window_size}, "
-            f"device='{self.device}')"
-        )
+        sizes = f"num_walks={self.num_walks}, num_steps={self.num_steps}, window_size={self.window_size}"
+        return f"Walks({sizes}, device='{self.device}')"
 
 
 def num_bits(window_size: int) -> int:
