@@ -91,9 +91,6 @@ class CRaWlConv(nn.Module):
             edge_attr: `[E, edge_dim]` edge features, in the order of the `edge_index` the walks were made from. If
                 `edge_dim` is 1 they may be missing, which is the same as zeros.
             rows: Which of the nodes are real, for a padded batch; all when None.
-
-        Raises:
-            ValueError: If the features or the walks do not fit the layer.
         """
         pooled, _ = self.pooled(x, walks, edge_attr)
         with precision(self.precision):
@@ -133,8 +130,7 @@ class CRaWlConv(nn.Module):
 
     def walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None) -> Tensor:
         """The walk feature matrix X = [h | g | I | A], `[W, T, D]`: node features, the features of the edge that led
-        there (zeros at the first position, or without `edge_attr`), identity and adjacency bits.
-        """
+        there (zeros at the first position, or without `edge_attr`), identity and adjacency bits."""
         edges = x.new_zeros(*walks.edges.shape, self.edge_dim) if edge_attr is None else edge_attr[walks.edges]
         edges = torch.cat([edges.new_zeros(len(walks), 1, self.edge_dim), edges], dim=1)
         bits, s = walks.bits(), walks.window_size  # which may be larger than that of the layer

@@ -30,22 +30,24 @@ def check_parts(nodes: object, edges: object, code: object, window_size: int) ->
         raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
 
 
-def check_ids(name: str, ids: Tensor, number: int | None) -> None:
+def check_ids(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None) -> None:
     """Refuses ids outside the graph, so that no layer has to look. On a GPU the host would wait, so it does not."""
-    if number is None:
-        return
-    number = whole_number(f"num_{name}", number, 0, MAX_COUNT)
-    if ids.numel() and ids.device.type == "cpu":
-        low, high = (int(bound) for bound in torch.aminmax(ids))
-        if low < 0 or high >= number:
-            outside = low if low < 0 else high
-            raise ValueError(
-                f"The walks have {name} {outside}, but num_{name} is {number}: give the number of their graph, or None."
-            )
+    for name, ids, number in (("nodes", nodes, num_nodes), ("edges", edges, num_edges)):
+        if number is None:
+            continue
+        number = whole_number(f"num_{name}", number, 0, MAX_COUNT)
+        if ids.numel() and ids.device.type == "cpu":
+            low, high = (int(bound) for bound in torch.aminmax(ids))
+            if low < 0 or high >= number:
+                raise ValueError(
+                    f"The walks have {name} {low if low < 0 else high}, but num_{name} is {number}: "
+                    "give the number of their graph, or None."
+                )
 
 
 def checked_steps(graph: Graph, nodes: Tensor, edges: Tensor | None) -> tuple[Tensor, Tensor]:
     """Nodes and edges of the walks that visit these nodes; without edges, the first that fits each step."""
+    check_graph(graph)
     if not holds_integers(nodes) or nodes.dim() != 2 or nodes.shape[1] == 0:
         raise ValueError("nodes must be a tensor of integers of shape [num_walks, num_steps + 1].")
     nodes = nodes.to(graph.device).long().contiguous()

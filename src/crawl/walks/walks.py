@@ -16,14 +16,14 @@ from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.tensor_checks import as_device
 from crawl.walks import reference
-from crawl.walks.checks import check_bit_rows, check_graph, check_ids, check_parts, check_values, checked_steps
+from crawl.walks.checks import check_bit_rows, check_ids, check_parts, check_values, checked_steps
 
 
 @dataclass(frozen=True, eq=False)
 class Walks:
     """Walks with the subgraph seen in a sliding window, packed into one integer per position.
 
-    A walk of `num_steps` visits `num_steps + 1` nodes: T = num_steps + 1.
+    A walk of `num_steps` visits T = `num_steps + 1` nodes.
 
     Attributes:
         nodes: `[W, T]` int32; the nodes visited.
@@ -50,8 +50,7 @@ class Walks:
         check_window_size(self.window_size)
         check_parts(self.nodes, self.edges, self.code, self.window_size)
         if self.num_real is None:
-            check_ids("nodes", self.nodes, self.num_nodes)
-            check_ids("edges", self.edges, self.num_edges)
+            check_ids(self.nodes, self.num_nodes, self.edges, self.num_edges)
 
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
@@ -66,7 +65,6 @@ class Walks:
         Raises:
             ValueError: If two nodes that follow each other are not joined by an edge.
         """
-        check_graph(graph)
         window_size = check_window_size(window_size)
         nodes, edges = checked_steps(graph, nodes, edges)
         code = reference.encode(graph, nodes, window_size)
@@ -158,8 +156,7 @@ class Walks:
 
     def bits(self) -> Tensor:
         """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
-        [v_i has an edge to v_(i-j)], j = 2..s; False where i - j < 0. Nothing (`[W, T, 0]`) for window size 0.
-        """
+        [v_i has an edge to v_(i-j)], j = 2..s; False where i - j < 0. Nothing (`[W, T, 0]`) for window size 0."""
         shifts = torch.arange(num_bits(self.window_size), device=self.device)
         return ((self.code.long().unsqueeze(-1) >> shifts) & 1).bool()
 
