@@ -208,7 +208,7 @@ def test_smiles():
     model = clone(regressor).fit(molecules, range(8))
     with pytest.warns(UserWarning, match=r"encoded as zeros: 35 in atomic number \(1 node\)\.$"):
         assert model.predict(np.array(["O", "CCBr"])).shape == (2,)
-    with pytest.raises(ValueError, match=r"Graph 1: 'C1CC' is no molecule"):
+    with pytest.raises(ValueError, match=r"Graph 1: 'C1CC' is not a molecule"):
         model.predict(["O", "C1CC"])
     with pytest.raises(ValueError, match="Graph 2: there is no SMILES"):
         clone(regressor).fit(["C", "CC", " "], range(3))

@@ -237,7 +237,7 @@ def test_damaged_counts_are_refused_by_name(tmp_path, shrink, array, function, m
         (("", "smiles", "other"), (), " has no column 'labels'"),
         (("", "other", "labels"), (), " has no column 'smiles'"),
         (("", "smiles", "labels"), ("4", "CC"), ", line 6: it has 2 fields, but the header 3"),
-        (("", "smiles", "labels"), ("4", "C(", "[]"), r", line 6: 'C\(' is no molecule"),
+        (("", "smiles", "labels"), ("4", "C(", "[]"), r", line 6: 'C\(' is not a molecule"),
         (("", "smiles", "labels"), ("4", "CC", "[1"), ", line 6: Expecting"),
         (("", "smiles", "labels"), ("4", "CC", "[1, 0]"), " is truncated, damaged or another file"),
     ],

@@ -103,11 +103,7 @@ def truth(name: str, value: Any) -> bool:
 
 
 def check_choice(name: str, value: object, choices: Iterable[str | None]) -> None:
-    """Refuses a value that is not one of the choices, and suggests one that is.
-
-    Raises:
-        ValueError: If it is not one of them.
-    """
+    """Refuses a value that is not one of the choices, and suggests one that is."""
     choices = tuple(choices)
     if not ((value is None or isinstance(value, str)) and value in choices):
         words = [choice for choice in choices if choice is not None]
@@ -117,11 +113,7 @@ def check_choice(name: str, value: object, choices: Iterable[str | None]) -> Non
 
 
 def check_type(name: str, value: object, kind: type[T], remedy: str = "") -> TypeGuard[T]:
-    """Refuses what is not of a type.
-
-    Raises:
-        ValueError: If it is of another; the message has the remedy.
-    """
+    """Refuses what is not of a type."""
     if not isinstance(value, kind):
         hint = f": {remedy}." if remedy else "."
         raise ValueError(f"{name} must be a {kind.__name__}, not {shown(value)}{hint}")
@@ -132,9 +124,6 @@ def check_fields(settings: Any, place: str, at_least_0: tuple[str, ...] = ()) ->
     """Refuses settings, a dataclass of plain values, of which one is not of the type that its annotation says.
 
     Numbers must be positive; those named in `at_least_0` may be 0. An int is fine where a float is wanted.
-
-    Raises:
-        ValueError: With the name of the setting and its value.
     """
     hints = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
@@ -189,11 +178,7 @@ def check_window_size(window_size: Any) -> int:
 
 
 def check_node2vec(p: object, q: object) -> None:
-    """Refuses parameters of node2vec that no walk can have: a q far from 1 has nearly every draw rejected.
-
-    Raises:
-        ValueError: With both values.
-    """
+    """Refuses parameters of node2vec that no walk can have: a q far from 1 has nearly every draw rejected."""
     if not (isinstance(p, int | float) and isinstance(q, int | float) and p >= 1e-3 and 1e-3 <= q <= 1e3):
         raise ValueError(
             f"node2vec needs p from 0.001 to infinity and q from 0.001 to 1000, not p={shown(p)} and q={shown(q)}."

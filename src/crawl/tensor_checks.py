@@ -72,11 +72,7 @@ def as_device(device: Any) -> torch.device:
 
 @contextmanager
 def in_memory(what: str) -> Iterator[None]:
-    """Says what does not fit, where memory runs out; also a decorator.
-
-    Raises:
-        ValueError: In place of what torch and numpy raise then.
-    """
+    """Says what does not fit, where memory runs out; also a decorator."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

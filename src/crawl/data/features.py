@@ -62,11 +62,7 @@ class Columns:
 
     @classmethod
     def from_dict(cls, content: Any) -> Columns:
-        """The columns written by `dataclasses.asdict`, perhaps through JSON.
-
-        Raises:
-            ValueError: If the content is something else.
-        """
+        """The columns written by `dataclasses.asdict`, perhaps through JSON."""
         try:
             return cls(*(tuple(_column(**column) for column in content[owner]) for owner in ("nodes", "edges")))
         except (KeyError, TypeError) as error:
@@ -110,9 +106,6 @@ def find_columns(attributes: Mapping[str, Sequence[Any]]) -> tuple[Column, ...]:
 
     Words, truth values and whole numbers are categories, in their order; other numbers, lists of numbers and whole
     numbers of more than 100 different values are numbers.
-
-    Raises:
-        ValueError: If an attribute is something else, or has so many different words that they must be names.
     """
     columns = []
     for name, values in attributes.items():
@@ -142,9 +135,6 @@ def encode_columns(
         attributes: For each attribute, its value at every node or edge; nothing if there are none of these.
         columns: What the attributes are.
         unknown: Where to count values that a column does not have; their category is `UNKNOWN`.
-
-    Raises:
-        ValueError: If an attribute holds something else.
     """
     numbers: list[Tensor] = []
     codes: list[Tensor] = []
@@ -174,11 +164,7 @@ def category_sizes(columns: Sequence[Column]) -> tuple[int, ...]:
 
 
 def check_names(owner: str, names: Iterable[str], columns: Sequence[Column], num_rows: int) -> None:
-    """Refuse other attributes than those of the columns, unless there are no nodes, or edges, to have them.
-
-    Raises:
-        ValueError: With both lists.
-    """
+    """Refuse other attributes than those of the columns, unless there are no nodes, or edges, to have them."""
     here, there = sorted(names), sorted(column.name for column in columns)
     if num_rows and here != there:
         raise ValueError(

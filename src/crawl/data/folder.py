@@ -111,9 +111,6 @@ def read_folder(folder: str | Path, columns: Columns, unknown: Unknown) -> Itera
         folder: The folder.
         columns: What the features are, as in the data set that a model was trained on.
         unknown: Where to count values of categories that did not occur there.
-
-    Raises:
-        ValueError: If there are no such files, at once and not with the first file.
     """
     folder = Path(folder)
     if (labels := folder / "labels.csv").exists():
@@ -129,11 +126,7 @@ def read_folder(folder: str | Path, columns: Columns, unknown: Unknown) -> Itera
 
 
 def read_graph(path: str | Path) -> nx.Graph:
-    """The networkx graph in a GraphML file (`.graphml`) or a node-link JSON file (`.json`).
-
-    Raises:
-        ValueError: If there is none; the message gives the reason.
-    """
+    """The networkx graph in a GraphML file (`.graphml`) or a node-link JSON file (`.json`)."""
     path = Path(path)
     if path.suffix not in (".graphml", ".json"):
         raise ValueError(f"{path.name!r} is neither a .graphml nor a .json file")
@@ -146,7 +139,7 @@ def read_graph(path: str | Path) -> nx.Graph:
     except OSError as error:
         raise ValueError(f"{path.name!r} cannot be read: {error.strerror}") from None
     except Exception as error:  # networkx and the parser of XML have many for what is not a graph
-        raise ValueError(f"{path.name!r} is no graph: {error}") from None
+        raise ValueError(f"{path.name!r} is not a graph: {error}") from None
 
 
 def _check_graphml(path: Path) -> None:
@@ -176,11 +169,7 @@ def _check_graphml(path: Path) -> None:
 
 
 def _check_node_link(document: Any) -> str:
-    """Under which name the edges are listed.
-
-    Raises:
-        ValueError: If this is not a graph, or networkx would make another one of it silently.
-    """
+    """Under which name the edges are listed."""
     if not isinstance(document, dict):
         raise ValueError("it is not an object with the lists 'nodes' and 'edges'")
     names = [name for name in ("edges", "links") if name in document]
@@ -274,11 +263,7 @@ def _columns(graphs: Iterable[Iterable[dict[str, Any]]]) -> dict[str, list[Any]]
 
 
 def _alike(examples: Sequence[tuple[Row, nx.Graph | str]]) -> list[tuple[Row, nx.Graph | str]]:
-    """The same rows, with the reason in the place of a graph whose attributes cannot be used beside those of most.
-
-    Raises:
-        ValueError: If no more than half of the graphs have the same attributes.
-    """
+    """The same rows, with the reason in the place of a graph whose attributes cannot be used beside those of most."""
     kept = list(examples)
     for what, attributes_of in (("node", _of_nodes), ("edge", _of_edges)):
         found: dict[int, tuple[tuple[str, str], ...]] = {}
@@ -307,11 +292,7 @@ def _alike(examples: Sequence[tuple[Row, nx.Graph | str]]) -> list[tuple[Row, nx
 
 
 def _kinds(what: str, owners: Iterable[dict[str, Any]]) -> dict[str, str] | None:
-    """What the values of each attribute are; None if there are no nodes, or no edges.
-
-    Raises:
-        ValueError: If it is not the same at all of them.
-    """
+    """What the values of each attribute are; None if there are no nodes, or no edges."""
     usual: dict[str, str] | None = None
     for attributes in owners:
         kinds = {name: _kind(what, name, value) for name, value in attributes.items()}

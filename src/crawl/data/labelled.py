@@ -46,11 +46,7 @@ class Labelled(Generic[T]):
 
 
 def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[object]) -> tuple[str, ...]:
-    """The columns to predict: those named, or else the only one that is not taken and has a name.
-
-    Raises:
-        ValueError: If there is no such column, or it is taken, or none is named and it is not clear which is meant.
-    """
+    """The columns to predict: those named, or else the only one that is not taken and has a name."""
     taken = [column for column in taken if isinstance(column, str)]
     names = (names,) if isinstance(names, str) else tuple(as_list("target_columns", names, "names of columns"))
     if not names:
@@ -87,9 +83,6 @@ def label(
         bad_rows: Whether to `skip` rows that cannot be used, or to `refuse` the table.
         task: The kind of the task.
         metric: The score.
-
-    Raises:
-        ValueError: If no row can be used, one cannot and is to be refused, or there is nothing to learn.
     """
     check_choice("bad_rows", bad_rows, get_args(BadRows))
     num_rows = 0
@@ -138,9 +131,6 @@ def split_labelled(
         fractions: The shares of training, validation and test.
         seed: Fixes the draw.
         smiles: The molecules, if the graphs are any.
-
-    Raises:
-        ValueError: If the split is not possible.
     """
     table = labelled.table
     if not isinstance(split, Split):

@@ -335,7 +335,7 @@ class GraphStore:
         ids = ids.cpu().long()
         wrong = ids[(ids < 0) | (ids >= len(self))]
         if wrong.numel():
-            raise ValueError(f"There is no graph {int(wrong[0])}: ids go from 0 to {len(self) - 1}.")
+            raise ValueError(f"There is not a graph {int(wrong[0])}: ids go from 0 to {len(self) - 1}.")
         return ids
 
 

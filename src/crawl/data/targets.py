@@ -48,9 +48,6 @@ def targets_from_text(
         columns: The text of all cells in each target column.
         kind: The kind of the task.
         metric: The score; the usual one of the kind when None.
-
-    Raises:
-        ValueError: If there is nothing to learn, or the values do not suit the task.
     """
     check_choice("The task", kind, get_args(AnyKind))
     check_metric(metric)
@@ -91,9 +88,6 @@ def targets_from_tensor(
         kind: The kind of the task.
         metric: The score; the usual one of the kind when None.
         level: Whether the rows belong to graphs or to nodes.
-
-    Raises:
-        ValueError: If there is nothing to learn, or the values do not suit the task.
     """
     check_choice("The task", kind, get_args(AnyKind))
     check_metric(metric)
@@ -284,11 +278,7 @@ def _read_classes(
 
 
 def as_numbers(y: Tensor) -> Tensor:
-    """`[rows, K]` as float32, which networks use, or as float64 where float32 blurs the numbers; NaN is missing.
-
-    Raises:
-        ValueError: If float64 blurs them, too.
-    """
+    """`[rows, K]` as float32, which networks use, or as float64 where float32 blurs the numbers; NaN is missing."""
     if len(y) == 0:
         return y.float()
     largest, spread = _largest_and_range(y)

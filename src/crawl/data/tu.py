@@ -79,9 +79,6 @@ def read_tu(folder: str | Path, columns: Columns, unknown: Unknown) -> GraphStor
         folder: The folder.
         columns: What the features are, as in the data set that a model was trained on.
         unknown: Where to count labels that did not occur there.
-
-    Raises:
-        ValueError: For anything wrong with the files, or other features; the message names the file.
     """
     folder = as_path("folder", folder)
     name = _found_name(folder)

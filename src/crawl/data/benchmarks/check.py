@@ -26,9 +26,6 @@ def check(benchmark: Benchmark, packed: Packed, source: Path | str) -> None:
         benchmark: What they should be.
         packed: The graphs, in both directions where the benchmark is symmetric.
         source: The file that they come from.
-
-    Raises:
-        ValueError: One line that names the file and says what is wrong.
     """
     problem = (
         _problem_with_parts(benchmark, packed)

@@ -103,11 +103,7 @@ def save_packed(path: Path, packed: Packed) -> None:
 
 
 def load_packed(path: Path) -> Packed:
-    """The content of a file that `save_packed` wrote.
-
-    Raises:
-        ValueError: If it is damaged or something else; the message names it.
-    """
+    """The content of a file that `save_packed` wrote."""
     arrays = load_arrays(path)
     with naming(path, "import it again"):
         description = json.loads(arrays.pop("description").tobytes())
@@ -139,11 +135,7 @@ def load_packed(path: Path) -> Packed:
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-    """All arrays of an npz file, none of them pickled.
-
-    Raises:
-        ValueError: If the file is truncated, damaged or of another kind; the message names it.
-    """
+    """All arrays of an npz file, none of them pickled."""
     with naming(path), open_binary(path) as opened:
         if not zipfile.is_zipfile(opened):
             raise ValueError("it is no npz file, or its end is missing")
@@ -159,11 +151,7 @@ def open_binary(path: Path) -> IO[bytes]:
 
 @contextmanager
 def naming(path: Path, remedy: str = "get it again") -> Iterator[None]:
-    """Whatever is wrong with what a file holds becomes one line that names the file.
-
-    Raises:
-        ValueError: For any error but that of a missing package.
-    """
+    """Whatever is wrong with what a file holds becomes one line that names the file."""
     try:
         yield
     except ImportError:
