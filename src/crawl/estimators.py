@@ -124,9 +124,8 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
             edge_categories=_categories("edge_attr", store.edge_attr, _takes_smiles(graphs)),
         )
         features = Features.of(dataset)
-        trainer = Trainer(
-            build_model(experiment, features), dataset, experiment.training, experiment.evaluation, seed=seed
-        )
+        model = build_model(experiment, features)
+        trainer = Trainer(model, dataset, experiment.training, experiment.evaluation, seed=seed)
         self.history_ = list(trainer.epochs())
         self.n_iter_ = len(self.history_)
         trainer.use_best_weights()
@@ -148,9 +147,9 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
             ),
             training=Training(
                 lr=positive_number("lr", self.lr),
-                batch_size=whole_number("batch_size", self.batch_size),
-                max_epochs=whole_number("max_epochs", self.max_epochs),
-                patience=whole_number("patience", self.patience),
+                batch_size=self.batch_size,
+                max_epochs=self.max_epochs,
+                patience=self.patience,
                 normalise_targets=True,
                 device=self.device,
             ),
@@ -202,8 +201,8 @@ class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
         dropout: The dropout rate.
         lr: The first learning rate.
         batch_size: Graphs per step.
-        max_epochs: Stop after so many epochs at the latest.
-        patience: Halve the learning rate after so many epochs without a better validation score.
+        max_epochs: Stop after this many epochs at the latest.
+        patience: Halve the learning rate after this many epochs without a better validation score.
         validation_fraction: The share of the graphs given to `fit` that choose the best epoch and are not trained on.
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
         random_state: The seed of everything random; None draws one.
@@ -317,7 +316,7 @@ def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
         raise ValueError(f"y must hold one class for each graph, a word or a number, not {shown(y)}.") from None
     for i, label in enumerate(labels):
         if label is None or label != label or label in (np.inf, -np.inf):
-            raise ValueError(f"y[{i}] is {label}, which is no class: leave out this graph.")
+            raise ValueError(f"y[{i}] is {label}, which is not a class: leave out this graph.")
     try:
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)

@@ -64,7 +64,9 @@ def test_graphml_with_entities_is_refused(tmp_path, declared):
     text = path.read_text().replace("?>\n", f"?>\n<!DOCTYPE graphml [{declared}]>\n", 1)
     for encoding in ("utf-8", "utf-16"):
         path.write_text(text.replace("utf-8", encoding), encoding)
-        with pytest.raises(ValueError, match=r"^'a\.graphml' is not a graph: it declares the entity 'a', which GraphML"):
+        with pytest.raises(
+            ValueError, match=r"^'a\.graphml' is not a graph: it declares the entity 'a', which GraphML"
+        ):
             read_graph(path)
 
 

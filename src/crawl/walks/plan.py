@@ -42,16 +42,14 @@ class WalkPlan:
 
     def __post_init__(self) -> None:
         check_choice("strategy", self.strategy, get_args(Strategy))
+        checked: dict[str, float] = {"window_size": check_window_size(self.window_size)}
         for name in ("num_steps", "num_eval_steps"):
-            self._set(name, whole_number(name, getattr(self, name), 0, MAX_COUNT - 1))
-        self._set("window_size", check_window_size(self.window_size))
+            checked[name] = whole_number(name, getattr(self, name), 0, MAX_COUNT - 1)
         for name in ("start_share", "eval_start_share"):
-            self._set(name, share(name, getattr(self, name)))
+            checked[name] = share(name, getattr(self, name))
         if self.strategy == "node2vec":
             check_node2vec(self.p, self.q)
-
-    def _set(self, name: str, value: float) -> None:
-        object.__setattr__(self, name, value)
+        vars(self).update(checked)
 
     @property
     def law(self) -> StepLaw:
