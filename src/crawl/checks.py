@@ -50,15 +50,7 @@ def whole_number(name: str, value: Any, low: int = 1, high: int = MAX_COUNT) -> 
 
 
 def real_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf, wanted: str = "") -> float:
-    """`value` as a float. Refuses what is not a number from `low` to `high`; infinity is one if a limit is given.
-
-    Args:
-        name: What it is called.
-        value: A number of Python, numpy or torch.
-        low: The least that is allowed; not allowed itself if it is minus infinity.
-        high: The most that is allowed; not allowed itself if it is infinity.
-        wanted: What a message asks for, if not for a number in these limits.
-    """
+    """`value` as a float. Refuses what is not a finite number from `low` to `high`; the message asks for `wanted`."""
     try:
         is_number = isinstance(value, int | float) or (hasattr(value, "__float__") and value.shape == ())
         number = float(value) if is_number and not isinstance(value, bool) else math.nan

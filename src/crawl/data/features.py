@@ -128,13 +128,7 @@ def encode_columns(
     """`[rows, C]` the features; None if there are no columns.
 
     Categories are numbered by their place in the column; where there are numbers, too, they become one-hot beside
-    them.
-
-    Args:
-        owner: `node` or `edge`, for messages.
-        attributes: For each attribute, its value at every node or edge; nothing if there are none of these.
-        columns: What the attributes are.
-        unknown: Where to count values that a column does not have; their category is `UNKNOWN`.
+    them. Values that a column does not have are counted in `unknown`; their category is `UNKNOWN`.
     """
     numbers: list[Tensor] = []
     codes: list[Tensor] = []

@@ -105,12 +105,8 @@ def read_folder(folder: str | Path, columns: Columns, unknown: Unknown) -> Itera
     """Each file of a folder with its graph, or with the reason why there is none. No targets are needed.
 
     The files are those that `labels.csv` lists in its column `file`, or else all `.graphml` and `.json` files. They are
-    read as they are asked for.
-
-    Args:
-        folder: The folder.
-        columns: What the features are, as in the data set that a model was trained on.
-        unknown: Where to count values of categories that did not occur there.
+    read as they are asked for. Features are those of training, `columns`; categories that did not occur there are
+    counted in `unknown`.
     """
     folder = Path(folder)
     if (labels := folder / "labels.csv").exists():

@@ -74,16 +74,7 @@ def label(
     task: AnyKind,
     metric: str | None,
 ) -> Labelled[T]:
-    """The usable rows, with their targets.
-
-    Args:
-        table: The table.
-        examples: Every row of it with its graph, or with the reason why there is none.
-        target_columns: The columns to predict.
-        bad_rows: Whether to `skip` rows that cannot be used, or to `refuse` the table.
-        task: The kind of the task.
-        metric: The score.
-    """
+    """The usable rows with their targets. An example is a row with its graph, or with the reason why there is none."""
     check_choice("bad_rows", bad_rows, get_args(BadRows))
     num_rows = 0
     problems: dict[int, str] = {}
@@ -121,16 +112,10 @@ def split_labelled(
     seed: int,
     smiles: Sequence[str] | None = None,
 ) -> Split:
-    """The split that the user asks for.
+    """The split that the user asks for, as `from_csv` says; `smiles` are the molecules, if the graphs are any.
 
-    Args:
-        labelled: The usable rows.
-        split: `random`, `stratified`, `scaffold`, the name of a column, a file for `read_split`, or the split itself.
-            The numbers in a file are those of the rows, from 0; if rows were left out, the file may also count the rows
-            that are left.
-        fractions: The shares of training, validation and test.
-        seed: Fixes the draw.
-        smiles: The molecules, if the graphs are any.
+    The numbers in a file are those of the rows, from 0; if rows were left out, the file may also count the rows that
+    are left.
     """
     table = labelled.table
     if not isinstance(split, Split):

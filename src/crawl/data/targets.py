@@ -43,11 +43,6 @@ def targets_from_text(
     brackets, as in `[-2.06]`, `(0,)` or `tensor(0.5)`, is that value; lists of several values are refused, and so are
     numbers such as `3,5`, `1,000` and `10 %`, unless the kind says that they are classes. Numbers are float32, or
     float64 where float32 would not tell them apart; see `as_numbers`.
-
-    Args:
-        columns: The text of all cells in each target column.
-        kind: The kind of the task.
-        metric: The score; the usual one of the kind when None.
     """
     check_choice("The task", kind, get_args(AnyKind))
     check_metric(metric)
@@ -82,12 +77,6 @@ def targets_from_tensor(
     With `auto`, one column is `binary` if it holds 0 and 1 only, `multiclass` if it holds other integers, and
     `regression` if it holds other numbers; several columns are `multilabel` if they hold 0, 1 and NaN only, and else
     `regression`.
-
-    Args:
-        y: `[rows]` or `[rows, K]`.
-        kind: The kind of the task.
-        metric: The score; the usual one of the kind when None.
-        level: Whether the rows belong to graphs or to nodes.
     """
     check_choice("The task", kind, get_args(AnyKind))
     check_metric(metric)

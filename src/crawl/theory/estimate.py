@@ -139,12 +139,6 @@ def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix
 
     The distance is the mean of max(0, 1 - Q/P) over samples of P, and that of max(0, 1 - P/Q) over samples of Q: means
     of numbers between 0 and 1, for which Hoeffding's inequality gives the margin.
-
-    Args:
-        chain: The closed chain of the two graphs.
-        mine: Feature matrices of walks on the first graph.
-        others: As many of walks on the second.
-        confidence: Between 0 and 1.
     """
     classes = chain.classes()[-1]
     num_classes = max(classes) + 1
@@ -195,11 +189,6 @@ def estimate_by_frequency(mine: list[Matrix], others: list[Matrix], confidence: 
     independent. *From above*: the distance of the observed frequencies is too large on average, and
     moves by at most 1 / num_walks with each walk; with McDiarmid's margin added, it is an upper bound. Each of the two
     fails with probability (1 - confidence) / 2 at most.
-
-    Args:
-        mine: Feature matrices of walks on the first graph.
-        others: As many of walks on the second.
-        confidence: Between 0 and 1.
     """
     num_walks = len(mine)
     half = num_walks // 2

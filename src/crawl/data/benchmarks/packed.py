@@ -59,10 +59,6 @@ def with_categories(packed: Packed, widths: tuple[int, int]) -> Packed:
 
     Where all columns together have fewer values than the published width, the first column gets as many more, which
     never occur: one-hot vectors then have the published width.
-
-    Args:
-        packed: The graphs.
-        widths: The published widths of node and edge features.
     """
     x, node_categories = _ranked(packed.store.x, widths[0])
     edge_attr, edge_categories = _ranked(packed.store.edge_attr, widths[1])
