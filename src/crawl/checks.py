@@ -64,10 +64,7 @@ def real_number(name: str, value: Any, low: float = -math.inf, high: float = mat
 
 def positive_number(name: str, value: Any) -> float:
     """`value` as a float. Refuses what is not a number above 0 that is finite."""
-    number = real_number(name, value, wanted="a positive number")
-    if number <= 0:
-        raise ValueError(f"{name} must be a positive number, not {shown(value)}.")
-    return number
+    return _above_0(name, value, math.inf, "a positive number")
 
 
 def between(name: str, value: Any, low: float, high: float) -> float:
@@ -81,9 +78,13 @@ def between(name: str, value: Any, low: float, high: float) -> float:
 
 def share(name: str, value: Any) -> float:
     """`value` as a float. Refuses what is not a share: above 0 and at most 1."""
-    number = real_number(name, value, wanted="a share in (0, 1]")
-    if not 0 < number <= 1:
-        raise ValueError(f"{name} must be a share in (0, 1], not {shown(value)}.")
+    return _above_0(name, value, 1, "a share in (0, 1]")
+
+
+def _above_0(name: str, value: Any, high: float, wanted: str) -> float:
+    number = real_number(name, value, 0, high, wanted)
+    if number == 0:
+        raise ValueError(f"{name} must be {wanted}, not {shown(value)}.")
     return number
 
 

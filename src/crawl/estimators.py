@@ -22,6 +22,7 @@ from torch_geometric.data import Data as PyGData
 from crawl.checks import as_list, check_choice, positive_number, real_number, shown, truth, whole_number
 from crawl.choices import Pool
 from crawl.data.dataset import Dataset
+from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES, sizes_of_categories
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
@@ -431,14 +432,7 @@ def _as_features(name: str, features: Tensor | None) -> Tensor | None:
 def _categories(name: str, features: Tensor | None, is_smiles: bool) -> tuple[int, ...]:
     """How many values each column takes if they are categories: integers from 0 on."""
     if is_smiles:
-        from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
-
         return ATOM_CATEGORIES if name == "x" else BOND_CATEGORIES
     if features is None or features.is_floating_point() or bool((features < 0).any()):
         return ()
-    sizes = tuple(int(size) + 1 for size in features.amax(dim=0))
-    if max(sizes) > _MOST_CATEGORIES:
-        raise ValueError(
-            f"{name} holds integers up to {max(sizes) - 1}, too many for categories: make it float if they are numbers."
-        )
-    return sizes
+    return sizes_of_categories(name, features, _MOST_CATEGORIES)

@@ -104,7 +104,7 @@ def listed(values: Sequence[Any], at_most: int = _MOST_SHOWN) -> str:
 def find_columns(attributes: Mapping[str, Sequence[Any]]) -> tuple[Column, ...]:
     """What each attribute is, from its values at every node or edge.
 
-    Words, truth values and whole numbers are categories, in their order; other numbers, lists of numbers and whole
+    Words, booleans and whole numbers are categories, in their order; other numbers, lists of numbers and whole
     numbers of more than 100 different values are numbers.
     """
     columns = []
@@ -155,6 +155,16 @@ def category_sizes(columns: Sequence[Column]) -> tuple[int, ...]:
     """How many values each column takes; () if there are none, or numbers beside them."""
     sizes = tuple(len(column.values) for column in columns if column.values is not None)
     return sizes if len(sizes) == len(columns) else ()
+
+
+def sizes_of_categories(name: str, features: Tensor, at_most: int) -> tuple[int, ...]:
+    """How many values each column of integers from 0 takes. Refuses more than `at_most` in a column."""
+    sizes = tuple(int(size) + 1 for size in features.amax(dim=0))
+    if max(sizes) > at_most:
+        raise ValueError(
+            f"{name} holds integers up to {max(sizes) - 1}, too many for categories: make it float if they are numbers."
+        )
+    return sizes
 
 
 def check_names(owner: str, names: Iterable[str], columns: Sequence[Column], num_rows: int) -> None:

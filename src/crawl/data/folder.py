@@ -51,8 +51,8 @@ def from_folder(
         labels: The table, a CSV file in the folder or elsewhere: a row for each graph.
         target_columns: The columns to predict; may be left out if there is only one besides.
         file_column: The column with the names of the files.
-        undirected: Forget the directions of directed graphs. Else a node that can be entered but not left makes a graph
-            unusable, because a walk would end there.
+        undirected: Forget the directions of directed graphs. Otherwise a node that can be entered but not left makes a
+            graph unusable, because a walk would end there.
         split: `random`, `stratified` (by class), the name of a column that says `train`, `val` or `test`, or a JSON
             file of row numbers from 0, as `read_split` reads it.
         fractions: The shares of training, validation and test, if they are drawn.

@@ -63,26 +63,15 @@ def estimate_law(
     The matrices are written as `sample_features` says. Each interval holds its probability with the given confidence by
     itself; one that did not occur has a probability below the common margin, with this confidence.
 
-    Args:
-        graph: The graph.
-        num_steps: The number of steps of a walk (ℓ).
-        window_size: How far back the bits look (s), up to 32; as far as the walk when None.
-        strategy: `uniform` or `non_backtracking`.
-        num_walks: Walks to sample.
-        confidence: Between 0 and 1.
-        seed: Fixes the walks.
+    The arguments are those of `estimate_total_variation`.
     """
     num_walks, confidence = whole_number("num_walks", num_walks, 1, MAX_COUNT), between("confidence", confidence, 0, 1)
     samples = sample_features(
         graph, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=seed
     )
     margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_walks))
-    return {
-        rows: Estimate(
-            max(0.0, count / num_walks - margin), min(1.0, count / num_walks + margin), confidence, num_walks
-        )
-        for rows, count in Counter(samples).most_common()
-    }
+    counts = Counter(samples).most_common()
+    return {rows: _estimate(count / num_walks, margin, confidence, num_walks) for rows, count in counts}
 
 
 def estimate_total_variation(
@@ -176,8 +165,11 @@ def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix
             beliefs = {rows[1 : 1 + i]: beliefs[rows[1 : 1 + i]] for i in range(len(rows))}  # the next begins alike
     num_samples = len(mine) + len(others)
     margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_samples))
-    mean = total / num_samples
-    return Estimate(max(0.0, mean - margin), min(1.0, mean + margin), confidence, len(mine))
+    return _estimate(total / num_samples, margin, confidence, len(mine))
+
+
+def _estimate(mean: float, margin: float, confidence: float, num_walks: int) -> Estimate:
+    return Estimate(max(0.0, mean - margin), min(1.0, mean + margin), confidence, num_walks)
 
 
 def estimate_by_frequency(mine: list[Matrix], others: list[Matrix], confidence: float) -> Estimate:

@@ -76,7 +76,7 @@ class WalkPlan:
         seed: int | None = None,
         graph_keys: Tensor | None = None,
     ) -> Walks:
-        """Walks on a graph.
+        """Walks on a graph, for training or evaluation.
 
         Args:
             graph: The graph or batch of graphs.
