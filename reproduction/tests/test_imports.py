@@ -134,7 +134,7 @@ class TestNamedFiles:
 @pytest.mark.parametrize("content", [b"", b"text", b"\x93NUMPY" + bytes(99), b"PK\x03\x04" + bytes(99)])
 def test_no_npz_file(zinc_file, tmp_path, content):
     zinc_file.write_bytes(content)
-    message = r"zinc12k\.npz is truncated, damaged or another file \(it is no npz file, or its end is missing\)"
+    message = r"zinc12k\.npz is truncated, damaged or another file \(it is not an npz file, or its end is missing\)"
     with pytest.raises(ValueError, match=message):
         import_files("zinc", zinc_file, tmp_path)
 

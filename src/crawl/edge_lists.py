@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,28 +16,11 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-class EdgeList(NamedTuple):
-    """Edges between nodes of graphs, all on one device.
-
-    Attributes:
-        edge_index: `[2, E]` int64.
-        num_nodes: The number of nodes (N).
-        batch: `[N]` int32; the graph of each node.
-        graph_ptr: `[G + 1]` int32; where each graph's nodes begin.
-        edge_weight: `[E]` float64, or None.
-    """
-
-    edge_index: Tensor
-    num_nodes: int
-    batch: Tensor
-    graph_ptr: Tensor
-    edge_weight: Tensor | None
-
-
 def checked_edge_list(
     edge_index: Tensor, num_nodes: int | None, edge_weight: Tensor | None, batch: Tensor | None, num_graphs: int | None
-) -> EdgeList:
-    """The edge list of the arguments of `Graph.from_edge_index`. Refuses what is not a graph, with the remedy."""
+) -> tuple[Tensor, int, Tensor, Tensor, Tensor | None]:
+    """The arguments of `Graph.from_edge_index`: `edge_index` int64, `num_nodes`, `batch` and `graph_ptr` int32, and
+    `edge_weight` float64, all on one device. Refuses what is not a graph, with the remedy."""
     edge_index = _checked_edge_index(edge_index)
     if batch is not None and not holds_integers(batch):
         raise ValueError("batch must be a tensor of integers: the graph of each node.")
@@ -45,7 +28,7 @@ def checked_edge_list(
     batch, graph_ptr = _checked_batch(batch, num_nodes, num_graphs, edge_index)
     if edge_weight is not None:
         edge_weight = _checked_edge_weight(edge_weight, edge_index.shape[1]).to(edge_index.device)
-    return EdgeList(edge_index, num_nodes, batch, graph_ptr, edge_weight)
+    return edge_index, num_nodes, batch, graph_ptr, edge_weight
 
 
 def arguments_of_data(data: Data, weighted: bool | None) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Unknown:
         self.counts.setdefault((owner, column), Counter()).update(values)
 
     def update(self, other: Unknown) -> None:
-        """Count those of another as well."""
+        """Count the values of another as well."""
         for (owner, column), counts in other.counts.items():
             self.add(owner, column, counts.elements())
 

@@ -43,7 +43,7 @@ def from_folder(
 
     All attributes of nodes and edges become features, as `find_columns` says, weights of edges, too; each must be
     there at every node or every edge. A graph with other attributes than most have is a bad row. Edges of undirected
-    graphs are listed both ways, those of directed graphs as they are. A file is a bad row, too, if its graph has no
+    graphs are listed both ways, edges of directed graphs as they are. A file is a bad row, too, if its graph has no
     nodes, two nodes of the same name, or an edge to a node that is not listed.
 
     Args:
@@ -227,7 +227,7 @@ def _graph(path: Path, undirected: bool) -> nx.Graph | str:
 
 
 def _arcs(graph: nx.Graph) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """All edges; those of an undirected graph both ways, but loops once."""
+    """All edges; in an undirected graph both ways, except loops."""
     for source, target, attributes in graph.edges(data=True):
         yield source, target, attributes
         if not graph.is_directed() and source != target:

@@ -48,7 +48,7 @@ def from_pyg(
         val: The graphs for validation.
         test: The graphs for the test.
         split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself; `auto`
-            takes the one that the data set brings along (as those of OGB do), and is else `random`.
+            takes the one that the data set brings along, as data sets of OGB do, otherwise `random`.
         fractions: The shares of training, validation and test, if they are drawn.
         seed: Fixes the draw.
         task: The kind of the task; found from `y` with `auto`, as `targets_from_tensor` says.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import networkx as nx
 import torch
 from torch_geometric.data import Data
 
@@ -81,26 +82,11 @@ def scaffold(molecule: Chem.Mol) -> str:
     """
     if molecule.GetNumAtoms() <= _MOST_ATOMS:
         return Chem.MolToSmiles(Chem.MurckoDecompose(molecule), isomericSmiles=False)
-    kept = _rings_and_links(molecule)
+    bonds = nx.Graph((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds())
+    kept = set(nx.k_core(bonds, 2))  # what is left when ends of chains are taken away until there are none
     for i in list(kept):
         kept |= {b.GetOtherAtomIdx(i) for b in molecule.GetAtomWithIdx(i).GetBonds() if b.GetBondType() != _Type.SINGLE}
     return Chem.MolFragmentToSmiles(molecule, sorted(kept), isomericSmiles=False) if kept else ""
-
-
-def _rings_and_links(molecule: Chem.Mol) -> set[int]:
-    """The atoms that are left when ends of chains are taken away until there are none."""
-    degree = [atom.GetDegree() for atom in molecule.GetAtoms()]
-    left = set(range(len(degree)))
-    ends = [i for i in left if degree[i] <= 1]
-    while ends:
-        end = ends.pop()
-        left.remove(end)
-        for atom in molecule.GetAtomWithIdx(end).GetNeighbors():
-            i = atom.GetIdx()
-            degree[i] -= 1
-            if i in left and degree[i] == 1:
-                ends.append(i)
-    return left
 
 
 def _atom_categories(atom: Chem.Atom) -> list[int]:

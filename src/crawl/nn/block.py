@@ -34,7 +34,7 @@ class Block(nn.Module):
     waits for the device: no `.item()`, no boolean masks. Then a block runs in a captured step.
 
     Attributes:
-        in_channels: The width of the nodes' state that the block takes; None if it is that of the network.
+        in_channels: The width of the nodes' state that the block takes; None for the width of the network.
         uses_walks: Whether it reads `batch.walks`.
         passes_messages: Whether it reads `batch.edges` or `batch.sources`.
         sees_edges: Whether it reads `state.edges`.

@@ -133,7 +133,7 @@ class CRaWlConv(nn.Module):
         there (zeros at the first position, or without `edge_attr`), identity and adjacency bits."""
         edges = x.new_zeros(*walks.edges.shape, self.edge_dim) if edge_attr is None else edge_attr[walks.edges]
         edges = torch.cat([edges.new_zeros(len(walks), 1, self.edge_dim), edges], dim=1)
-        bits, s = walks.bits(), walks.window_size  # which may be larger than that of the layer
+        bits, s = walks.bits(), walks.window_size  # which may be larger than the layer's
         identity, adjacency = bits[..., : self.bits.num_identity], bits[..., s : s + self.bits.num_adjacency]
         return torch.cat([x[walks.nodes], edges, identity.to(x.dtype), adjacency.to(x.dtype)], dim=-1)
 

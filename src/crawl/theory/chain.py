@@ -97,7 +97,7 @@ def _walk_counts(steps: Steps, num_steps: int) -> Iterator[int]:
         ends = [0] * len(steps.neighbours)
         for (_, v), number in walks.items():
             ends[v] += number
-        # All that end at v go on to w, except those that came from there, if they must not go back.
+        # Every walk that ends at v continues to w, unless it came from there and must not go back.
         walks = {(v, w): ends[v] - walks[w, v] if avoids[v] else ends[v] for v, w in walks}
         yield sum(walks.values())
 

@@ -16,14 +16,11 @@ def check_graph(graph: object) -> None:
     check_type("graph", graph, Graph, "call Graph.from_data(data), for example")
 
 
-def check_parts(nodes: object, edges: object, code: object, window_size: int) -> None:
+def check_parts(nodes: Tensor, edges: Tensor, code: Tensor, window_size: int) -> None:
     """Refuses tensors that are not the parts of `Walks`."""
     for value in (nodes, edges, code):
         if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided or value.dim() != 2:
             raise ValueError(f"Walks hold tensors of two dimensions, not {shown(value)}: use Walks.from_nodes.")
-    assert isinstance(nodes, Tensor)
-    assert isinstance(edges, Tensor)
-    assert isinstance(code, Tensor)
     num_walks, num_positions = nodes.shape
     fits = edges.shape == (num_walks, max(num_positions - 1, 0)) and code.shape == nodes.shape
     if not fits or (nodes.dtype, edges.dtype, code.dtype) != (torch.int32, torch.int32, code_dtype(window_size)):

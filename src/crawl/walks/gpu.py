@@ -24,7 +24,7 @@ from crawl.walks.reference import StepLaw, code_dtype
 _BLOCK = 32
 _LONGEST_SCAN = tl.constexpr(32)  # longer rows are searched instead
 _NO_NODE = tl.constexpr(-1)  # before the first node of a walk
-_NO_TARGET = tl.constexpr(2**31 - 1)  # behind the last arc of a row
+_NO_TARGET = tl.constexpr(2**31 - 1)  # after the last arc of a row
 
 _STEP, _FIRST_ATTEMPT = tl.constexpr(philox.STEP), tl.constexpr(philox.FIRST_ATTEMPT)
 
@@ -34,7 +34,7 @@ class Slots:
     """Room for walks, not all of which need be there: the host need not know their number.
 
     Attributes:
-        num_walks: `[1]` int32; only the first so many walks are real.
+        num_walks: `[1]` int32; only the first this many walks are real.
         node_offset: `[W]` int32; what is taken from the ids of the nodes that a walk visits.
         edge_offset: `[W]` int32; what is taken from the ids of its edges.
         no_node: What stands for the nodes of a walk that is not there.

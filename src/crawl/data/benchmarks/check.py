@@ -20,7 +20,7 @@ _MOST_SHOWN = 12  # values in a message
 def check(benchmark: Benchmark, packed: Packed, source: Path | str) -> None:
     """Refuse graphs from a file, `source`, that are not those of the benchmark.
 
-    Means may be off by 2 %, those of graphs that are `rebuilt` by 20 %. All else must agree.
+    Means may be off by 2 %, or by 20 % if the graphs are `rebuilt`. All else must agree.
     """
     problem = (
         _problem_with_parts(benchmark, packed)

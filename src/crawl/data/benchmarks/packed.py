@@ -134,7 +134,7 @@ def load_arrays(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
     """All arrays of an npz file, none of them pickled."""
     with naming(path), open_binary(path) as opened:
         if not zipfile.is_zipfile(opened):
-            raise ValueError("it is no npz file, or its end is missing")
+            raise ValueError("it is not an npz file, or its end is missing")
         opened.seek(0)
         with np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}

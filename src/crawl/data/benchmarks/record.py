@@ -35,7 +35,7 @@ class Download:
     """A file that is published.
 
     Attributes:
-        url: Its address; that of a zip archive, or of one of the files.
+        url: The address of a zip archive, or of one of the files.
         sha256: Its checksum, where one is known.
     """
 
