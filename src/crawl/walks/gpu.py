@@ -60,15 +60,9 @@ def sample(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes.
 
-    Args:
-        graph: The graph or batch of graphs.
-        start: `[W]` the node each walk starts from.
-        keys: `[W]` int64; the key of each walk.
-        num_steps: The number of steps.
-        law: How a step is drawn.
-        window_size: How far back the bits look (s).
-        seed: The seed; as `[1]` int64 on the device (modulo 2^64) it may change between replays of a CUDA graph.
-        slots: Which of the walks are there and how their nodes and edges are called; all, by their ids, when None.
+    It equals `reference.sample` bit for bit. A seed that is `[1]` int64 on the device (modulo 2^64) may change between
+    replays of a CUDA graph. `slots` say which of the walks are there and how their nodes and edges are called; all are,
+    by their ids, when None.
     """
     if graph.device.type != "cuda" and isinstance(_walk, triton.JITFunction):
         raise ValueError(
