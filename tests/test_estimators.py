@@ -208,7 +208,7 @@ def test_smiles():
     model = clone(regressor).fit(molecules, range(8))
     with pytest.warns(UserWarning, match=r"encoded as zeros: 35 in atomic number \(1 node\)\.$"):
         assert model.predict(np.array(["O", "CCBr"])).shape == (2,)
-    with pytest.raises(ValueError, match=r"Graph 1: 'C1CC' is no molecule"):
+    with pytest.raises(ValueError, match=r"Graph 1: 'C1CC' is not a molecule"):
         model.predict(["O", "C1CC"])
     with pytest.raises(ValueError, match="Graph 2: there is no SMILES"):
         clone(regressor).fit(["C", "CC", " "], range(3))
@@ -288,8 +288,8 @@ def test_networkx_attributes_that_are_no_numbers():
         (regressor, None, "requires y to be passed"),
         (classifier, None, "requires y to be passed"),
         (classifier, [0, 0, 0], r"one class only \(0\)"),
-        (classifier, ["a", None, "b"], r"y\[1\] is None, which is no class"),
-        (classifier, [0.0, 1.0, np.nan], r"y\[2\] is nan, which is no class"),
+        (classifier, ["a", None, "b"], r"y\[1\] is None, which is not a class"),
+        (classifier, [0.0, 1.0, np.nan], r"y\[2\] is nan, which is not a class"),
         (classifier, [0.1, 0.2, 0.3], "Unknown label type"),
         (classifier, ["a", "b", "c"], "Every class has a single graph"),
     ],

@@ -303,9 +303,9 @@ def test_default_walks() -> None:
         assert model.train(mode).sample_walks(graph, num_steps=33).num_steps == 33
 
 
-def test_forward_uses_these_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forward_uses_these_defaults() -> None:
     model, seen = make_model(), []
-    monkeypatch.setattr(model.blocks[0].conv, "_check", lambda x, walks, edge_attr: seen.append(walks.num_steps))
+    model.blocks[0].conv.register_forward_pre_hook(lambda conv, arguments: seen.append(arguments[1].num_steps))
     model(random_graph(0))
     model.eval()(random_graph(0))
     model(random_graph(0), num_steps=15)

@@ -58,3 +58,14 @@ def test_commands_are_in_the_makefile() -> None:
     commands = set(re.findall(r"\bmake ([\w-]+)", (ROOT / "README.md").read_text()))
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert {"train", "test"} <= commands <= targets
+
+
+def test_the_papers_files_are_as_short_as_the_readme_says() -> None:
+    text = (ROOT / "README.md").read_text()
+    limit = re.search(r"are the paper in at most ([\d,]+) lines:\n\n", text)
+    assert limit is not None
+    names = re.findall(r"^\d+\. `([\w/]+\.py)`: ", text[limit.end() :], flags=re.MULTILINE)
+    assert names[0] == "graph.py"
+    assert names[-1] == "models.py"
+    lines = sum(len((ROOT / "src" / "crawl" / name).read_text().splitlines()) for name in names)
+    assert lines <= int(limit[1].replace(",", ""))

@@ -134,7 +134,7 @@ class TestNamedFiles:
 @pytest.mark.parametrize("content", [b"", b"text", b"\x93NUMPY" + bytes(99), b"PK\x03\x04" + bytes(99)])
 def test_no_npz_file(zinc_file, tmp_path, content):
     zinc_file.write_bytes(content)
-    message = r"zinc12k\.npz is truncated, damaged or another file \(it is no npz file, or its end is missing\)"
+    message = r"zinc12k\.npz is truncated, damaged or another file \(it is not an npz file, or its end is missing\)"
     with pytest.raises(ValueError, match=message):
         import_files("zinc", zinc_file, tmp_path)
 
@@ -237,7 +237,7 @@ def test_damaged_counts_are_refused_by_name(tmp_path, shrink, array, function, m
         (("", "smiles", "other"), (), " has no column 'labels'"),
         (("", "other", "labels"), (), " has no column 'smiles'"),
         (("", "smiles", "labels"), ("4", "CC"), ", line 6: it has 2 fields, but the header 3"),
-        (("", "smiles", "labels"), ("4", "C(", "[]"), r", line 6: 'C\(' is no molecule"),
+        (("", "smiles", "labels"), ("4", "C(", "[]"), r", line 6: 'C\(' is not a molecule"),
         (("", "smiles", "labels"), ("4", "CC", "[1"), ", line 6: Expecting"),
         (("", "smiles", "labels"), ("4", "CC", "[1, 0]"), " is truncated, damaged or another file"),
     ],

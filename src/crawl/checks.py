@@ -50,15 +50,7 @@ def whole_number(name: str, value: Any, low: int = 1, high: int = MAX_COUNT) -> 
 
 
 def real_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf, wanted: str = "") -> float:
-    """`value` as a float. Refuses what is not a number from `low` to `high`; infinity is one if a limit is given.
-
-    Args:
-        name: What it is called.
-        value: A number of Python, numpy or torch.
-        low: The least that is allowed; not allowed itself if it is minus infinity.
-        high: The most that is allowed; not allowed itself if it is infinity.
-        wanted: What a message asks for, if not for a number in these limits.
-    """
+    """`value` as a float. Refuses what is not a finite number from `low` to `high`; the message asks for `wanted`."""
     try:
         is_number = isinstance(value, int | float) or (hasattr(value, "__float__") and value.shape == ())
         number = float(value) if is_number and not isinstance(value, bool) else math.nan
@@ -72,10 +64,7 @@ def real_number(name: str, value: Any, low: float = -math.inf, high: float = mat
 
 def positive_number(name: str, value: Any) -> float:
     """`value` as a float. Refuses what is not a number above 0 that is finite."""
-    number = real_number(name, value, wanted="a positive number")
-    if number <= 0:
-        raise ValueError(f"{name} must be a positive number, not {shown(value)}.")
-    return number
+    return _above_0(name, value, math.inf, "a positive number")
 
 
 def between(name: str, value: Any, low: float, high: float) -> float:
@@ -89,9 +78,13 @@ def between(name: str, value: Any, low: float, high: float) -> float:
 
 def share(name: str, value: Any) -> float:
     """`value` as a float. Refuses what is not a share: above 0 and at most 1."""
-    number = real_number(name, value, wanted="a share in (0, 1]")
-    if not 0 < number <= 1:
-        raise ValueError(f"{name} must be a share in (0, 1], not {shown(value)}.")
+    return _above_0(name, value, 1, "a share in (0, 1]")
+
+
+def _above_0(name: str, value: Any, high: float, wanted: str) -> float:
+    number = real_number(name, value, 0, high, wanted)
+    if number == 0:
+        raise ValueError(f"{name} must be {wanted}, not {shown(value)}.")
     return number
 
 
@@ -103,11 +96,7 @@ def truth(name: str, value: Any) -> bool:
 
 
 def check_choice(name: str, value: object, choices: Iterable[str | None]) -> None:
-    """Refuses a value that is not one of the choices, and suggests one that is.
-
-    Raises:
-        ValueError: If it is not one of them.
-    """
+    """Refuses a value that is not one of the choices, and suggests one that is."""
     choices = tuple(choices)
     if not ((value is None or isinstance(value, str)) and value in choices):
         words = [choice for choice in choices if choice is not None]
@@ -117,11 +106,7 @@ def check_choice(name: str, value: object, choices: Iterable[str | None]) -> Non
 
 
 def check_type(name: str, value: object, kind: type[T], remedy: str = "") -> TypeGuard[T]:
-    """Refuses what is not of a type.
-
-    Raises:
-        ValueError: If it is of another; the message has the remedy.
-    """
+    """Refuses what is not of a type."""
     if not isinstance(value, kind):
         hint = f": {remedy}." if remedy else "."
         raise ValueError(f"{name} must be a {kind.__name__}, not {shown(value)}{hint}")
@@ -132,9 +117,6 @@ def check_fields(settings: Any, place: str, at_least_0: tuple[str, ...] = ()) ->
     """Refuses settings, a dataclass of plain values, of which one is not of the type that its annotation says.
 
     Numbers must be positive; those named in `at_least_0` may be 0. An int is fine where a float is wanted.
-
-    Raises:
-        ValueError: With the name of the setting and its value.
     """
     hints = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
@@ -183,12 +165,13 @@ def as_list(name: str, values: Any, of: str) -> list[Any]:
         raise ValueError(f"{name} must be a list of {of}, not {shown(values)}.") from None
 
 
-def check_node2vec(p: object, q: object) -> None:
-    """Refuses parameters of node2vec that no walk can have: a q far from 1 has nearly every draw rejected.
+def check_window_size(window_size: Any) -> int:
+    """The window size as an int; refuses one that no code of bits can hold."""
+    return whole_number("window_size", window_size, 0, MAX_WINDOW_SIZE)
 
-    Raises:
-        ValueError: With both values.
-    """
+
+def check_node2vec(p: object, q: object) -> None:
+    """Refuses parameters of node2vec that no walk can have: a q far from 1 has nearly every draw rejected."""
     if not (isinstance(p, int | float) and isinstance(q, int | float) and p >= 1e-3 and 1e-3 <= q <= 1e3):
         raise ValueError(
             f"node2vec needs p from 0.001 to infinity and q from 0.001 to 1000, not p={shown(p)} and q={shown(q)}."

@@ -22,3 +22,4 @@ BlockName = Literal[
     "gated_gcn",
     "pna",
 ]
+Backend = Literal["auto", "reference", "numba", "triton"]

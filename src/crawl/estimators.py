@@ -22,11 +22,12 @@ from torch_geometric.data import Data as PyGData
 from crawl.checks import as_list, check_choice, positive_number, real_number, shown, truth, whole_number
 from crawl.choices import Pool
 from crawl.data.dataset import Dataset
+from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES, sizes_of_categories
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
 from crawl.data.task import Task
-from crawl.graph import weights_differ
+from crawl.edge_lists import weights_differ
 from crawl.runs.build import build_model
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown, refuse_graph
@@ -126,14 +127,8 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
             edge_categories=_categories("edge_attr", store.edge_attr, _takes_smiles(graphs)),
         )
         features = Features.of(dataset)
-        trainer = Trainer(
-            build_model(experiment, features),
-            dataset,
-            experiment.training,
-            experiment.evaluation,
-            seed=seed,
-            device=self.device,
-        )
+        model = build_model(experiment, features)
+        trainer = Trainer(model, dataset, experiment.training, experiment.evaluation, seed=seed, device=self.device)
         self.history_ = list(trainer.epochs())
         self.n_iter_ = len(self.history_)
         trainer.use_best_weights()
@@ -187,10 +182,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         store = _as_store(_as_list(graphs))
         self.model_.model.to(choose_device(self.device))
         return self.model_.predict(
-            store,
-            num_repeats=self.num_repeats,
-            seed=self.model_.experiment.seed,
-            handle_unknown=self.handle_unknown,
+            store, num_repeats=self.num_repeats, seed=self.model_.experiment.seed, handle_unknown=self.handle_unknown
         )
 
 
@@ -326,7 +318,7 @@ def _as_classes(y: Any) -> tuple[NDArray[Any], Tensor]:
         raise ValueError(f"y must hold one class for each graph, a word or a number, not {shown(y)}.") from None
     for i, label in enumerate(labels):
         if label is None or label != label or label in (np.inf, -np.inf):
-            raise ValueError(f"y[{i}] is {label}, which is no class: leave out this graph.")
+            raise ValueError(f"y[{i}] is {label}, which is not a class: leave out this graph.")
     try:
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
@@ -441,14 +433,7 @@ def _as_features(name: str, features: Tensor | None) -> Tensor | None:
 def _categories(name: str, features: Tensor | None, is_smiles: bool) -> tuple[int, ...]:
     """How many values each column takes if they are categories: integers from 0 on."""
     if is_smiles:
-        from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
-
         return ATOM_CATEGORIES if name == "x" else BOND_CATEGORIES
     if features is None or features.is_floating_point() or bool((features < 0).any()):
         return ()
-    sizes = tuple(int(size) + 1 for size in features.amax(dim=0))
-    if max(sizes) > _MOST_CATEGORIES:
-        raise ValueError(
-            f"{name} holds integers up to {max(sizes) - 1}, too many for categories: make it float if they are numbers."
-        )
-    return sizes
+    return sizes_of_categories(name, features, _MOST_CATEGORIES)

@@ -72,11 +72,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value that is written in JSON.
-
-    Raises:
-        ValueError: If the text is something else, or is nested more than 100 deep.
-    """
+    """The value that is written in JSON. Refuses other text, and what is nested more than 100 deep."""
     too_deep = f"it is nested more than {_DEEPEST} deep"
     try:
         value = json.loads(text)

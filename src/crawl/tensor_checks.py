@@ -29,10 +29,10 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def plain_tensor(name: str, given: Any) -> Tensor:
-    """The tensor, whose values can be read and reckoned with. Refuses anything else, with the remedy."""
+    """The tensor, with values that can be read and computed with. Refuses anything else, with the remedy."""
     if not isinstance(given, Tensor):
         raise ValueError(f"{name} must be a torch tensor, not {type(given).__name__}.")
-    value: Tensor = given.as_tensor() if hasattr(given, "as_tensor") else given  # the rows of PyG's EdgeIndex are none
+    value: Tensor = given.as_tensor() if hasattr(given, "as_tensor") else given  # rows of PyG's EdgeIndex are not plain
     if value.is_nested or value.layout != torch.strided:
         raise ValueError(f"{name} must not be sparse or nested: call .to_dense(), or give the edges as edge_index.")
     if value.device.type == "meta":
@@ -42,7 +42,7 @@ def plain_tensor(name: str, given: Any) -> Tensor:
     if value.is_complex():
         raise ValueError(f"{name} must hold real numbers, not {value.dtype}: give .real, or both parts as columns.")
     if value.is_floating_point() and value.element_size() == 1:
-        raise ValueError(f"{name} is of {value.dtype}, with which nothing can be reckoned: call .float().")
+        raise ValueError(f"{name} is of {value.dtype}, with which torch cannot compute: call .float().")
     return value
 
 
@@ -72,11 +72,7 @@ def as_device(device: Any) -> torch.device:
 
 @contextmanager
 def in_memory(what: str) -> Iterator[None]:
-    """Says what does not fit, where memory runs out; also a decorator.
-
-    Raises:
-        ValueError: In place of what torch and numpy raise then.
-    """
+    """Says what does not fit, where memory runs out; also a decorator."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -117,7 +117,7 @@ def test_train(crawl):
             "cycle:99999999999 rook",
             "'cycle:99999999999': graphs by name have at most 100000 nodes: give smaller numbers",
         ),
-        ("deep.json rook", "'deep.json' is no graph: it is nested more than 100 deep"),
+        ("deep.json rook", "'deep.json' is not a graph: it is nested more than 100 deep"),
         ("rook rook --windows 0", "must be a whole number from 1"),
         ("rook rook --num-steps 0", "must be a whole number from 1"),
         ("rook rook --confidence 1", "between 0.5 and 1"),

@@ -295,7 +295,7 @@ def test_a_new_folder_of_json_files(crawl, tiny, tmp_path):
     assert c["reason"].startswith(
         "There are other features than in training: the node attributes are 'element', 'mass'"
     )
-    assert "is no graph" in e["reason"]
+    assert "is not a graph" in e["reason"]
     assert "encoded as zeros: 'Xe' in element (1 node)." in done.err
     (other := tmp_path / "other").mkdir()
     for name in "ab":

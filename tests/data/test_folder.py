@@ -64,7 +64,9 @@ def test_graphml_with_entities_is_refused(tmp_path, declared):
     text = path.read_text().replace("?>\n", f"?>\n<!DOCTYPE graphml [{declared}]>\n", 1)
     for encoding in ("utf-8", "utf-16"):
         path.write_text(text.replace("utf-8", encoding), encoding)
-        with pytest.raises(ValueError, match=r"^'a\.graphml' is no graph: it declares the entity 'a', which GraphML"):
+        with pytest.raises(
+            ValueError, match=r"^'a\.graphml' is not a graph: it declares the entity 'a', which GraphML"
+        ):
             read_graph(path)
 
 
@@ -88,8 +90,8 @@ def test_bad_rows(folder):
     reasons = [
         "line 8: 'missing.json' cannot be read: No such file or directory",
         "line 9: 'labels.csv' is neither a .graphml nor a .json file",
-        "line 10: 'bad.json' is no graph",
-        "line 11: 'bad.graphml' is no graph",
+        "line 10: 'bad.json' is not a graph",
+        "line 11: 'bad.graphml' is not a graph",
         "line 12: y is missing",
     ]
     for line, reason in zip(dataset.skipped, reasons, strict=True):
@@ -164,7 +166,7 @@ def test_half_of_the_graphs_are_not_most(folder):
 def test_nested_json_is_a_bad_row(folder, depth):
     (folder / "g0.json").write_text("[" * depth + "]" * depth)
     dataset = from_folder(folder, target_columns="y")
-    assert dataset.skipped == ("line 2: 'g0.json' is no graph: it is nested more than 100 deep",)
+    assert dataset.skipped == ("line 2: 'g0.json' is not a graph: it is nested more than 100 deep",)
 
 
 NODES = [{"id": 0, "element": "C"}, {"id": 1, "element": "N"}]
@@ -198,9 +200,9 @@ EDGE = {"source": 0, "target": 1, "length": 1.5}
 def test_broken_json_is_a_bad_row_with_its_reason(folder, document, reason):
     (folder / "g2.json").write_text(json.dumps(document))
     dataset = from_folder(folder, target_columns="y")
-    assert dataset.skipped == (f"line 4: 'g2.json' is no graph: {reason}",)
+    assert dataset.skipped == (f"line 4: 'g2.json' is not a graph: {reason}",)
     found = dict(read_folder(folder, dataset.columns, Unknown()))
-    assert found["g2.json"] == f"'g2.json' is no graph: {reason}"
+    assert found["g2.json"] == f"'g2.json' is not a graph: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_broken_graphml_is_a_bad_row_with_its_reason(folder, old, new, reason):
     text = (folder / "g3.graphml").read_text()
     assert old in text
     (folder / "g3.graphml").write_text(text.replace(old, new, 1))
-    assert from_folder(folder, target_columns="y").skipped == (f"line 5: 'g3.graphml' is no graph: {reason}",)
+    assert from_folder(folder, target_columns="y").skipped == (f"line 5: 'g3.graphml' is not a graph: {reason}",)
 
 
 def test_a_graph_without_nodes_is_a_bad_row(folder):
@@ -286,7 +288,7 @@ def test_graphs_for_a_model(folder, tmp_path):
     assert found["d.json"].startswith("Attribute 'length' must be a number everywhere")
     assert str(unknown) == "'Xe' in element (1 node)"  # that of d.json does not count: it has no prediction
     assert found["b.graphml"].startswith("There are other features than in training: the node attributes are none and")
-    assert "is no graph" in found["c.json"]
+    assert "is not a graph" in found["c.json"]
 
 
 def test_rows_of_a_table_that_cannot_be_read(folder):

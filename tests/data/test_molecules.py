@@ -96,7 +96,7 @@ def test_bad_rows_are_skipped_and_told(tmp_path):
     assert dataset.graph_names == ("C", "N", "CO")
     assert dataset.store.y.flatten().tolist() == [1.5, 2, 3]
     assert dataset.skipped == (
-        "line 3: 'C1CC' is no molecule: the SMILES is not well formed",
+        "line 3: 'C1CC' is not a molecule: the SMILES is not well formed",
         "line 4: y is missing",
         "line 5: y is 'many', not a number",
         "line 6: there is no SMILES",
@@ -112,7 +112,7 @@ def test_a_skipped_row_names_the_text_that_is_read_as_missing(tmp_path):
 
 def test_bad_rows_are_refused(tmp_path, table):
     path = write(tmp_path, BAD, "bad.csv")
-    with pytest.raises(ValueError, match=r"bad\.csv, line 3: 'C1CC' is no molecule.* \(and 4 more\)"):
+    with pytest.raises(ValueError, match=r"bad\.csv, line 3: 'C1CC' is not a molecule.* \(and 4 more\)"):
         from_csv(path, bad_rows="refuse")
     assert not from_csv(table, target_columns="y", bad_rows="refuse").skipped
 
@@ -182,7 +182,7 @@ def test_read_molecules_streams_in_order(tmp_path):
         ("smiles,solubility\nC,1\n", {"target_columns": "solubilty"}, "Did you mean 'solubility'"),
         ("smiles,y\nC,1\n", {"target_columns": "smiles"}, "cannot be a target"),
         ("smiles,y\nC,1\n", {"target_columns": ["y", "y"]}, "named twice"),
-        ("smiles,y\nC(,1\n", {}, "none of the 1 rows can be used; line 2: 'C\\(' is no molecule"),
+        ("smiles,y\nC(,1\n", {}, "none of the 1 rows can be used; line 2: 'C\\(' is not a molecule"),
         ("smiles,y\nC,1\nCC,1\n", {}, "only one class"),
         ("smiles,y\nC,\nCC,nan\n", {}, "has no values"),
         ("smiles,y\nC,1\nCC,2\n", {"bad_rows": "ignore"}, "bad_rows must be one of skip, refuse"),

@@ -58,7 +58,7 @@ def test_what_is_not_listed_comes_last():
     [
         ("", "there is no SMILES"),
         ("  ", "there is no SMILES"),
-        ("C1CC", "'C1CC' is no molecule: the SMILES is not well formed"),
+        ("C1CC", "'C1CC' is not a molecule: the SMILES is not well formed"),
         ("CC(C)(C)(C)C", "Explicit valence for atom # 1 C, 5, is greater than permitted"),
         ("c1cccc1", "kekulize"),
     ],

@@ -257,7 +257,7 @@ def test_seeds_give_different_walks() -> None:
         ({"keys": torch.zeros(5, dtype=torch.bool)}, r"keys must be a tensor of integers"),
         ({"keys": [0, 1, 2, 3, 4]}, r"keys must be a tensor of integers"),
         ({"start": torch.tensor([0, 1]), "keys": torch.arange(5)}, r"keys must be a tensor of integers of shape \[2\]"),
-        ({"graph": "graph"}, r"graph must be a Graph, not str: call Graph.from_data\(data\)"),
+        ({"graph": "graph"}, r"graph must be a Graph, not 'graph': call Graph.from_data\(data\)"),
     ],
 )
 def test_arguments_refused(arguments: dict[str, Any], message: str) -> None:

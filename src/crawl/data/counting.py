@@ -1,7 +1,7 @@
 """A synthetic set for counting small subgraphs, made in code.
 
 Random graphs as in Chen et al., Can Graph Neural Networks Count Substructures?, NeurIPS 2020: a random regular graph
-from which as many edges are taken away as it has nodes.
+with one edge for each of its nodes taken away.
 """
 
 from __future__ import annotations
@@ -56,12 +56,8 @@ def counting(target: Pattern = "triangle", num_graphs: int = 5000, seed: int = 0
     scale = counts[split.train].std(correction=0)
     if scale == 0:
         raise ValueError(f"All training graphs have the same number of patterns; use more than {num_graphs} graphs.")
-    store = GraphStore(
-        node_ptr=node_ptr,
-        edge_ptr=edge_ptr,
-        edge_index=edge_index.contiguous(),
-        y=(counts / scale).float().unsqueeze(1),
-    )
+    y = (counts / scale).float().unsqueeze(1)
+    store = GraphStore(node_ptr=node_ptr, edge_ptr=edge_ptr, edge_index=edge_index.contiguous(), y=y)
     task = Task(kind="regression", num_outputs=1, metric="mae", target_names=(f"{target} / {float(scale):.4g}",))
     return Dataset(name=f"counting-{target}", store=store, task=task, split=split)
 
@@ -85,22 +81,9 @@ def _counts(count: Callable[[Array], Array], num_nodes: Tensor, edge_ptr: Tensor
     return counts
 
 
-# Each takes adjacency matrices, [G, n, n], and returns the numbers of patterns, [G].
-
-
-def _triangles_at_nodes(adjacency: Array) -> Array:
+def _triangles_at(adjacency: Array) -> Array:
     at_nodes: Array = (adjacency @ adjacency * adjacency).sum(axis=2) / 2
     return at_nodes
-
-
-def _triangles(adjacency: Array) -> Array:
-    count: Array = _triangles_at_nodes(adjacency).sum(axis=1) / 3
-    return count
-
-
-def _tailed_triangles(adjacency: Array) -> Array:
-    count: Array = (_triangles_at_nodes(adjacency) * (adjacency.sum(axis=2) - 2)).sum(axis=1)
-    return count
 
 
 def _stars(adjacency: Array) -> Array:
@@ -116,9 +99,10 @@ def _cycles4(adjacency: Array) -> Array:
     return count
 
 
+# From adjacency matrices, [G, n, n], to the numbers of patterns, [G].
 _COUNTS: dict[str, Callable[[Array], Array]] = {
-    "triangle": _triangles,
-    "tailed_triangle": _tailed_triangles,
+    "triangle": lambda adjacency: _triangles_at(adjacency).sum(axis=1) / 3,
+    "tailed_triangle": lambda adjacency: (_triangles_at(adjacency) * (adjacency.sum(axis=2) - 2)).sum(axis=1),
     "star": _stars,
     "cycle4": _cycles4,
 }

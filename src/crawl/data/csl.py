@@ -23,6 +23,9 @@ NUM_NODES = 41
 NUM_COPIES = 15
 NUM_FOLDS = 5
 NUM_LAPLACIAN = 20  # eigenvectors of CSL+Lap
+TASK = Task(
+    kind="multiclass", num_outputs=10, metric="accuracy", target_names=("skip",), class_names=tuple(map(str, SKIPS))
+)
 
 # One line for each class, one word for each fold, one character for each graph: training, validation or test.
 _FOLDS = """
@@ -43,12 +46,12 @@ def csl(fold: int = 0, laplacian: int = 0) -> Dataset:
     """CSL with one of its five published splits: 90 graphs for training, 30 for validation, 30 for the test.
 
     A graph of class c is a cycle of 41 nodes with a second cycle of links between nodes at distance `SKIPS[c]`, under
-    new names of the nodes that are always the same. Its class is to be told. Nodes and edges have no features.
+    new names of the nodes that are always the same. Its class is to be predicted. Nodes and edges have no features.
 
     Args:
         fold: The split, 0 to 4.
-        laplacian: Give every node its entries in this many eigenvectors of the normalised Laplacian, those of the
-            smallest eigenvalues but for the first. Of v and -v, it is always the one whose entry of largest size is
+        laplacian: Give every node its entries in this many eigenvectors of the normalised Laplacian, the ones with
+            the smallest eigenvalues except the first. Of v and -v, it is always the one whose entry of largest size is
             positive; Dwivedi et al. draw the signs anew for each batch of training. Eigenvalues come in pairs here, so
             the vectors of a pair may differ between machines by a rotation.
 
@@ -73,14 +76,7 @@ def csl(fold: int = 0, laplacian: int = 0) -> Dataset:
         x=torch.from_numpy(_eigenvectors(edges)[:, :, 1 : laplacian + 1]).float().flatten(0, 1) if laplacian else None,
         y=torch.arange(len(SKIPS)).repeat_interleave(NUM_COPIES),
     )
-    task = Task(
-        kind="multiclass",
-        num_outputs=len(SKIPS),
-        metric="accuracy",
-        target_names=("skip",),
-        class_names=tuple(map(str, SKIPS)),
-    )
-    return Dataset(name="csl", store=store, task=task, split=_split(fold))
+    return Dataset(name="csl", store=store, task=TASK, split=_split(fold))
 
 
 def _split(fold: int) -> Split:

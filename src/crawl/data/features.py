@@ -88,7 +88,7 @@ class Unknown:
         self.counts.setdefault((owner, column), Counter()).update(values)
 
     def update(self, other: Unknown) -> None:
-        """Count those of another as well."""
+        """Count the values of another as well."""
         for (owner, column), counts in other.counts.items():
             self.add(owner, column, counts.elements())
 
@@ -112,11 +112,8 @@ def listed(values: Sequence[Any], at_most: int = _MOST_SHOWN) -> str:
 def find_columns(attributes: Mapping[str, Sequence[Any]]) -> tuple[Column, ...]:
     """What each attribute is, from its values at every node or edge.
 
-    Words, truth values and whole numbers are categories, in their order; other numbers, lists of numbers and whole
+    Words, booleans and whole numbers are categories, in their order; other numbers, lists of numbers and whole
     numbers of more than 100 different values are numbers.
-
-    Raises:
-        ValueError: If an attribute is something else, or has so many different words that they must be names.
     """
     columns = []
     for name, values in attributes.items():
@@ -139,16 +136,7 @@ def encode_columns(
     """`[rows, C]` the features; None if there are no columns.
 
     Categories are numbered by their place in the column; where there are numbers, too, they become one-hot beside
-    them.
-
-    Args:
-        owner: `node` or `edge`, for messages.
-        attributes: For each attribute, its value at every node or edge; nothing if there are none of these.
-        columns: What the attributes are.
-        unknown: Where to count values that a column does not have; their category is `UNKNOWN`.
-
-    Raises:
-        ValueError: If an attribute holds something else.
+    them. Values that a column does not have are counted in `unknown`; their category is `UNKNOWN`.
     """
     numbers: list[Tensor] = []
     codes: list[Tensor] = []
@@ -177,12 +165,18 @@ def category_sizes(columns: Sequence[Column]) -> tuple[int, ...]:
     return sizes if len(sizes) == len(columns) else ()
 
 
-def check_names(owner: str, names: Iterable[str], columns: Sequence[Column], num_rows: int) -> None:
-    """Refuse other attributes than those of the columns, unless there are no nodes, or edges, to have them.
+def sizes_of_categories(name: str, features: Tensor, at_most: int) -> tuple[int, ...]:
+    """How many values each column of integers from 0 takes. Refuses more than `at_most` in a column."""
+    sizes = tuple(int(size) + 1 for size in features.amax(dim=0))
+    if max(sizes) > at_most:
+        raise ValueError(
+            f"{name} holds integers up to {max(sizes) - 1}, too many for categories: make it float if they are numbers."
+        )
+    return sizes
 
-    Raises:
-        ValueError: With both lists.
-    """
+
+def check_names(owner: str, names: Iterable[str], columns: Sequence[Column], num_rows: int) -> None:
+    """Refuse other attributes than those of the columns, unless there are no nodes, or edges, to have them."""
     here, there = sorted(names), sorted(column.name for column in columns)
     if num_rows and here != there:
         raise ValueError(

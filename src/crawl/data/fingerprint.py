@@ -91,15 +91,14 @@ class Fingerprint:
 def task_changes(before: Task, now: Task) -> list[str]:
     """What is to be predicted now instead, a phrase for each difference; the metric does not count."""
     changes = []
-    for what, old, new in (("kind", before.kind, now.kind), ("level", before.level, now.level)):
+    for field in ("kind", "level"):
+        old, new = getattr(before, field), getattr(now, field)
         if old != new:
-            changes.append(f"the {what} of the task was {old} and is {new}")
-    for what, names, new_names in (
-        ("classes", before.class_names, now.class_names),
-        ("targets", before.target_names, now.target_names),
-    ):
-        if names != new_names and before.kind == now.kind:
-            changes.append(f"the {what} were {_names(names)} and are {_names(new_names)}")
+            changes.append(f"the {field} of the task was {old} and is {new}")
+    for what, field in (("classes", "class_names"), ("targets", "target_names")):
+        old, new = getattr(before, field), getattr(now, field)
+        if old != new and before.kind == now.kind:
+            changes.append(f"the {what} were {_names(old)} and are {_names(new)}")
     if not changes and before.num_outputs != now.num_outputs:
         changes.append(f"the task had {before.num_outputs} outputs and has {now.num_outputs}")
     return changes

@@ -43,7 +43,7 @@ def from_folder(
 
     All attributes of nodes and edges become features, as `find_columns` says, weights of edges, too; each must be
     there at every node or every edge. A graph with other attributes than most have is a bad row. Edges of undirected
-    graphs are listed both ways, those of directed graphs as they are. A file is a bad row, too, if its graph has no
+    graphs are listed both ways, edges of directed graphs as they are. A file is a bad row, too, if its graph has no
     nodes, two nodes of the same name, or an edge to a node that is not listed.
 
     Args:
@@ -51,8 +51,8 @@ def from_folder(
         labels: The table, a CSV file in the folder or elsewhere: a row for each graph.
         target_columns: The columns to predict; may be left out if there is only one besides.
         file_column: The column with the names of the files.
-        undirected: Forget the directions of directed graphs. Else a node that can be entered but not left makes a graph
-            unusable, because a walk would end there.
+        undirected: Forget the directions of directed graphs. Otherwise a node that can be entered but not left makes a
+            graph unusable, because a walk would end there.
         split: `random`, `stratified` (by class), the name of a column that says `train`, `val` or `test`, or a JSON
             file of row numbers from 0, as `read_split` reads it.
         fractions: The shares of training, validation and test, if they are drawn.
@@ -105,15 +105,8 @@ def read_folder(folder: str | Path, columns: Columns, unknown: Unknown) -> Itera
     """Each file of a folder with its graph, or with the reason why there is none. No targets are needed.
 
     The files are those that `labels.csv` lists in its column `file`, or else all `.graphml` and `.json` files. They are
-    read as they are asked for.
-
-    Args:
-        folder: The folder.
-        columns: What the features are, as in the data set that a model was trained on.
-        unknown: Where to count values of categories that did not occur there.
-
-    Raises:
-        ValueError: If there are no such files, at once and not with the first file.
+    read as they are asked for. Features are those of training, `columns`; categories that did not occur there are
+    counted in `unknown`.
     """
     folder = Path(folder)
     if (labels := folder / "labels.csv").exists():
@@ -129,11 +122,7 @@ def read_folder(folder: str | Path, columns: Columns, unknown: Unknown) -> Itera
 
 
 def read_graph(path: str | Path) -> nx.Graph:
-    """The networkx graph in a GraphML file (`.graphml`) or a node-link JSON file (`.json`).
-
-    Raises:
-        ValueError: If there is none; the message gives the reason.
-    """
+    """The networkx graph in a GraphML file (`.graphml`) or a node-link JSON file (`.json`)."""
     path = Path(path)
     if path.suffix not in (".graphml", ".json"):
         raise ValueError(f"{path.name!r} is neither a .graphml nor a .json file")
@@ -146,7 +135,7 @@ def read_graph(path: str | Path) -> nx.Graph:
     except OSError as error:
         raise ValueError(f"{path.name!r} cannot be read: {error.strerror}") from None
     except Exception as error:  # networkx and the parser of XML have many for what is not a graph
-        raise ValueError(f"{path.name!r} is no graph: {error}") from None
+        raise ValueError(f"{path.name!r} is not a graph: {error}") from None
 
 
 def _check_graphml(path: Path) -> None:
@@ -176,11 +165,7 @@ def _check_graphml(path: Path) -> None:
 
 
 def _check_node_link(document: Any) -> str:
-    """Under which name the edges are listed.
-
-    Raises:
-        ValueError: If this is not a graph, or networkx would make another one of it silently.
-    """
+    """Under which name the edges are listed."""
     if not isinstance(document, dict):
         raise ValueError("it is not an object with the lists 'nodes' and 'edges'")
     names = [name for name in ("edges", "links") if name in document]
@@ -242,7 +227,7 @@ def _graph(path: Path, undirected: bool) -> nx.Graph | str:
 
 
 def _arcs(graph: nx.Graph) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """All edges; those of an undirected graph both ways, but loops once."""
+    """All edges; in an undirected graph both ways, except loops."""
     for source, target, attributes in graph.edges(data=True):
         yield source, target, attributes
         if not graph.is_directed() and source != target:
@@ -274,11 +259,7 @@ def _columns(graphs: Iterable[Iterable[dict[str, Any]]]) -> dict[str, list[Any]]
 
 
 def _alike(examples: Sequence[tuple[Row, nx.Graph | str]]) -> list[tuple[Row, nx.Graph | str]]:
-    """The same rows, with the reason in the place of a graph whose attributes cannot be used beside those of most.
-
-    Raises:
-        ValueError: If no more than half of the graphs have the same attributes.
-    """
+    """The same rows, with the reason in the place of a graph whose attributes cannot be used beside those of most."""
     kept = list(examples)
     for what, attributes_of in (("node", _of_nodes), ("edge", _of_edges)):
         found: dict[int, tuple[tuple[str, str], ...]] = {}
@@ -307,11 +288,7 @@ def _alike(examples: Sequence[tuple[Row, nx.Graph | str]]) -> list[tuple[Row, nx
 
 
 def _kinds(what: str, owners: Iterable[dict[str, Any]]) -> dict[str, str] | None:
-    """What the values of each attribute are; None if there are no nodes, or no edges.
-
-    Raises:
-        ValueError: If it is not the same at all of them.
-    """
+    """What the values of each attribute are; None if there are no nodes, or no edges."""
     usual: dict[str, str] | None = None
     for attributes in owners:
         kinds = {name: _kind(what, name, value) for name, value in attributes.items()}

@@ -46,11 +46,7 @@ class Labelled(Generic[T]):
 
 
 def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[object]) -> tuple[str, ...]:
-    """The columns to predict: those named, or else the only one that is not taken and has a name.
-
-    Raises:
-        ValueError: If there is no such column, or it is taken, or none is named and it is not clear which is meant.
-    """
+    """The columns to predict: those named, or else the only one that is not taken and has a name."""
     taken = [column for column in taken if isinstance(column, str)]
     names = (names,) if isinstance(names, str) else tuple(as_list("target_columns", names, "names of columns"))
     if not names:
@@ -78,19 +74,7 @@ def label(
     task: AnyKind,
     metric: str | None,
 ) -> Labelled[T]:
-    """The usable rows, with their targets.
-
-    Args:
-        table: The table.
-        examples: Every row of it with its graph, or with the reason why there is none.
-        target_columns: The columns to predict.
-        bad_rows: Whether to `skip` rows that cannot be used, or to `refuse` the table.
-        task: The kind of the task.
-        metric: The score.
-
-    Raises:
-        ValueError: If no row can be used, one cannot and is to be refused, or there is nothing to learn.
-    """
+    """The usable rows with their targets. An example is a row with its graph, or with the reason why there is none."""
     check_choice("bad_rows", bad_rows, get_args(BadRows))
     num_rows = 0
     problems: dict[int, str] = {}
@@ -128,19 +112,10 @@ def split_labelled(
     seed: int,
     smiles: Sequence[str] | None = None,
 ) -> Split:
-    """The split that the user asks for.
+    """The split that the user asks for, as `from_csv` says; `smiles` are the molecules, if the graphs are any.
 
-    Args:
-        labelled: The usable rows.
-        split: `random`, `stratified`, `scaffold`, the name of a column, a file for `read_split`, or the split itself.
-            The numbers in a file are those of the rows, from 0; if rows were left out, the file may also count the rows
-            that are left.
-        fractions: The shares of training, validation and test.
-        seed: Fixes the draw.
-        smiles: The molecules, if the graphs are any.
-
-    Raises:
-        ValueError: If the split is not possible.
+    The numbers in a file are those of the rows, from 0; if rows were left out, the file may also count the rows that
+    are left.
     """
     table = labelled.table
     if not isinstance(split, Split):

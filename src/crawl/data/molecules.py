@@ -82,7 +82,7 @@ def read_molecules(
         ValueError: If the file cannot be read or has no such column, at once and not with the first row.
         ImportError: If rdkit is not installed.
     """
-    import crawl.data.smiles  # noqa: F401  (so that a missing rdkit is told at once)
+    import crawl.data.smiles  # noqa: F401  (so that a missing rdkit is reported at once)
 
     table = Table(path)
     column = _smiles_column(table, smiles_column)

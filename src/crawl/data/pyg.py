@@ -13,6 +13,7 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from crawl.checks import check_type, shown
 from crawl.data.dataset import Dataset
+from crawl.data.features import sizes_of_categories
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore
 from crawl.data.targets import AnyKind, targets_from_tensor
@@ -47,7 +48,7 @@ def from_pyg(
         val: The graphs for validation.
         test: The graphs for the test.
         split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself; `auto`
-            takes the one that the data set brings along (as those of OGB do), and is else `random`.
+            takes the one that the data set brings along, as data sets of OGB do, otherwise `random`.
         fractions: The shares of training, validation and test, if they are drawn.
         seed: Fixes the draw.
         task: The kind of the task; found from `y` with `auto`, as `targets_from_tensor` says.
@@ -114,9 +115,4 @@ def _categories(name: str, features: Tensor | None) -> tuple[Tensor | None, tupl
     if columns.dtype == torch.bool or bool((columns.long() < 0).any()):
         return columns.float(), ()
     columns = columns if columns.dtype in (torch.uint8, torch.int32) else columns.long()
-    sizes = tuple(int(size) + 1 for size in columns.amax(dim=0))
-    if max(sizes) > _MOST_CATEGORIES:
-        raise ValueError(
-            f"{name} holds integers up to {max(sizes) - 1}, too many for categories: make it float if they are numbers."
-        )
-    return columns, sizes
+    return columns, sizes_of_categories(name, columns, _MOST_CATEGORIES)

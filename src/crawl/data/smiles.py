@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import networkx as nx
 import torch
 from torch_geometric.data import Data
 
@@ -20,44 +21,36 @@ except ImportError:
 
 _Chiral, _Hybrid = Chem.ChiralType, Chem.HybridizationType
 _Type, _Stereo = Chem.BondType, Chem.BondStereo
-_CHIRALITY = (_Chiral.CHI_UNSPECIFIED, _Chiral.CHI_TETRAHEDRAL_CW, _Chiral.CHI_TETRAHEDRAL_CCW, _Chiral.CHI_OTHER)
-_HYBRIDISATION = (_Hybrid.SP, _Hybrid.SP2, _Hybrid.SP3, _Hybrid.SP3D, _Hybrid.SP3D2)
-_TYPE = (_Type.SINGLE, _Type.DOUBLE, _Type.TRIPLE, _Type.AROMATIC)
-_STEREO = (_Stereo.STEREONONE, _Stereo.STEREOZ, _Stereo.STEREOE, _Stereo.STEREOCIS, _Stereo.STEREOTRANS)
 
 
-def _numbered(values: tuple[Any, ...]) -> Mapping[Any, int]:
+def _numbered(*values: Any) -> Mapping[Any, int]:
     return {value: i for i, value in enumerate(values)}
 
 
-_CHIRALITY_NUMBER, _HYBRIDISATION_NUMBER = _numbered(_CHIRALITY), _numbered(_HYBRIDISATION)
-_TYPE_NUMBER, _STEREO_NUMBER = _numbered(_TYPE), _numbered(_STEREO)
+_CHIRALITY = _numbered(
+    _Chiral.CHI_UNSPECIFIED, _Chiral.CHI_TETRAHEDRAL_CW, _Chiral.CHI_TETRAHEDRAL_CCW, _Chiral.CHI_OTHER
+)
+_HYBRIDISATION = _numbered(_Hybrid.SP, _Hybrid.SP2, _Hybrid.SP3, _Hybrid.SP3D, _Hybrid.SP3D2)
+_TYPE = _numbered(_Type.SINGLE, _Type.DOUBLE, _Type.TRIPLE, _Type.AROMATIC)
+_STEREO = _numbered(_Stereo.STEREONONE, _Stereo.STEREOZ, _Stereo.STEREOE, _Stereo.STEREOCIS, _Stereo.STEREOTRANS)
 _MOST_ATOMS = 500  # of which rdkit finds a scaffold quickly: its time grows with their third power
 
 
 def read_smiles(smiles: str) -> Chem.Mol:
-    """The molecule.
-
-    Raises:
-        ValueError: If there is none; the message gives the reason.
-    """
+    """The molecule. Refuses text that is not one, with the reason."""
     if not smiles.strip():
         raise ValueError("there is no SMILES")
     with rdBase.BlockLogs():
         molecule: Chem.Mol | None = Chem.MolFromSmiles(smiles)
         if molecule is None:
-            raise ValueError(f"{smiles!r} is no molecule: {_why_not(smiles)}")
+            raise ValueError(f"{smiles!r} is not a molecule: {_why_not(smiles)}")
     if molecule.GetNumAtoms() == 0:
         raise ValueError(f"{smiles!r} has no atoms")
     return molecule
 
 
 def molecule_graph(smiles: str) -> Data:
-    """The graph of the molecule, as `graph_of_molecule` makes it.
-
-    Raises:
-        ValueError: If there is none; the message gives the reason.
-    """
+    """The graph of the molecule, as `graph_of_molecule` makes it. Refuses text that is not one, with the reason."""
     return graph_of_molecule(read_smiles(smiles))
 
 
@@ -89,48 +82,29 @@ def scaffold(molecule: Chem.Mol) -> str:
     """
     if molecule.GetNumAtoms() <= _MOST_ATOMS:
         return Chem.MolToSmiles(Chem.MurckoDecompose(molecule), isomericSmiles=False)
-    kept = _rings_and_links(molecule)
+    bonds = nx.Graph((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds())
+    kept = set(nx.k_core(bonds, 2))  # what is left when ends of chains are taken away until there are none
     for i in list(kept):
         kept |= {b.GetOtherAtomIdx(i) for b in molecule.GetAtomWithIdx(i).GetBonds() if b.GetBondType() != _Type.SINGLE}
     return Chem.MolFragmentToSmiles(molecule, sorted(kept), isomericSmiles=False) if kept else ""
 
 
-def _rings_and_links(molecule: Chem.Mol) -> set[int]:
-    """The atoms that are left when ends of chains are taken away until there are none."""
-    degree = [atom.GetDegree() for atom in molecule.GetAtoms()]
-    left = set(range(len(degree)))
-    ends = [i for i in left if degree[i] <= 1]
-    while ends:
-        end = ends.pop()
-        left.remove(end)
-        for atom in molecule.GetAtomWithIdx(end).GetNeighbors():
-            i = atom.GetIdx()
-            degree[i] -= 1
-            if i in left and degree[i] == 1:
-                ends.append(i)
-    return left
-
-
 def _atom_categories(atom: Chem.Atom) -> list[int]:
     return [
         _within(atom.GetAtomicNum() - 1, 118),
-        _CHIRALITY_NUMBER.get(atom.GetChiralTag(), 4),
+        _CHIRALITY.get(atom.GetChiralTag(), 4),
         _within(atom.GetTotalDegree(), 11),
         _within(atom.GetFormalCharge() + 5, 11),
         _within(atom.GetTotalNumHs(), 9),
         _within(atom.GetNumRadicalElectrons(), 5),
-        _HYBRIDISATION_NUMBER.get(atom.GetHybridization(), 5),
+        _HYBRIDISATION.get(atom.GetHybridization(), 5),
         int(atom.GetIsAromatic()),
         int(atom.IsInRing()),
     ]
 
 
 def _bond_categories(bond: Chem.Bond) -> list[int]:
-    return [
-        _TYPE_NUMBER.get(bond.GetBondType(), 4),
-        _STEREO_NUMBER.get(bond.GetStereo(), 5),
-        int(bond.GetIsConjugated()),
-    ]
+    return [_TYPE.get(bond.GetBondType(), 4), _STEREO.get(bond.GetStereo(), 5), int(bond.GetIsConjugated())]
 
 
 def _within(value: int, num_values: int) -> int:

@@ -18,10 +18,10 @@ from crawl.tensor_checks import holds_integers, in_memory, plain_tensor
 
 Fractions = tuple[float, float, float]
 
-_PART_NAMES = {
-    "train": ("train", "training"),
-    "val": ("val", "valid", "validation", "dev"),
-    "test": ("test", "testing"),
+_PART_OF = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
 }
 
 
@@ -93,19 +93,14 @@ def random_split(num_graphs: int, fractions: Fractions = (0.8, 0.1, 0.1), seed: 
     num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
     num_train, num_val = _part_sizes(num_graphs, fractions)
     with in_memory(f"A split of {num_graphs} graphs"):
-        order = np.random.default_rng(_as_seed(seed)).permutation(num_graphs)
+        order = np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED)).permutation(num_graphs)
     return _sorted_split(*np.split(order, [num_train, num_train + num_val]))
 
 
 def stratified_split(
     labels: Sequence[Hashable] | Tensor, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0
 ) -> Split:
-    """Parts in which every class has about the same share.
-
-    Args:
-        labels: `[G]` the class of each graph.
-        fractions: The shares of training, validation and test; they sum to 1.
-        seed: Fixes the draw.
+    """Parts in which every class has about the same share; `labels`, `[G]`, is the class of each graph.
 
     Raises:
         ValueError: If a part would be empty or there are too few graphs of a class.
@@ -175,7 +170,9 @@ def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.
     for i, group in enumerate(numbers.tolist()):
         members.setdefault(group, []).append(i)
     blocks = list(members.values())
-    shuffled = [blocks[i] for i in np.random.default_rng(_as_seed(seed)).permutation(len(blocks))]
+    shuffled = [
+        blocks[i] for i in np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED)).permutation(len(blocks))
+    ]
     train: list[int] = []
     val: list[int] = []
     test: list[int] = []
@@ -195,17 +192,9 @@ def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.
 
 
 def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
-    """Parts such that molecules with the same Bemis–Murcko scaffold stay together; needs rdkit.
+    """The `group_split` of molecules, `[G]` SMILES, by their Bemis–Murcko scaffold; needs rdkit.
 
     Molecules without rings have no scaffold and form one group.
-
-    Args:
-        smiles: `[G]` the molecules, all readable.
-        fractions: The shares of training, validation and test; they sum to 1 and are met as well as groups allow.
-        seed: Fixes the order of scaffolds with equally many molecules.
-
-    Raises:
-        ValueError: If a part would be empty.
     """
     from crawl.data.smiles import read_smiles, scaffold
 
@@ -223,14 +212,13 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
     Raises:
         ValueError: For any other word, or if a part is empty.
     """
-    part_of = {word: part for part, words in _PART_NAMES.items() for word in words}
     ids: dict[str, list[int]] = {"train": [], "val": [], "test": []}
     values = _as_words("values", values)
     places = None if places is None else as_list("places", places, "words")
     if places is not None and len(places) != len(values):
         raise ValueError(f"places must be a list of {len(values)} words, one for each value, not {shown(places)}.")
     for i, value in enumerate(values):
-        part = part_of.get(value.strip().lower())
+        part = _PART_OF.get(value.strip().lower())
         if part is None:
             place = f"row {i + 1}" if places is None else places[i]
             raise ValueError(f"The split column says {shown(value)} in {place}; it may say train, val or test.")
@@ -311,7 +299,7 @@ def _as_classes(labels: Sequence[Hashable] | Tensor) -> np.ndarray[tuple[int], n
 
 
 def _as_ids(values: Any) -> Tensor | None:
-    """The ids as int64; None if they are none."""
+    """The ids as int64; None if these are not ids."""
     try:
         ids = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError, LookupError):
@@ -319,10 +307,6 @@ def _as_ids(values: Any) -> Tensor | None:
     if holds_integers(ids):
         return ids.long()
     return ids.long() if ids.numel() == 0 and plain_tensor("ids", ids).dim() == 1 else None
-
-
-def _as_seed(seed: int) -> int:
-    return whole_number("seed", seed, 0, MAX_SEED)
 
 
 def _as_words(name: str, values: Sequence[str]) -> list[str]:

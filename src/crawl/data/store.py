@@ -1,4 +1,4 @@
-"""A whole data set as a few flat arrays, from which batches are cut by indexing alone."""
+"""A whole data set as a few flat arrays, from which batches are assembled by indexing alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch_geometric.data.data import BaseData
 
 from crawl.checks import MAX_COUNT, as_list, check_choice, check_type, shown, truth, whole_number
 from crawl.data.task import Level
-from crawl.graph import weights_differ
+from crawl.edge_lists import weights_differ
 from crawl.tensor_checks import as_device, holds_integers, plain_tensor
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # of which torch only knows how to convert them
@@ -99,8 +99,8 @@ class GraphStore:
     ) -> GraphStore:
         """The graphs of a PyG data set, or of any sequence of `Data`.
 
-        A PyG in-memory data set is taken as it lies in memory: the tensors are shared, not copied. It is copied once
-        if it has a `transform`, which is then applied now, or if it is a part of a larger one.
+        The tensors of a PyG in-memory data set are shared, not copied. It is copied once if it has a `transform`, which
+        is then applied now, or if it is a part of a larger one.
 
         Args:
             dataset: The graphs; a single `Data` is one graph, a `Batch` its graphs. `y` may have a row for each graph,
@@ -201,21 +201,18 @@ class GraphStore:
         sizes = torch.cat([store.sizes for store in stores], dim=1)
         device = stores[0].device
         node_ptr, edge_ptr = (_ptr(counts.tolist()).to(device) for counts in sizes)
-        return cls(
-            node_ptr=node_ptr,
-            edge_ptr=edge_ptr,
-            edge_index=torch.cat([store.edge_index for store in stores], dim=1),
-            x=_concatenated("x", [store.x for store in stores], "Part"),
-            edge_attr=_concatenated("edge_attr", [store.edge_attr for store in stores], "Part"),
-            y=_concatenated("y", [store.y for store in stores], "Part"),
-            y_per_node=stores[0].y_per_node,
-        )
+        edge_index = torch.cat([store.edge_index for store in stores], dim=1)
+        parts = {
+            name: _concatenated(name, [getattr(store, name) for store in stores], "Part")
+            for name in ("x", "edge_attr", "y")
+        }
+        return cls(node_ptr, edge_ptr, edge_index, **parts, y_per_node=stores[0].y_per_node)
 
     def checked(self) -> GraphStore:
         """The same store, for arrays that come from outside, if they are graphs.
 
         Raises:
-            ValueError: If an edge leaves its graph, a pointer is none, `x` or `edge_attr` holds NaN or infinity, or `y`
+            ValueError: If an edge leaves its graph, a pointer falls, `x` or `edge_attr` holds NaN or infinity, or `y`
                 infinity; NaN in `y` is a target that is missing.
         """
         edge_index = self.edge_index
@@ -257,22 +254,14 @@ class GraphStore:
         """A store of the graphs `ids` only, in this order.
 
         Raises:
-            ValueError: For an id that is not one of a graph.
+            ValueError: If there is no graph with such an id.
         """
         host_ids = self.checked_ids(ids)
         ids = host_ids.to(self.device)
         num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
         nodes, node_ptr, _ = _rows(self.node_ptr, ids, num_nodes)
         edges, edge_ptr, _ = _rows(self.edge_ptr, ids, num_edges)
-        return GraphStore(
-            node_ptr=node_ptr,
-            edge_ptr=edge_ptr,
-            edge_index=self.edge_index[:, edges],
-            x=None if self.x is None else self.x[nodes],
-            edge_attr=None if self.edge_attr is None else self.edge_attr[edges],
-            y=None if self.y is None else self.y[nodes if self.y_per_node else ids],
-            y_per_node=self.y_per_node,
-        )
+        return GraphStore(node_ptr, edge_ptr, y_per_node=self.y_per_node, **self._rows_of(nodes, edges, ids))
 
     def batch(self, ids: Tensor | Sequence[int]) -> Batch:
         """The graphs `ids`, in this order, as one PyG `Batch`; a graph may come more than once.
@@ -282,20 +271,15 @@ class GraphStore:
         batch is put together on the device of the store, and the host does not wait for it.
 
         Raises:
-            ValueError: For an id that is not one of a graph.
+            ValueError: If there is no graph with such an id.
         """
         host_ids = self.checked_ids(ids)
         ids = host_ids.to(self.device, non_blocking=True)
         num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
         nodes, ptr, batch = _rows(self.node_ptr, ids, num_nodes)
         edges, _, graph_of_edge = _rows(self.edge_ptr, ids, num_edges)
-        parts = {"edge_index": self.edge_index[:, edges] + ptr.to(self.edge_index.dtype)[graph_of_edge]}
-        if self.x is not None:
-            parts["x"] = self.x[nodes]
-        if self.edge_attr is not None:
-            parts["edge_attr"] = self.edge_attr[edges]
-        if self.y is not None:
-            parts["y"] = self.y[nodes if self.y_per_node else ids]
+        parts = self._rows_of(nodes, edges, ids)
+        parts["edge_index"] += ptr.to(self.edge_index.dtype)[graph_of_edge]
         return Batch(**parts, batch=batch, ptr=ptr, num_nodes=num_nodes, graph_ids=ids)
 
     def graph(self, i: int) -> Data:
@@ -303,14 +287,18 @@ class GraphStore:
         i = whole_number("i", i, 0, len(self) - 1)
         nodes = slice(int(self.node_ptr[i]), int(self.node_ptr[i + 1]))
         edges = slice(int(self.edge_ptr[i]), int(self.edge_ptr[i + 1]))
-        data = Data(edge_index=self.edge_index[:, edges], num_nodes=nodes.stop - nodes.start)
+        return Data(**self._rows_of(nodes, edges, slice(i, i + 1)), num_nodes=nodes.stop - nodes.start)
+
+    def _rows_of(self, nodes: Tensor | slice, edges: Tensor | slice, graphs: Tensor | slice) -> dict[str, Tensor]:
+        """Edges, features and targets, as far as there are any."""
+        found = {"edge_index": self.edge_index[:, edges]}
         if self.x is not None:
-            data.x = self.x[nodes]
+            found["x"] = self.x[nodes]
         if self.edge_attr is not None:
-            data.edge_attr = self.edge_attr[edges]
+            found["edge_attr"] = self.edge_attr[edges]
         if self.y is not None:
-            data.y = self.y[nodes if self.y_per_node else slice(i, i + 1)]
-        return data
+            found["y"] = self.y[nodes if self.y_per_node else graphs]
+        return found
 
     def __repr__(self) -> str:
         shapes = {name: getattr(self, name) for name in ("x", "edge_attr", "y")}
@@ -322,7 +310,7 @@ class GraphStore:
         """The ids as int64 on the CPU.
 
         Raises:
-            ValueError: For an id that is not one of a graph.
+            ValueError: If there is no graph with such an id.
         """
         try:
             ids = torch.as_tensor(ids)

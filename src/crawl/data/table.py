@@ -44,9 +44,6 @@ class Table:
 
     Args:
         path: The file.
-
-    Raises:
-        ValueError: If the file cannot be read or is empty.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -70,11 +67,7 @@ class Table:
             yield Row(line, cells, problem if len(record) != len(self.columns) else None)
 
     def check_column(self, name: str) -> None:
-        """Refuses a name that no column has, or more than one.
-
-        Raises:
-            ValueError: The message suggests a name, or says which columns have the same.
-        """
+        """Refuses a name that no column has, or more than one."""
         if not isinstance(name, str) or name not in self.columns:
             hint = suggestion(name if isinstance(name, str) else "", self.columns)
             raise ValueError(f"{self.path} has no column {shown(name)}.{hint}")

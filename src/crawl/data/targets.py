@@ -34,23 +34,15 @@ _FINEST = 1e-6  # of the range of targets: what rounding to float32 may cost
 def targets_from_text(
     columns: Mapping[str, Sequence[str]], kind: AnyKind = "auto", metric: str | None = None
 ) -> tuple[Task, Tensor, dict[int, str]]:
-    """The task, the targets of the usable rows, and for each of the other rows the reason why it is none.
+    """The task, the targets of the usable rows, and for each other row the reason why it cannot be used.
 
     With `auto`, one column is `binary` if it has two whole numbers or two words, `multiclass` if it has a few of them,
     and `regression` if it has other numbers. Several columns are `multilabel` if they hold 0, 1 and gaps only, and else
-    `regression`. A row is unusable if a target is missing, but for `multilabel`, where the target becomes NaN; or if it
+    `regression`. A row is unusable if a target is missing, except for `multilabel`, where it becomes NaN; or if it
     is a word where most are numbers. Classes are in the order of numbers, or else of the alphabet. A single value in
     brackets, as in `[-2.06]`, `(0,)` or `tensor(0.5)`, is that value; lists of several values are refused, and so are
     numbers such as `3,5`, `1,000` and `10 %`, unless the kind says that they are classes. Numbers are float32, or
     float64 where float32 would not tell them apart; see `as_numbers`.
-
-    Args:
-        columns: The text of all cells in each target column.
-        kind: The kind of the task.
-        metric: The score; the usual one of the kind when None.
-
-    Raises:
-        ValueError: If there is nothing to learn, or the values do not suit the task.
     """
     check_choice("The task", kind, get_args(AnyKind))
     check_metric(metric)
@@ -85,15 +77,6 @@ def targets_from_tensor(
     With `auto`, one column is `binary` if it holds 0 and 1 only, `multiclass` if it holds other integers, and
     `regression` if it holds other numbers; several columns are `multilabel` if they hold 0, 1 and NaN only, and else
     `regression`.
-
-    Args:
-        y: `[rows]` or `[rows, K]`.
-        kind: The kind of the task.
-        metric: The score; the usual one of the kind when None.
-        level: Whether the rows belong to graphs or to nodes.
-
-    Raises:
-        ValueError: If there is nothing to learn, or the values do not suit the task.
     """
     check_choice("The task", kind, get_args(AnyKind))
     check_metric(metric)
@@ -167,7 +150,7 @@ def _refuse_numbers_as_words(name: str, column: Sequence[Value], *, may_be_class
 
 
 def _number_in_word(word: str) -> str | None:
-    """How to write the number that a word such as `3,5`, `1,000`, `1 000` or `10 %` stands for; None if it is none."""
+    """How to write the number that a word such as `3,5`, `1,000`, `1 000` or `10 %` means; None for other words."""
     text = _GAP_IN_NUMBER.sub("", word.translate(_MINUS).removesuffix("%").rstrip())
     decimal = text.replace(",", ".")
     if _COMMAS_IN_NUMBER.fullmatch(text):
@@ -213,9 +196,11 @@ def _read_numbers(
     problems: dict[int, str] = {}
     rows: list[list[float]] = []
     for i, values in enumerate(zip(*columns.values(), strict=True)):
-        problem = _problem_with(i, cells, dict(zip(columns, values, strict=True)), kind)
-        if problem:
+        found = (_problem_with(name, cells[name][i], value, kind) for name, value in zip(columns, values, strict=True))
+        if problem := next(filter(None, found), None):
             problems[i] = problem
+        elif all(value is None for value in values):
+            problems[i] = "all labels are missing"
         else:
             rows.append([value if isinstance(value, float) else math.nan for value in values])
     _check_some_left(len(rows), problems)
@@ -229,16 +214,16 @@ def _read_numbers(
     return task, as_numbers(y), problems
 
 
-def _problem_with(row: int, cells: Mapping[str, Sequence[str]], values: Mapping[str, Value], kind: Kind) -> str | None:
-    """Why a row of numbers cannot be used."""
-    for name, value in values.items():
-        if isinstance(value, str):
-            return f"{name} is {_shortened(value)}, {'a list of values' if _is_list(value) else 'not a number'}"
-        if value is None and kind == "regression":
-            return _missing(name, cells[name][row])
-        if kind == "multilabel" and value not in (0.0, 1.0, None):
-            return f"{name} is {value:g}, not 0 or 1"
-    return "all labels are missing" if all(value is None for value in values.values()) else None
+def _problem_with(name: str, cell: str, value: Value, kind: Kind, only_numbers: bool = True) -> str | None:
+    """Why a row with this value cannot be used."""
+    if value is None:
+        missing = f"{name} is missing ({_shortened(cell)})" if cell else f"{name} is missing"
+        return None if kind == "multilabel" else missing
+    if _is_list(value):
+        return f"{name} is {_shortened(value)}, a list of values"
+    if isinstance(value, str):
+        return f"{name} is {_shortened(value)}, not a number" if only_numbers else None
+    return f"{name} is {value:g}, not 0 or 1" if kind == "multilabel" and value not in (0.0, 1.0) else None
 
 
 def _read_classes(
@@ -250,20 +235,14 @@ def _read_classes(
     *,
     only_numbers: bool,
 ) -> tuple[Task, Tensor, dict[int, str]]:
-    problems: dict[int, str] = {}
-    for i, value in enumerate(column):
-        if value is None:
-            problems[i] = _missing(name, cells[i])
-        elif _is_list(value):
-            problems[i] = f"{name} is {_shortened(value)}, a list of values"
-        elif only_numbers and isinstance(value, str):
-            problems[i] = f"{name} is {_shortened(value)}, not a number"
+    found = (_problem_with(name, cell, value, kind, only_numbers) for cell, value in zip(cells, column, strict=True))
+    problems = {i: problem for i, problem in enumerate(found) if problem}
     kept = [value for i, value in enumerate(column) if i not in problems]
     _check_some_left(len(kept), problems)
     numbers = sorted(value for value in set(kept) if isinstance(value, float))
     words = sorted(value for value in set(kept) if isinstance(value, str))
     classes: list[Value] = [*numbers, *words]
-    names = tuple(map(_name_of_class, classes))
+    names = tuple(str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in classes)
     if len(classes) == 1:
         where, note = _every_row(problems), _note_on_gaps(cells, column)
         raise ValueError(f"Column {name!r} is {names[0]} in {where}: there is only one class, nothing to learn.{note}")
@@ -284,11 +263,7 @@ def _read_classes(
 
 
 def as_numbers(y: Tensor) -> Tensor:
-    """`[rows, K]` as float32, which networks use, or as float64 where float32 blurs the numbers; NaN is missing.
-
-    Raises:
-        ValueError: If float64 blurs them, too.
-    """
+    """`[rows, K]` as float32, which networks use, or as float64 where float32 blurs the numbers; NaN is missing."""
     if len(y) == 0:
         return y.float()
     largest, spread = _largest_and_range(y)
@@ -317,10 +292,6 @@ def _largest_and_range(y: Tensor) -> tuple[Tensor, Tensor]:
     low = torch.where(is_missing, torch.inf, numbers).amin(dim=0)
     high = torch.where(is_missing, -torch.inf, numbers).amax(dim=0)
     return torch.maximum(low.abs(), high.abs()), high - low
-
-
-def _name_of_class(value: Value) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _parsed(cell: str) -> Value:
@@ -357,11 +328,6 @@ def _is_list(value: Value) -> TypeGuard[str]:
         return False
     parts = inside.replace(",", " ").split()
     return len(parts) > 1 and ("," in inside or all(isinstance(_plain(part), float) for part in parts))
-
-
-def _missing(name: str, cell: str) -> str:
-    """That there is no target, with the text that says so."""
-    return f"{name} is missing ({_shortened(cell)})" if cell else f"{name} is missing"
 
 
 def _every_row(problems: Mapping[int, str]) -> str:

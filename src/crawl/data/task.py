@@ -83,10 +83,6 @@ class Task:
 
 
 def check_metric(metric: str | None) -> None:
-    """Refuses what cannot be the name of a metric; whether it is one, the task knows.
-
-    Raises:
-        ValueError: If it is not a word.
-    """
+    """Refuses what cannot be the name of a metric; whether it is one, the task knows."""
     if not (metric is None or isinstance(metric, str)):
         raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {shown(metric)}.")

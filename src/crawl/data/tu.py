@@ -43,7 +43,7 @@ def from_tu(
 
     The task is to tell the class in `NAME_graph_labels.txt` (scored by accuracy), or the numbers in
     `NAME_graph_attributes.txt` if there are no labels. Node and edge labels are categories, attributes are numbers;
-    if there are both, labels become unit vectors beside the numbers. Edges listed in one direction only get the other.
+    if there are both, labels become one-hot beside the numbers. Edges listed in one direction only get the other.
 
     Args:
         folder: The folder.
@@ -73,15 +73,9 @@ def from_tu(
 
 
 def read_tu(folder: str | Path, columns: Columns, unknown: Unknown) -> GraphStore:
-    """The graphs of such a folder, which needs no targets, with features numbered as in training.
+    """The graphs of such a folder, which needs no targets, with features numbered as in training, by `columns`.
 
-    Args:
-        folder: The folder.
-        columns: What the features are, as in the data set that a model was trained on.
-        unknown: Where to count labels that did not occur there.
-
-    Raises:
-        ValueError: For anything wrong with the files, or other features; the message names the file.
+    Labels that did not occur there are counted in `unknown`.
     """
     folder = as_path("folder", folder)
     name = _found_name(folder)
@@ -94,15 +88,7 @@ def read_tu(folder: str | Path, columns: Columns, unknown: Unknown) -> GraphStor
 def _read_graphs(
     folder: Path, name: str, num_graphs: int | None, known: Columns | None, unknown: Unknown
 ) -> tuple[GraphStore, Columns]:
-    """The graphs without targets, and what their features are.
-
-    Args:
-        folder: The folder.
-        name: What the files begin with.
-        num_graphs: How many graphs there are; as many as have nodes when None.
-        known: What the features are, if that was decided in training; found from the files when None.
-        unknown: Where to count labels that did not occur in training.
-    """
+    """The graphs without targets, and what their features are: as in training if they are `known`."""
     graph_of_node = _matrix(folder / f"{name}_graph_indicator.txt", np.int64, num_columns=1).flatten() - 1
     ends = _matrix(folder / f"{name}_A.txt", np.int64, num_columns=2).t() - 1
     num_nodes = len(graph_of_node)
@@ -117,10 +103,9 @@ def _read_graphs(
     if wrong.numel():
         raise ValueError(f"{folder / name}_A.txt, line {int(wrong[0]) + 1}: the edge connects two graphs.")
 
-    x, node_columns = _features(folder, name, "node", num_nodes, None if known is None else known.nodes, unknown)
-    edge_attr, edge_columns = _features(
-        folder, name, "edge", ends.shape[1], None if known is None else known.edges, unknown
-    )
+    known_nodes, known_edges = (None, None) if known is None else (known.nodes, known.edges)
+    x, node_columns = _features(folder, name, "node", num_nodes, known_nodes, unknown)
+    edge_attr, edge_columns = _features(folder, name, "edge", ends.shape[1], known_edges, unknown)
     keys, reversed_keys = ends[0] * num_nodes + ends[1], ends[1] * num_nodes + ends[0]
     one_way = (~torch.isin(reversed_keys, keys)).nonzero().flatten()
     edges = torch.cat([torch.arange(ends.shape[1]), one_way])

@@ -2,7 +2,7 @@
 
 from crawl.nn.attention import Attention
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, BlockSettings, Parallel, State
+from crawl.nn.block import Block, State
 from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
 from crawl.nn.dropout import Dropout
@@ -17,9 +17,11 @@ from crawl.nn.gine import GIN, GINE
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
 from crawl.nn.norm import BatchNorm
+from crawl.nn.parallel import Parallel
 from crawl.nn.pna import PNA
 from crawl.nn.readout import Readout
 from crawl.nn.sage import SAGE
+from crawl.nn.settings import BlockSettings
 from crawl.nn.virtual_node import VirtualNode, VirtualNodeBlock
 from crawl.nn.walk_block import WalkBlock
 from crawl.nn.walk_gru import WalkGRU

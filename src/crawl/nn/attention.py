@@ -8,11 +8,12 @@ from dataclasses import replace
 import torch
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, BlockSettings, State
+from crawl.nn.block import Block, State
 from crawl.nn.dropout import Dropout
 from crawl.nn.heads import channels_per_head
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.nn.settings import BlockSettings
 
 
 class Attention(Block):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 class Batch:
     """Graphs with features, targets and walks, of exact size or padded.
 
-    In a padded batch some rows are not real: nodes and edges that belong to no graph, graphs without nodes, walks
-    among those nodes. Ids of padding point at such rows, so plain torch on a batch raises nothing and changes no real
-    row. What adds over rows uses the segments, which know what is real.
+    In a padded batch some rows are not real: nodes and edges of no graph, graphs without nodes, walks among those
+    nodes. Ids in padding point at such rows, so plain torch on a batch raises nothing and changes no real row. What
+    adds over rows uses the segments, which know what is real.
 
     Attributes:
         edge_index: `[2, E]` the source and the target of each edge.
@@ -50,28 +51,15 @@ class Batch:
 
     @classmethod
     def from_data(cls, data: Data, graph: Graph, walks: Walks | None, device: torch.device) -> Batch:
-        """The batch of a PyG `Data` or `Batch`.
-
-        Args:
-            data: The graphs, which are only read.
-            graph: `Graph.from_data` of it.
-            walks: Walks on it.
-            device: Where the batch is wanted.
-        """
+        """The batch, on a device, of a PyG `Data` or `Batch`, of the `Graph` made from it, and of walks on that."""
         edge_index = torch.empty(2, 0, dtype=torch.long) if data.edge_index is None else data.edge_index
         edge_index = edge_index.long().to(device)
         nodes, edges = Rows(graph.num_nodes), Rows(edge_index.shape[1])
         ptr = graph.graph_ptr.to(device)
-        return cls(
-            edge_index,
-            Segments(graph.batch.long().to(device), nodes, Rows(ptr.numel() - 1), ptr),
-            Segments(edge_index[1], edges, nodes),
-            Segments(edge_index[0], edges, nodes),
-            data.x,
-            data.edge_attr,
-            data.y,
-            None if walks is None else walks.to(device),
-        )
+        of_graphs = Segments(graph.batch.long().to(device), nodes, Rows(graph.num_graphs), ptr)
+        targets, sources = Segments(edge_index[1], edges, nodes), Segments(edge_index[0], edges, nodes)
+        walks = None if walks is None else walks.to(device)
+        return cls(edge_index, of_graphs, targets, sources, data.x, data.edge_attr, data.y, walks)
 
     @property
     def num_nodes(self) -> int:
@@ -90,14 +78,7 @@ class Batch:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with the function applied to every tensor, once to one that occurs several times."""
-        mapped: dict[int, Tensor] = {}
-
-        def once(tensor: Tensor) -> Tensor:
-            if id(tensor) not in mapped:
-                mapped[id(tensor)] = function(tensor)
-            return mapped[id(tensor)]
-
-        batch: Batch = _mapped(self, once)
+        batch: Batch = _mapped(self, cache(function))
         return batch
 
 

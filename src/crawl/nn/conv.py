@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_type, truth, whole_number
+from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_window_size, truth, whole_number
 from crawl.choices import Implementation, Precision
+from crawl.nn.checks import check_walk_features, check_walks, checked_kernel_size, checked_num_edges
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.ops.backends import can_use_triton
@@ -16,9 +17,8 @@ from crawl.ops.precision import check_precision, precision
 from crawl.ops.segments import Rows
 from crawl.ops.walk_conv import Weights, mean_of_groups, walk_conv
 from crawl.ops.walks import Bits
-from crawl.tensor_checks import in_memory, plain_tensor
+from crawl.tensor_checks import in_memory
 from crawl.walks import Walks
-from crawl.walks.walks import check_window_size
 
 
 class CRaWlConv(nn.Module):
@@ -64,32 +64,18 @@ class CRaWlConv(nn.Module):
         super().__init__()
         in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)  # without features, a constant 1
         out_channels = whole_number("out_channels", out_channels, 1, MAX_WIDTH)
-        edge_dim = whole_number("edge_dim", edge_dim, 0, MAX_CHANNELS)
-        identity, adjacency = truth("identity", identity), truth("adjacency", adjacency)
-        window_size = check_window_size(window_size)
-        if kernel_size is None:
-            kernel_size = window_size + 1
-        kernel_size = whole_number("kernel_size", kernel_size, 1, MAX_WIDTH)
-        if kernel_size % 2 == 0:
-            raise ValueError(
-                f"kernel_size must be odd, so that a window has a centre, not {kernel_size}. "
-                "It is window_size + 1 by default: choose an even window_size or give an odd kernel_size."
-            )
         check_choice("implementation", implementation, get_args(Implementation))
         check_precision(precision)
-        self.in_channels, self.out_channels, self.edge_dim = in_channels, out_channels, edge_dim
-        self.window_size, self.kernel_size = window_size, kernel_size
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.edge_dim = whole_number("edge_dim", edge_dim, 0, MAX_CHANNELS)
+        self.window_size = s = check_window_size(window_size)
+        self.kernel_size = checked_kernel_size(kernel_size, s)
         self.implementation, self.precision, self.padding = implementation, precision, truth("padding", padding)
-        self.bits = Bits(window_size if identity else 0, max(window_size - 1, 0) if adjacency else 0)
-        num_features = in_channels + edge_dim + self.bits.number
-        self.project = nn.Conv1d(num_features, out_channels, 1, bias=False)
+        self.bits = Bits(s if truth("identity", identity) else 0, max(s - 1, 0) if truth("adjacency", adjacency) else 0)
+        self.project = nn.Conv1d(in_channels + self.edge_dim + self.bits.number, out_channels, 1, bias=False)
+        zeros = self.kernel_size // 2 if self.padding else 0
         self.depthwise = nn.Conv1d(
-            out_channels,
-            out_channels,
-            kernel_size,
-            padding=kernel_size // 2 if self.padding else 0,
-            groups=out_channels,
-            bias=False,
+            out_channels, out_channels, self.kernel_size, padding=zeros, groups=out_channels, bias=False
         )
         self.norm = BatchNorm(out_channels)
         self.mix = nn.Conv1d(out_channels, out_channels, 1, bias=False)
@@ -105,9 +91,6 @@ class CRaWlConv(nn.Module):
             edge_attr: `[E, edge_dim]` edge features, in the order of the `edge_index` the walks were made from. If
                 `edge_dim` is 1 they may be missing, which is the same as zeros.
             rows: Which of the nodes are real, for a padded batch; all when None.
-
-        Raises:
-            ValueError: If the features or the walks do not fit the layer.
         """
         pooled, _ = self.pooled(x, walks, edge_attr)
         with precision(self.precision):
@@ -117,27 +100,22 @@ class CRaWlConv(nn.Module):
     def pooled(
         self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, *, into_edges: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """p(v), `[N, out_channels]`, and with `into_edges` p(e), `[E, out_channels]`.
+        """p(v), `[N, out_channels]`, and with `into_edges` p(e), `[E, out_channels]`, else None.
 
         The mean of the CNN's outputs over the windows whose centre is at v, or was reached by e; 0 if there are none.
-        The first position of a walk was not reached by an edge.
-
-        Args:
-            x: `[N, in_channels]` node features.
-            walks: Walks on these nodes.
-            edge_attr: `[E, edge_dim]` edge features.
-            into_edges: Whether to pool into edges, too; else None comes back in place of p(e).
-
-        Raises:
-            ValueError: If the features or the walks do not fit the layer.
+        The first position of a walk was not reached by an edge. The other arguments are those of `forward`.
         """
-        self._check(x, walks, edge_attr)
-        num_edges = _num_edges(walks, edge_attr) if into_edges else None
+        bits_needed = self.window_size if self.bits.number else 0
+        check_walks(walks, bits_needed, 0 if self.padding else self.kernel_size)
+        check_walk_features(x, edge_attr, walks, self.in_channels, self.edge_dim, self.project.weight.dtype)
+        num_edges = checked_num_edges(walks, edge_attr) if into_edges else None
         if self.implementation == "reference" or not can_use_triton(x.device):
             walks = walks.without_padding()  # only the kernels of a GPU skip it
         if self.implementation == "fast":
+            weights = (self.project.weight, self.depthwise.weight, self.norm.tensors(), self.mix.weight)
+            sized = walks.sized(len(x), edge_attr)
             with precision(self.precision):
-                return walk_conv(x, edge_attr, walks.sized(len(x), edge_attr), self._weights(), num_edges)
+                return walk_conv(x, edge_attr, sized, Weights(*weights, self.bits, self.padding), num_edges)
         windows = self.project(self.walk_features(x, walks, edge_attr).transpose(1, 2))
         windows = self.norm(self.depthwise(windows)).relu()
         windows = self.mix(windows).relu().transpose(1, 2)  # [W, number of windows, C]
@@ -152,59 +130,21 @@ class CRaWlConv(nn.Module):
 
     def walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None) -> Tensor:
         """The walk feature matrix X = [h | g | I | A], `[W, T, D]`: node features, the features of the edge that led
-        there (zeros at the first position, or without `edge_attr`), identity and adjacency bits.
-        """
+        there (zeros at the first position, or without `edge_attr`), identity and adjacency bits."""
         edges = x.new_zeros(*walks.edges.shape, self.edge_dim) if edge_attr is None else edge_attr[walks.edges]
         edges = torch.cat([edges.new_zeros(len(walks), 1, self.edge_dim), edges], dim=1)
-        bits, s = walks.bits(), walks.window_size  # which may be larger than that of the layer
+        bits, s = walks.bits(), walks.window_size  # which may be larger than the layer's
         identity, adjacency = bits[..., : self.bits.num_identity], bits[..., s : s + self.bits.num_adjacency]
         return torch.cat([x[walks.nodes], edges, identity.to(x.dtype), adjacency.to(x.dtype)], dim=-1)
 
-    def _weights(self) -> Weights:
-        norm = self.norm.tensors()
-        return Weights(self.project.weight, self.depthwise.weight, norm, self.mix.weight, self.bits, self.padding)
-
-    def _check(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> None:
-        check_type("walks", walks, Walks, "call sample_walks(graph)")
-        x = plain_tensor("x", x)
-        if walks.window_size < self.window_size and self.bits.number:
-            raise ValueError(
-                f"The walks see {walks.window_size} nodes back, the layer needs {self.window_size}: set window_size."
-            )
-        if walks.num_steps + 1 < self.kernel_size and not self.padding:
-            raise ValueError(
-                f"Walks of {walks.num_steps} steps are shorter than one window of {self.kernel_size} nodes: "
-                f"sample at least {self.kernel_size - 1} steps, or give the layer padding=True."
-            )
-        if walks.device != x.device:
-            raise ValueError(f"x is on {x.device}, the walks are on {walks.device}: move one with .to(device).")
-        _check_features("x", x, self.in_channels)
-        _check_rows("x", x, "nodes", walks.num_nodes, walks)
-        if self.edge_dim > 1 or (self.edge_dim == 1 and edge_attr is not None):
-            _check_features("edge_attr", edge_attr, self.edge_dim)
-            assert edge_attr is not None
-            _check_rows("edge_attr", edge_attr, "edges", walks.num_edges, walks)
-        if self.edge_dim == 0 and edge_attr is not None:
-            raise ValueError("The layer has edge_dim=0 and would not use edge_attr: set edge_dim, or leave it out.")
-        dtype, is_strict = self.project.weight.dtype, x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-        for name, features in (("x", x), ("edge_attr", edge_attr if self.edge_dim else None)):
-            if is_strict and features is not None and features.dtype != dtype:
-                raise ValueError(f"{name} is of {features.dtype}, but the layer of {dtype}: move one with .to(dtype).")
-
     def extra_repr(self) -> str:
         """What `print(module)` shows of the layer itself."""
-        return (
-            f"{self.in_channels}, {self.out_channels}, edge_dim={self.edge_dim}, window_size={self.window_size}, "
-            f"kernel_size={self.kernel_size}{', padding=True' if self.padding else ''}"
-        )
+        sizes = f"edge_dim={self.edge_dim}, window_size={self.window_size}, kernel_size={self.kernel_size}"
+        return f"{self.in_channels}, {self.out_channels}, {sizes}{', padding=True' if self.padding else ''}"
 
 
 class Update(nn.Sequential):
-    """U: Linear(d, 2d) → BatchNorm → ReLU → Linear(2d, d), without bias.
-
-    Args:
-        channels: The width of input and output (d).
-    """
+    """U: Linear(d, 2d) → BatchNorm → ReLU → Linear(2d, d), without bias."""
 
     def __init__(self, channels: int) -> None:
         hidden = 2 * channels
@@ -215,42 +155,3 @@ class Update(nn.Sequential):
         first, norm, _, last = self
         out: Tensor = last(norm(first(pooled), rows, relu=True), add=add)  # the norm's kernel has the ReLU in it
         return out
-
-
-def _num_edges(walks: Walks, edge_attr: Tensor | None) -> int:
-    if edge_attr is not None:
-        return len(edge_attr)
-    if walks.num_edges is None:
-        raise ValueError("To pool into edges, the walks must know how many there are: give Walks num_edges.")
-    return walks.num_edges
-
-
-def _check_features(name: str, features: Tensor | None, num_channels: int) -> None:
-    if features is None:
-        raise ValueError(f"The layer needs {name} with {num_channels} channels.")
-    features = plain_tensor(name, features)
-    if features.dim() != 2 or features.shape[1] != num_channels or not features.is_floating_point():
-        raise ValueError(
-            f"{name} must be floating-point numbers of shape [rows, {num_channels}], "
-            f"not {features.dtype} of shape {list(features.shape)}."
-        )
-
-
-def _check_rows(name: str, features: Tensor, of: Literal["nodes", "edges"], number: int | None, walks: Walks) -> None:
-    """Refuses features of another graph. Compiled loops check no bounds."""
-    if number is not None:
-        if len(features) != number:
-            raise ValueError(
-                f"{name} has {len(features)} rows, but the walks are on a graph of {number} {of}: "
-                "give the features of that graph."
-            )
-        return
-    visited = getattr(walks, of)
-    # On a GPU a look at the largest id would mean to wait for it.
-    if visited.device.type == "cpu" and visited.numel() and walks.num_real is None:
-        low, high = int(visited.min()), int(visited.max())
-        if low < 0 or high >= len(features):
-            row = low if low < 0 else high
-            raise ValueError(
-                f"{name} has {len(features)} rows, but the walks visit row {row}: give the features of their graph."
-            )

@@ -14,7 +14,27 @@ UNKNOWN = -(2**62)  # the category of a value that was not there in training; no
 _MAX_CATEGORIES = 10_000_000  # of one column
 
 
-class Dense(nn.Module):
+class Encoder(nn.Module):
+    """Features of nodes or edges in, `[rows, out_channels]` out. `Dense`, `OneHot` and `Embedding` are encoders."""
+
+    out_channels: int
+
+    def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
+        """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
+        if not plain_tensor("like", like).is_floating_point():
+            raise ValueError(f"like must hold floating-point numbers, not {like.dtype}: give a weight of the model.")
+        return self.encode(self.checked(features, num_rows), num_rows, like)
+
+    def checked(self, features: Tensor | None, num_rows: int) -> Tensor | None:
+        """What `encode` takes. Refuses features that do not fit this encoder."""
+        raise NotImplementedError
+
+    def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
+        """`forward` for features that were checked before: no wait for a GPU."""
+        raise NotImplementedError
+
+
+class Dense(Encoder):
     """Numbers as they are, `[rows, channels]`; a constant 1 where the data has no features and `channels` is 1.
 
     Args:
@@ -25,32 +45,54 @@ class Dense(nn.Module):
         super().__init__()
         self.out_channels = whole_number("channels", channels, 0, MAX_CHANNELS)
 
-    def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
-        """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
-        _check_like(like)
-        return self.encode(self.checked(features, num_rows), num_rows, like)
-
     def checked(self, features: Tensor | None, num_rows: int) -> Tensor | None:
-        """What `encode` takes.
-
-        Raises:
-            ValueError: If these are no features for this encoder.
-        """
+        """What `encode` takes. Refuses features of another width."""
         num_rows = whole_number("num_rows", num_rows, 0, MAX_COUNT)
-        if features is None:
-            if self.out_channels > 1 and num_rows:
-                raise ValueError(f"The data has no features, but {self.out_channels} channels are expected.")
-            return None
-        return _as_rows(features, num_rows, self.out_channels)
+        if features is None and self.out_channels > 1 and num_rows:
+            raise ValueError(f"The data has no features, but {self.out_channels} channels are expected.")
+        return None if features is None else _as_rows(features, num_rows, self.out_channels)
 
     def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
-        """`forward` for features that were checked before: no wait for a GPU."""
+        """`forward` for features that were checked before."""
         if features is None:
             return like.new_ones(num_rows, self.out_channels)
         return features.to(like.device, like.dtype)
 
 
-class OneHot(nn.Module):
+class _Categorical(Encoder):
+    """Categories in columns, 0 to `num_categories` - 1 in each, or `UNKNOWN`."""
+
+    def __init__(self, num_categories: int | Sequence[int]) -> None:
+        super().__init__()
+        is_one = isinstance(num_categories, int)
+        columns = [num_categories] if is_one else as_list("num_categories", num_categories, "sizes")
+        if not columns:
+            raise ValueError("num_categories must name at least one column with at least one value, not [].")
+        self.num_categories = tuple(whole_number("Each of num_categories", n, 1, _MAX_CATEGORIES) for n in columns)
+
+    def checked(self, features: Tensor | None, num_rows: int) -> Tensor:
+        """What `encode` takes: `[num_rows, columns]` int64. Refuses what is not a known category."""
+        num_rows = whole_number("num_rows", num_rows, 0, MAX_COUNT)
+        if features is None:
+            if num_rows:
+                raise ValueError("The data has no features, but categories are expected.")
+            features = torch.empty(0, dtype=torch.long)
+        features = _as_rows(features, num_rows, len(self.num_categories))
+        if features.is_floating_point() and not bool((features.isfinite() & (features == features.floor())).all()):
+            raise ValueError("Expected categories (whole numbers), not other numbers; use Dense for those.")
+        features = features.long()
+        limit = torch.tensor(self.num_categories, device=features.device)
+        wrong = ((features < 0) | (features >= limit)) & (features != UNKNOWN)
+        if bool(wrong.any()):
+            row, column = (int(i) for i in wrong.nonzero()[0])
+            raise ValueError(
+                f"Row {row} has category {int(features[row, column])} in column {column}, "
+                f"but only 0 to {self.num_categories[column] - 1} are known."
+            )
+        return features
+
+
+class OneHot(_Categorical):
     """Categories one-hot, several columns side by side; the category `UNKNOWN` as zeros.
 
     Args:
@@ -58,34 +100,20 @@ class OneHot(nn.Module):
     """
 
     def __init__(self, num_categories: int | Sequence[int]) -> None:
-        super().__init__()
-        self.num_categories = _as_columns(num_categories)
+        super().__init__(num_categories)
         self.out_channels = sum(self.num_categories)
         self.first_channel: Tensor  # of each column
         self.register_buffer("first_channel", torch.tensor([0, *self.num_categories[:-1]]).cumsum(0), persistent=False)
 
-    def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
-        """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
-        _check_like(like)
-        return self.encode(self.checked(features, num_rows), num_rows, like)
-
-    def checked(self, features: Tensor | None, num_rows: int) -> Tensor:
-        """What `encode` takes: `[num_rows, columns]` int64.
-
-        Raises:
-            ValueError: If these are no features for this encoder.
-        """
-        return _checked_columns(features, num_rows, self.num_categories)
-
     def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
-        """`forward` for features that were checked before: no wait for a GPU."""
+        """`forward` for features that were checked before."""
         assert features is not None
         features = features.to(like.device)
-        places = features.clamp_min(0) + self.first_channel.to(like.device)
-        return like.new_zeros(num_rows, self.out_channels).scatter_(1, places, (features >= 0).to(like.dtype))
+        channels = features.clamp_min(0) + self.first_channel.to(like.device)
+        return like.new_zeros(num_rows, self.out_channels).scatter_(1, channels, (features >= 0).to(like.dtype))
 
 
-class Embedding(nn.Module):
+class Embedding(_Categorical):
     """Categories as learned vectors, summed over the columns; the category `UNKNOWN` adds nothing.
 
     Args:
@@ -95,50 +123,16 @@ class Embedding(nn.Module):
 
     @in_memory("An encoder of this size")
     def __init__(self, num_categories: int | Sequence[int], channels: int) -> None:
-        super().__init__()
-        self.num_categories = _as_columns(num_categories)
+        super().__init__(num_categories)
         self.out_channels = whole_number("channels", channels, 1, MAX_CHANNELS)
         self.tables = nn.ModuleList(nn.Embedding(n, channels) for n in self.num_categories)
 
-    def forward(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
-        """`[num_rows, out_channels]` in the dtype and on the device of `like`."""
-        _check_like(like)
-        return self.encode(self.checked(features, num_rows), num_rows, like)
-
-    def checked(self, features: Tensor | None, num_rows: int) -> Tensor:
-        """What `encode` takes: `[num_rows, columns]` int64.
-
-        Raises:
-            ValueError: If these are no features for this encoder.
-        """
-        return _checked_columns(features, num_rows, self.num_categories)
-
     def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
-        """`forward` for features that were checked before: no wait for a GPU."""
+        """`forward` for features that were checked before."""
         assert features is not None
-        columns = features.to(like.device).unbind(1)
-        vectors = [
-            table(column.clamp_min(0)) * (column >= 0).unsqueeze(1)
-            for column, table in zip(columns, self.tables, strict=True)
-        ]
+        columns = zip(features.to(like.device).unbind(1), self.tables, strict=True)
+        vectors = [table(column.clamp_min(0)) * (column >= 0).unsqueeze(1) for column, table in columns]
         return torch.stack(vectors).sum(dim=0).to(like.dtype)
-
-
-Encoder = Dense | OneHot | Embedding
-
-
-def _as_columns(num_categories: int | Sequence[int]) -> tuple[int, ...]:
-    columns = (
-        [num_categories] if isinstance(num_categories, int) else as_list("num_categories", num_categories, "sizes")
-    )
-    if not columns:
-        raise ValueError("num_categories must name at least one column with at least one value, not [].")
-    return tuple(whole_number("Each of num_categories", size, 1, _MAX_CATEGORIES) for size in columns)
-
-
-def _check_like(like: Tensor) -> None:
-    if not plain_tensor("like", like).is_floating_point():
-        raise ValueError(f"like must hold floating-point numbers, not {like.dtype}: give a weight of the model.")
 
 
 def _as_rows(features: Tensor, num_rows: int, num_columns: int) -> Tensor:
@@ -149,25 +143,4 @@ def _as_rows(features: Tensor, num_rows: int, num_columns: int) -> Tensor:
     features = features.unsqueeze(1) if features.dim() == 1 else features
     if features.shape != (num_rows, num_columns):
         raise ValueError(f"Expected features of shape {[num_rows, num_columns]}, not {list(features.shape)}.")
-    return features
-
-
-def _checked_columns(features: Tensor | None, num_rows: int, num_categories: tuple[int, ...]) -> Tensor:
-    num_rows = whole_number("num_rows", num_rows, 0, MAX_COUNT)
-    if features is None:
-        if num_rows:
-            raise ValueError("The data has no features, but categories are expected.")
-        features = torch.empty(0, dtype=torch.long)
-    features = _as_rows(features, num_rows, len(num_categories))
-    if features.is_floating_point() and not bool((features.isfinite() & (features == features.floor())).all()):
-        raise ValueError("Expected categories (whole numbers), not other numbers; use Dense for those.")
-    features = features.long()
-    limit = torch.tensor(num_categories, device=features.device)
-    wrong = ((features < 0) | (features >= limit)) & (features != UNKNOWN)
-    if bool(wrong.any()):
-        row, column = (int(i) for i in wrong.nonzero()[0])
-        raise ValueError(
-            f"Row {row} has category {int(features[row, column])} in column {column}, "
-            f"but only 0 to {num_categories[column] - 1} are known."
-        )
     return features

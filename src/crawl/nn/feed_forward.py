@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, BlockSettings, State
+from crawl.nn.block import Block, State
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.nn.settings import BlockSettings
 
 
 class FeedForward(Block):

@@ -7,10 +7,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import BlockSettings, State
+from crawl.nn.block import State
 from crawl.nn.heads import channels_per_head
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
+from crawl.nn.settings import BlockSettings
 
 _SLOPE = 0.2  # of LeakyReLU below 0
 

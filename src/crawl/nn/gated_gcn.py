@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, BlockSettings, State
+from crawl.nn.block import Block, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.nn.settings import BlockSettings
 
 _EPSILON = 1e-6
 

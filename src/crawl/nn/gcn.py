@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import BlockSettings, State
+from crawl.nn.block import State
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
+from crawl.nn.settings import BlockSettings
 
 
 class GCN(MessagePassing):

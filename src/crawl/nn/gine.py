@@ -7,9 +7,10 @@ from dataclasses import replace
 from torch import nn
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, BlockSettings, State
+from crawl.nn.block import Block, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.nn.settings import BlockSettings
 from crawl.ops.messages import add_messages
 
 

@@ -6,11 +6,7 @@ from crawl.checks import MAX_WIDTH, whole_number
 
 
 def channels_per_head(channels: int, num_heads: int) -> int:
-    """The width of one head.
-
-    Raises:
-        ValueError: If the heads do not share the channels evenly.
-    """
+    """The width of one head."""
     num_heads = whole_number("num_heads", num_heads, 1, MAX_WIDTH)
     if channels % num_heads:
         raise ValueError(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from crawl.checks import check_type, shown
 from crawl.ops.norm import Norm, batch_norm
-from crawl.ops.segments import Rows, Segments
-from crawl.tensor_checks import plain_tensor
+from crawl.ops.segments import Rows
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -40,17 +37,3 @@ class BatchNorm(nn.BatchNorm1d):
         """The weights, running statistics and settings, for the operations of `crawl.ops`."""
         statistics = (self.running_mean, self.running_var, self.num_batches_tracked)
         return Norm(self.weight, self.bias, *statistics, self.momentum, self.eps, self.training)
-
-
-def check_rows(x: Tensor, members: Segments, like: Tensor) -> None:
-    """Refuses node features that are not those of these nodes, or do not fit a weight for each channel, `like`.
-
-    Raises:
-        ValueError: If they are not.
-    """
-    check_type("members", members, Segments, "call Segments.of(batch, num_graphs)")
-    expected = [members.rows.size, like.numel()]
-    if not plain_tensor("x", x).is_floating_point() or list(x.shape) != expected:
-        raise ValueError(f"x must be floating-point numbers of shape {expected}, not {shown(x)}.")
-    if x.device.type == "cpu" and x.dtype != like.dtype and not torch.is_autocast_enabled("cpu"):
-        raise ValueError(f"x is of {x.dtype}, but the layer of {like.dtype}: move one with .to(dtype).")

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from crawl.checks import positive_number
 from crawl.nn.batch import Batch
-from crawl.nn.block import BlockSettings, State
+from crawl.nn.block import State
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
+from crawl.nn.settings import BlockSettings
 
 
 class PNA(MessagePassing):

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, whole_number
 from crawl.choices import Head, Pool
+from crawl.nn.checks import check_rows
 from crawl.nn.dropout import Dropout
-from crawl.nn.norm import BatchNorm, check_rows
+from crawl.nn.norm import BatchNorm
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
 
@@ -27,22 +28,14 @@ class Readout(nn.Module):
 
     @in_memory("A readout of this size")
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        pool: Pool | None = "mean",
-        head: Head = "mlp",
-        dropout: float = 0.0,
+        self, in_channels: int, out_channels: int, *, pool: Pool | None = "mean", head: Head = "mlp", dropout: float = 0
     ) -> None:
         super().__init__()
         check_choice("pool", pool, (*get_args(Pool), None))
         check_choice("head", head, get_args(Head))
         in_channels = whole_number("in_channels", in_channels, 1, MAX_WIDTH)
         out_channels = whole_number("out_channels", out_channels, 1, MAX_CHANNELS)
-        self.pool = pool
-        self.norm = BatchNorm(in_channels)
-        self.dropout = Dropout(dropout)
+        self.pool, self.norm, self.dropout = pool, BatchNorm(in_channels), Dropout(dropout)
         last = nn.Linear(in_channels, out_channels)
         self.head = last if head == "linear" else nn.Sequential(nn.Linear(in_channels, in_channels), nn.ReLU(), last)
 

@@ -9,13 +9,15 @@ from torch import Tensor, nn
 from crawl.checks import MAX_WIDTH, whole_number
 from crawl.choices import Precision
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, BlockSettings, State
+from crawl.nn.block import Block, State
+from crawl.nn.checks import check_rows, check_state
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
-from crawl.nn.norm import BatchNorm, check_rows
+from crawl.nn.norm import BatchNorm
+from crawl.nn.settings import BlockSettings
 from crawl.ops.precision import check_precision, precision
 from crawl.ops.segments import Segments
-from crawl.tensor_checks import in_memory, plain_tensor
+from crawl.tensor_checks import in_memory
 
 
 class VirtualNode(nn.Module):
@@ -38,11 +40,7 @@ class VirtualNode(nn.Module):
         check_precision(precision)
         self.precision = precision
         self.mlp = nn.Sequential(
-            Linear(channels, channels),
-            BatchNorm(channels),
-            nn.ReLU(),
-            Dropout(dropout),
-            Linear(channels, channels),
+            Linear(channels, channels), BatchNorm(channels), nn.ReLU(), Dropout(dropout), Linear(channels, channels)
         )
 
     def forward(self, x: Tensor, state: Tensor, members: Segments) -> tuple[Tensor, Tensor]:
@@ -56,8 +54,7 @@ class VirtualNode(nn.Module):
         first, norm, _, dropout, last = self.mlp
         assert isinstance(norm, BatchNorm)
         check_rows(x, members, norm.weight)
-        if plain_tensor("state", state).shape != (members.owners.size, self.channels):
-            raise ValueError(f"state must have a row for each graph, not the shape {list(state.shape)}.")
+        check_state(state, members.owners.size, self.channels)
         with precision(self.precision):
             hidden = norm(first(members.sum(x, add=state)), members.owners, relu=True)
             state = last(dropout(hidden))
@@ -65,12 +62,7 @@ class VirtualNode(nn.Module):
 
 
 class VirtualNodeBlock(Block):
-    """A virtual node between two layers of a network; its state is that of the graphs.
-
-    Args:
-        channels: The width of the state.
-        dropout: The dropout rate inside the MLP.
-    """
+    """A `VirtualNode` between two layers of a network; z is the state of the graphs."""
 
     uses_walks = passes_messages = sees_edges = False
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, BlockSettings, State
+from crawl.nn.block import Block, State
 from crawl.nn.conv import CRaWlConv
+from crawl.nn.settings import BlockSettings
 
 
 class WalkBlock(Block):

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, BlockSettings, State
+from crawl.nn.block import Block, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
+from crawl.nn.settings import BlockSettings
 from crawl.walks.walks import num_bits
 
 

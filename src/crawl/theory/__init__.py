@@ -2,13 +2,7 @@
 
 from crawl.theory.chain import TooLarge, WalkStrategy, count_walks
 from crawl.theory.distance import first_difference, total_variation
-from crawl.theory.estimate import (
-    Estimate,
-    estimate_law,
-    estimate_total_variation,
-    is_indistinguishable,
-    walks_needed,
-)
+from crawl.theory.estimate import Estimate, estimate_law, estimate_total_variation, is_indistinguishable, walks_needed
 from crawl.theory.families import cfi, cycles, cyclic_skip_links, named_graph, rook, shrikhande, three_paths, wagner
 from crawl.theory.isomorphism import isomorphism
 from crawl.theory.law import feature_law, sample_features

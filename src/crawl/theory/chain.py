@@ -8,7 +8,7 @@ Masses are integers: a step of every graph is divided into `unit` equal shares, 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -97,7 +97,7 @@ def _walk_counts(steps: Steps, num_steps: int) -> Iterator[int]:
         ends = [0] * len(steps.neighbours)
         for (_, v), number in walks.items():
             ends[v] += number
-        # All that end at v go on to w, except those that came from there, if they must not go back.
+        # Every walk that ends at v continues to w, unless it came from there and must not go back.
         walks = {(v, w): ends[v] - walks[w, v] if avoids[v] else ends[v] for v, w in walks}
         yield sum(walks.values())
 
@@ -165,7 +165,7 @@ class Chain:
         while num_steps is None or len(rounds) <= num_steps:
             count = len(self.moves) if num_steps is None else self.reached[num_steps - len(rounds)]
             number_of: dict[Hashable, int] = {}
-            signatures = (_signature(self.moves[state], rounds[-1]) for state in range(count))
+            signatures = (frozenset(merged_moves(self.moves[state], rounds[-1]).items()) for state in range(count))
             rounds.append([number_of.setdefault(signature, len(number_of)) for signature in signatures])
             if num_steps is None and len(number_of) == num_classes:
                 self._rounds = rounds[:-1]
@@ -182,28 +182,21 @@ class Chain:
                 moves[class_] = [(observation, next_, shares) for (observation, next_), shares in merged.items()]
         return moves
 
-    def start_classes(self, classes: list[int]) -> list[dict[int, int]]:
+    def start_classes(self, classes: list[int]) -> list[Counter[int]]:
         """For each graph, the shares of the classes a walk starts in."""
-        out: list[dict[int, int]] = []
-        for starts in self.starts:
-            shares_of: dict[int, int] = {}
+        out = [Counter[int]() for _ in self.starts]
+        for shares_of, starts in zip(out, self.starts, strict=True):
             for state, shares in starts.items():
-                shares_of[classes[state]] = shares_of.get(classes[state], 0) + shares
-            out.append(shares_of)
+                shares_of[classes[state]] += shares
         return out
 
 
 def merged_moves(moves: list[tuple[Hashable, int, int]], classes: list[int]) -> dict[tuple[Hashable, int], int]:
     """The shares of each (observation, class of the next state)."""
-    shares: dict[tuple[Hashable, int], int] = {}
+    shares = Counter[tuple[Hashable, int]]()
     for observation, share, state in moves:
-        key = (observation, classes[state])
-        shares[key] = shares.get(key, 0) + share
+        shares[observation, classes[state]] += share
     return shares
-
-
-def _signature(moves: list[tuple[Hashable, int, int]], classes: list[int]) -> Hashable:
-    return frozenset(merged_moves(moves, classes).items())
 
 
 def window_chain(
@@ -289,10 +282,8 @@ def pattern_chain(
             if v in nodes:
                 observation, seen = nodes.index(v), list(nodes)
             else:
-                observation, seen = (
-                    -1 - sum(1 << i for i, u in enumerate(nodes) if u in adjacent[graph][v]),
-                    [*nodes, v],
-                )
+                near = sum(1 << i for i, u in enumerate(nodes) if u in adjacent[graph][v])
+                observation, seen = -1 - near, [*nodes, v]
             following = ordered(graph, seen, v, here if steps[graph].avoids_previous else None)
             out.append((observation, unit // len(choices), following))
         return out

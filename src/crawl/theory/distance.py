@@ -112,7 +112,7 @@ def _after_each_observation(
 
 
 def _add(level: dict[_Difference, int], difference: dict[int, int], times: int) -> int:
-    """Add a difference in lowest terms, so many times; the number of terms this adds."""
+    """Add a difference in lowest terms, this many times; returns the number of new terms."""
     terms = sorted((class_, weight) for class_, weight in difference.items() if weight)
     if not terms:
         return 0

@@ -63,26 +63,15 @@ def estimate_law(
     The matrices are written as `sample_features` says. Each interval holds its probability with the given confidence by
     itself; one that did not occur has a probability below the common margin, with this confidence.
 
-    Args:
-        graph: The graph.
-        num_steps: The number of steps of a walk (ℓ).
-        window_size: How far back the bits look (s), up to 32; as far as the walk when None.
-        strategy: `uniform` or `non_backtracking`.
-        num_walks: Walks to sample.
-        confidence: Between 0 and 1.
-        seed: Fixes the walks.
+    The arguments are those of `estimate_total_variation`.
     """
     num_walks, confidence = whole_number("num_walks", num_walks, 1, MAX_COUNT), between("confidence", confidence, 0, 1)
     samples = sample_features(
         graph, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=seed
     )
     margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_walks))
-    return {
-        rows: Estimate(
-            max(0.0, count / num_walks - margin), min(1.0, count / num_walks + margin), confidence, num_walks
-        )
-        for rows, count in Counter(samples).most_common()
-    }
+    counts = Counter(samples).most_common()
+    return {rows: _estimate(count / num_walks, margin, confidence, num_walks) for rows, count in counts}
 
 
 def estimate_total_variation(
@@ -139,12 +128,6 @@ def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix
 
     The distance is the mean of max(0, 1 - Q/P) over samples of P, and that of max(0, 1 - P/Q) over samples of Q: means
     of numbers between 0 and 1, for which Hoeffding's inequality gives the margin.
-
-    Args:
-        chain: The closed chain of the two graphs.
-        mine: Feature matrices of walks on the first graph.
-        others: As many of walks on the second.
-        confidence: Between 0 and 1.
     """
     classes = chain.classes()[-1]
     num_classes = max(classes) + 1
@@ -182,8 +165,11 @@ def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix
             beliefs = {rows[1 : 1 + i]: beliefs[rows[1 : 1 + i]] for i in range(len(rows))}  # the next begins alike
     num_samples = len(mine) + len(others)
     margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_samples))
-    mean = total / num_samples
-    return Estimate(max(0.0, mean - margin), min(1.0, mean + margin), confidence, len(mine))
+    return _estimate(total / num_samples, margin, confidence, len(mine))
+
+
+def _estimate(mean: float, margin: float, confidence: float, num_walks: int) -> Estimate:
+    return Estimate(max(0.0, mean - margin), min(1.0, mean + margin), confidence, num_walks)
 
 
 def estimate_by_frequency(mine: list[Matrix], others: list[Matrix], confidence: float) -> Estimate:
@@ -195,11 +181,6 @@ def estimate_by_frequency(mine: list[Matrix], others: list[Matrix], confidence: 
     independent. *From above*: the distance of the observed frequencies is too large on average, and
     moves by at most 1 / num_walks with each walk; with McDiarmid's margin added, it is an upper bound. Each of the two
     fails with probability (1 - confidence) / 2 at most.
-
-    Args:
-        mine: Feature matrices of walks on the first graph.
-        others: As many of walks on the second.
-        confidence: Between 0 and 1.
     """
     num_walks = len(mine)
     half = num_walks // 2

@@ -117,6 +117,7 @@ _BASES = {
     "petersen": nx.petersen_graph,
     "C3": lambda: nx.cycle_graph(3),
 }
+_CFI_FLAGS: tuple[list[str], ...] = ([], ["compact"], ["twisted"], ["compact", "twisted"])
 _MOST_NODES = 100_000  # larger graphs take minutes before anything can be said about them
 NAMES = "cycle:N, cycles:N,M, paths:N[:uneven], csl:N,SKIP, rook, shrikhande, cfi:BASE[:compact][:twisted]"
 
@@ -151,12 +152,7 @@ def named_graph(name: str) -> nx.Graph:
                 return rook()
             case "shrikhande", []:
                 return shrikhande()
-            case "cfi", [base, *flags] if base in _BASES and flags in (
-                [],
-                ["compact"],
-                ["twisted"],
-                ["compact", "twisted"],
-            ):
+            case "cfi", [base, *flags] if base in _BASES and flags in _CFI_FLAGS:
                 return cfi(_BASES[base](), twisted="twisted" in flags, compact="compact" in flags)
     except ValueError as error:
         raise ValueError(f"{shown(name)}: {error}") from None

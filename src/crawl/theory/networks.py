@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -83,20 +83,12 @@ def train_to_tell_apart(
     sizes = [simple_graph(graph).num_nodes for graph in graphs]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model: nn.Module = (
-            CRaWl(
-                in_channels=1,
-                out_channels=len(graphs),
-                hidden_channels=hidden_channels,
-                num_layers=num_layers,
-                window_size=window_size,
-                strategy=strategy,
-                num_steps=num_steps,
-                num_eval_steps=3 * num_steps,
-            )
-            if network == "crawl"
-            else Network(1, len(graphs), layer=("gin",), hidden_channels=hidden_channels, num_layers=num_layers + 2)
-        )
+        size: dict[str, Any] = {"out_channels": len(graphs), "hidden_channels": hidden_channels}
+        walk: dict[str, Any] = {"window_size": window_size, "strategy": strategy, "num_steps": num_steps}
+        if network == "crawl":
+            model: nn.Module = CRaWl(1, **size, num_layers=num_layers, **walk, num_eval_steps=3 * num_steps)
+        else:
+            model = Network(1, **size, num_layers=num_layers + 2, layer=("gin",))
         optimizer = torch.optim.Adam(model.parameters(), lr=lr)
         right_in_a_row = num_updates = 0
         while num_updates < max_updates and right_in_a_row < _ENOUGH:
@@ -111,7 +103,7 @@ def train_to_tell_apart(
             right_in_a_row = right_in_a_row + len(target) if right else 0
         correct, num_shown = 0, 0
         with torch.no_grad():
-            for _ in range(_SETTLING):  # few updates leave the running means of the batch norms behind the weights
+            for _ in range(_SETTLING):  # few updates leave the running means of the batch norms out of date
                 model(_copies(edges, sizes, copies)[0])
             model.eval()
             while num_shown < num_tests:

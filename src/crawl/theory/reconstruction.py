@@ -69,7 +69,7 @@ def reconstruct(bits: ArrayLike, first: int = 0, last: int | None = None) -> See
     Args:
         bits: `[T, 2s - 1]` the bits of a walk, as in `Walks.bits()`: s identity bits, then s - 1 adjacency bits.
         first: The first position.
-        last: The last position; that of the walk when None.
+        last: The last position; the end of the walk when None.
 
     Raises:
         ValueError: If a window does not hold the positions asked for, or if no walk has these bits.
@@ -104,7 +104,7 @@ def first_visits(graph: AnyGraph, nodes: ArrayLike) -> Seen:
     It needs T numbers and one bit for each pair of nodes, where the feature matrix has T × (2T - 3) bits.
 
     Raises:
-        ValueError: If this is no walk on the graph: a node does not exist, or two in a row are not adjacent.
+        ValueError: If this is not a walk on the graph: a node does not exist, or two in a row are not adjacent.
     """
     graph = simple_graph(graph)
     walk = as_array("nodes", nodes)
@@ -131,7 +131,7 @@ def _adjacency_among(graph: AnyGraph, nodes: Ints) -> NDArray[np.bool_]:
 
 
 def cover_time_bound(graph: AnyGraph) -> int:
-    """4nm, with n nodes and m edges: a uniform walk visits all nodes within so many steps, or fewer, on average.
+    """4nm, with n nodes and m edges: on average, a uniform walk visits all nodes within this many steps.
 
     So with 8nm steps a walk visits all nodes with probability at least 1/2; that is 12n² for a 3-regular graph.
     (Aleliunas et al., Random walks, universal traversal sequences, and the complexity of maze problems, 1979.)

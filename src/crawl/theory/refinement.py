@@ -100,10 +100,8 @@ class _Partition:
         part_old, part_start, part_size = old[first], place[first], np.diff(np.append(first, len(node)))
         # What a colour has besides these parts, the nodes without a renamed neighbour, is one more part.
         color, of_part = np.unique(part_old, return_inverse=True)
-        rest_start, rest_size = (
-            self.start[color],
-            self.size[color] - np.bincount(of_part, weights=part_size).astype(int),
-        )
+        rest_start = self.start[color]
+        rest_size = self.size[color] - np.bincount(of_part, weights=part_size).astype(int)
         has_rest = rest_size > 0
         part_old = np.concatenate([part_old, color[has_rest]])
         part_start = np.concatenate([part_start, rest_start[has_rest]])

@@ -8,13 +8,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, get_args
 
 import networkx as nx
-import numpy as np
 
 from crawl.theory.chain import TooLarge, WalkStrategy, window_chain
 from crawl.theory.distance import chain_distance, chain_first_difference
 from crawl.theory.estimate import Estimate, estimate_total_variation, walks_needed
+from crawl.theory.isomorphism import isomorphism
 from crawl.theory.refinement import color_refinement
-from crawl.theory.simple import AnyGraph, Ints, arcs, simple_graph
+from crawl.theory.simple import AnyGraph, arcs, simple_graph
 from crawl.theory.tuples import separating_round
 
 if TYPE_CHECKING:
@@ -155,31 +155,8 @@ def _raised(estimate: Estimate, low: float) -> Estimate:
 
 def are_known_isomorphic(graph: AnyGraph, other: AnyGraph) -> bool:
     """Whether a search of bounded length finds that the graphs are isomorphic. False if it finds none, or stops."""
-    graph, other = simple_graph(graph), simple_graph(other)
-    sizes = {(each.num_nodes, each.num_arcs) for each in (graph, other)}
-    if len(sizes) > 1 or graph.num_arcs > MAX_MATCHED_ARCS:
-        return False
-    blank = np.zeros(graph.num_nodes, dtype=np.int64)
-    open_: list[tuple[Ints, Ints, int | None]] = [(blank, blank, None)]  # colours, and a node to mark in the second
-    for _ in range(MAX_MATCHES):
-        if not open_:
-            return False
-        mine, others, node = open_.pop()
-        if node is not None:
-            others = others.copy()
-            others[node] = mine.max()
-        refined = color_refinement(graph, other, colors=(mine, others))
-        if refined.separated_in is not None:
-            continue
-        mine, others = refined.colors
-        count = np.bincount(mine)
-        if count.max() <= 1:  # the colouring is stable, so nodes of one colour have neighbours of the same colours
-            return True
-        color = int(np.where(count > 1, count, len(mine) + 1).argmin())
-        mine = mine.copy()
-        mine[np.flatnonzero(mine == color)[0]] = len(count)
-        open_ += [(mine, others, node) for node in reversed(np.flatnonzero(others == color).tolist())]
-    return False
+    is_small = simple_graph(graph).num_arcs <= MAX_MATCHED_ARCS
+    return is_small and isomorphism(graph, other, MAX_MATCHES) is not None
 
 
 def draw(graph: AnyGraph, other: AnyGraph, names: tuple[str, str], walks: Sequence[Walked]) -> Figure:
@@ -199,19 +176,9 @@ def draw(graph: AnyGraph, other: AnyGraph, names: tuple[str, str], walks: Sequen
         drawn = nx.empty_graph(len(color))
         drawn.add_edges_from(zip(*(ends.tolist() for ends in arcs(simple_graph(each))), strict=True))
         place = nx.spring_layout(nx.Graph(drawn), seed=0, iterations=200)
-        nx.draw_networkx(
-            drawn,
-            place,
-            ax=axes,
-            with_labels=False,
-            node_size=36,
-            width=0.7,
-            edge_color="0.6",
-            node_color=color,
-            cmap="viridis",
-            vmin=0,
-            vmax=max(colors.num_colors - 1, 1),
-        )
+        scale = {"cmap": "viridis", "vmin": 0, "vmax": max(colors.num_colors - 1, 1)}
+        look = {"with_labels": False, "node_size": 36, "width": 0.7, "edge_color": "0.6"}
+        nx.draw_networkx(drawn, place, ax=axes, node_color=color, **scale, **look)
         axes.set_title(f"{name}: {len(color)} nodes", fontsize=9)
         axes.set_axis_off()
     _draw_distances(of_distance, walks)

@@ -19,9 +19,6 @@ def simple_graph(graph: AnyGraph) -> Graph:
     """The graph, from networkx if need be, once it is known to be undirected, simple and without weights.
 
     Node and edge attributes of a networkx graph are not read. A batch counts as one graph, the union of its parts.
-
-    Raises:
-        ValueError: For a graph the paper's section 3 does not speak of; the message says what to do.
     """
     if not isinstance(graph, Graph):
         graph = Graph.from_networkx(graph)

@@ -13,9 +13,5 @@ __all__ = ["WalkPlan", "Walks", "sample_walks"]
 
 __getattr__, __dir__ = lazy(
     __name__,
-    {
-        "crawl.walks.plan": ("WalkPlan",),
-        "crawl.walks.sampling": ("sample_walks",),
-        "crawl.walks.walks": ("Walks",),
-    },
+    {"crawl.walks.plan": ("WalkPlan",), "crawl.walks.sampling": ("sample_walks",), "crawl.walks.walks": ("Walks",)},
 )

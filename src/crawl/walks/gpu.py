@@ -24,7 +24,7 @@ from crawl.walks.reference import StepLaw, code_dtype
 _BLOCK = 32
 _LONGEST_SCAN = tl.constexpr(32)  # longer rows are searched instead
 _NO_NODE = tl.constexpr(-1)  # before the first node of a walk
-_NO_TARGET = tl.constexpr(2**31 - 1)  # behind the last arc of a row
+_NO_TARGET = tl.constexpr(2**31 - 1)  # after the last arc of a row
 
 _STEP, _FIRST_ATTEMPT = tl.constexpr(philox.STEP), tl.constexpr(philox.FIRST_ATTEMPT)
 
@@ -34,7 +34,7 @@ class Slots:
     """Room for walks, not all of which need be there: the host need not know their number.
 
     Attributes:
-        num_walks: `[1]` int32; only the first so many walks are real.
+        num_walks: `[1]` int32; only the first this many walks are real.
         node_offset: `[W]` int32; what is taken from the ids of the nodes that a walk visits.
         edge_offset: `[W]` int32; what is taken from the ids of its edges.
         no_node: What stands for the nodes of a walk that is not there.
@@ -60,15 +60,9 @@ def sample(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes.
 
-    Args:
-        graph: The graph or batch of graphs.
-        start: `[W]` the node each walk starts from.
-        keys: `[W]` int64; the key of each walk.
-        num_steps: The number of steps.
-        law: How a step is drawn.
-        window_size: How far back the bits look (s).
-        seed: The seed; as `[1]` int64 on the device (modulo 2^64) it may change between replays of a CUDA graph.
-        slots: Which of the walks are there and how their nodes and edges are called; all, by their ids, when None.
+    It equals `reference.sample` bit for bit. A seed that is `[1]` int64 on the device (modulo 2^64) may change between
+    replays of a CUDA graph. `slots` say which of the walks are there and how their nodes and edges are called; all are,
+    by their ids, when None.
     """
     if graph.device.type != "cuda" and isinstance(_walk, triton.JITFunction):
         raise ValueError(

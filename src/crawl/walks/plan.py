@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from crawl.checks import MAX_COUNT, MAX_WINDOW_SIZE, check_choice, check_node2vec, check_type, share, whole_number
+from crawl.checks import MAX_COUNT, check_choice, check_node2vec, check_window_size, share, whole_number
 from crawl.choices import Strategy
 
 if TYPE_CHECKING:
@@ -42,16 +42,14 @@ class WalkPlan:
 
     def __post_init__(self) -> None:
         check_choice("strategy", self.strategy, get_args(Strategy))
+        checked: dict[str, float] = {"window_size": check_window_size(self.window_size)}
         for name in ("num_steps", "num_eval_steps"):
-            self._set(name, whole_number(name, getattr(self, name), 0, MAX_COUNT - 1))
-        self._set("window_size", whole_number("window_size", self.window_size, 0, MAX_WINDOW_SIZE))
+            checked[name] = whole_number(name, getattr(self, name), 0, MAX_COUNT - 1)
         for name in ("start_share", "eval_start_share"):
-            self._set(name, share(name, getattr(self, name)))
+            checked[name] = share(name, getattr(self, name))
         if self.strategy == "node2vec":
             check_node2vec(self.p, self.q)
-
-    def _set(self, name: str, value: float) -> None:
-        object.__setattr__(self, name, value)
+        vars(self).update(checked)
 
     @property
     def law(self) -> StepLaw:
@@ -78,7 +76,7 @@ class WalkPlan:
         seed: int | None = None,
         graph_keys: Tensor | None = None,
     ) -> Walks:
-        """Walks on a graph.
+        """Walks on a graph, for training or evaluation.
 
         Args:
             graph: The graph or batch of graphs.
@@ -89,10 +87,10 @@ class WalkPlan:
         """
         import torch
 
-        from crawl.graph import Graph
+        from crawl.walks.checks import check_graph
         from crawl.walks.sampling import sample_walks
 
-        check_type("graph", graph, Graph, "call Graph.from_data(data)")
+        check_graph(graph)
         return sample_walks(
             graph,
             num_steps=self.steps(is_training) if num_steps is None else num_steps,

@@ -19,16 +19,14 @@ from crawl.walks.philox import FIRST_ATTEMPT, STEP, philox
 
 @dataclass(frozen=True)
 class StepLaw:
-    """How the next node is drawn, given the current and the previous one.
-
-    Every strategy first draws an arc of the current node: uniformly, or in proportion to the edge weights.
+    """How the next arc is drawn, given the current and the previous node; in proportion to edge weights, if any.
 
     Attributes:
         skips_previous: Non-backtracking: arcs to the previous node are left out, unless there are no others.
         node2vec: Four integers (back, ahead, common, other), or None for the other strategies. The odds to go back
             rather than ahead are `back` times the mass of the arcs to the previous node, to `ahead` times the mass of
-            the others. An arc ahead that leads to a neighbour of the previous node is kept with the chance `common`,
-            in 2^-32, and one that leads elsewhere with the chance `other`; if it is not kept, all is drawn again.
+            the others. An arc ahead is kept with the chance `common` / 2^32 if it leads to a neighbour of the previous
+            node, and with `other` / 2^32 if it does not; if it is not kept, all is drawn again.
     """
 
     skips_previous: bool = False
@@ -43,22 +41,21 @@ class StepLaw:
         if strategy == "non_backtracking":
             return cls(skips_previous=True)
         check_node2vec(p, q)
-        ahead = max(1.0, 1 / q)
-        odds = (1 / min(p, 1e300), ahead)  # as good as never; an integer may be too long for a float
-        chances = (1 / ahead, 1 / q / ahead)
-        back, ahead_odds = (math.floor(odd / max(odds) * 2**32) for odd in odds)
-        common, other = (math.floor(chance * 2**32) for chance in chances)
-        return cls(node2vec=(back, ahead_odds, common, other))
+        back, ahead = 1 / min(p, 1e300), max(1.0, 1 / q)  # p may be an integer that is too long for a float
+        most = max(back, ahead)
+        chances = (back / most, ahead / most, 1 / ahead, 1 / q / ahead)
+        back_odds, ahead_odds, common, other = (math.floor(chance * 2**32) for chance in chances)
+        return cls(node2vec=(back_odds, ahead_odds, common, other))
 
 
 def sample(
     graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes."""
-    arcs = _SortedArcs(graph)
+    arcs = SortedArcs(graph)
     visited, walked = [start.long()], []
-    for step in range(num_steps):
-        arc = _draw_arc(arcs, visited, step, keys, law, seed)
+    for _ in range(num_steps):
+        arc = _draw_arc(arcs, visited, keys, law, seed)
         visited.append(graph.col[arc].long())
         walked.append(graph.edge_id[arc])
     nodes = torch.stack(visited, dim=1)
@@ -69,7 +66,7 @@ def sample(
 def encode(graph: Graph, nodes: Tensor, window_size: int) -> Tensor:
     """`[W, T]` codes of the bits seen along the given walks; see `Walks.code` for the layout."""
     nodes = nodes.long()
-    arcs = _SortedArcs(graph)
+    arcs = SortedArcs(graph)
     code = torch.zeros_like(nodes)
     for j in range(1, min(window_size, nodes.shape[1] - 1) + 1):
         here, back = nodes[:, j:], nodes[:, :-j]
@@ -81,80 +78,48 @@ def encode(graph: Graph, nodes: Tensor, window_size: int) -> Tensor:
 
 
 def code_dtype(window_size: int) -> torch.dtype:
-    """The smallest integer that holds 2s - 1 bits and stays non-negative."""
+    """The smallest integer type that holds 2s - 1 bits and stays non-negative."""
     return torch.int16 if window_size <= 8 else torch.int32 if window_size <= 16 else torch.int64
 
 
-def find_edges(graph: Graph, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The first column of `edge_index` from each source to its target (-1 if none), and whether there is one."""
-    first, last = _SortedArcs(graph).between(source.long(), target.long())
-    is_edge = first < last
-    edge_id = torch.cat([graph.edge_id, graph.edge_id.new_tensor([-1])])  # `first` may point behind the last arc
-    return torch.where(is_edge, edge_id[first], -1), is_edge
-
-
-def edges_fit(graph: Graph, nodes: Tensor, edges: Tensor) -> bool:
-    """Whether each edge joins the two nodes of its step, in that direction."""
-    edge_id, order = torch.sort(graph.edge_id.long())
-    arc = _SortedArcs(graph).by_target[order]
-    wanted = nodes[:, :-1].long() * graph.num_nodes + nodes[:, 1:].long()
-    first = torch.searchsorted(edge_id, edges.long())
-    fits = torch.zeros_like(edges, dtype=torch.bool)
-    for position in (first, first + 1):  # an edge walked both ways has two arcs
-        inside = position.clamp_max(max(graph.num_arcs - 1, 0))
-        fits |= (edge_id[inside] == edges) & (arc[inside] == wanted)
-    return bool(fits.all())
-
-
-def _draw_arc(arcs: _SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int) -> Tensor:
-    here = visited[-1]
+def _draw_arc(arcs: SortedArcs, visited: list[Tensor], keys: Tensor, law: StepLaw, seed: int) -> Tensor:
+    step, here = len(visited) - 1, visited[-1]
     total = arcs.total(here)
+    word = philox(seed, step // 4, STEP, keys)[step % 4]
     if step == 0 or (not law.skips_previous and law.node2vec is None):
-        return arcs.at(here, _scaled(_step_word(seed, step, keys), total))
-    previous = visited[-2]
-    first, last = arcs.between(here, previous)
+        return arcs.at(here, _scaled(word, total))
+    first, last = arcs.between(here, visited[-2])
     before = arcs.mass_before(here, first)
     back = arcs.mass_before(here, last) - before
     if law.node2vec is not None:
-        return _draw_node2vec_arc(arcs, here, previous, (before, back, total - back), step, keys, law.node2vec, seed)
+        return _draw_node2vec_arc(arcs, visited, (before, back, total - back), keys, law.node2vec, seed)
     skipped = torch.where(back == total, 0, back)
-    mass = _scaled(_step_word(seed, step, keys), total - skipped)
+    mass = _scaled(word, total - skipped)
     return arcs.at(here, torch.where(mass >= before, mass + skipped, mass))
 
 
 def _draw_node2vec_arc(
-    arcs: _SortedArcs,
-    here: Tensor,
-    previous: Tensor,
-    masses: tuple[Tensor, Tensor, Tensor],
-    step: int,
-    keys: Tensor,
-    law: tuple[int, int, int, int],
-    seed: int,
+    arcs: SortedArcs, visited: list[Tensor], masses: tuple[Tensor, ...], keys: Tensor, law: tuple[int, ...], seed: int
 ) -> Tensor:
     """Draw until an arc is kept. `masses`: of the arcs before those that lead back, of these, and of all others."""
     back_odds, ahead_odds, common, other = law
+    here, previous = visited[-1], visited[-2]
     chosen = torch.full_like(here, -1)
     pending = torch.arange(here.numel(), device=here.device)
-    attempt = 0
+    attempt = FIRST_ATTEMPT
     while pending.numel():
         before, back, ahead = (mass[pending] for mass in masses)
-        words = philox(seed, step, FIRST_ATTEMPT + attempt, keys[pending])
+        words = philox(seed, len(visited) - 1, attempt, keys[pending])
         goes_back = _scaled(words[0], back * back_odds + ahead * ahead_odds) < back * back_odds
         goes_back |= ahead == 0
         mass = _scaled(words[1], torch.where(goes_back, back, ahead))
         mass += torch.where(goes_back, before, torch.where(mass >= before, back, 0))
         arc = arcs.at(here[pending], mass)
-        near, behind = arcs.between(previous[pending], arcs.graph.col[arc].long())
-        is_kept = goes_back | (words[2] < torch.where(near < behind, common, other))
+        first, last = arcs.between(previous[pending], arcs.graph.col[arc].long())
+        is_kept = goes_back | (words[2] < torch.where(first < last, common, other))
         chosen[pending[is_kept]] = arc[is_kept]
-        pending = pending[~is_kept]
-        attempt += 1
+        pending, attempt = pending[~is_kept], attempt + 1
     return chosen
-
-
-def _step_word(seed: int, step: int, keys: Tensor) -> Tensor:
-    return philox(seed, step // 4, STEP, keys)[step % 4]
 
 
 def _scaled(word: Tensor, total: Tensor) -> Tensor:
@@ -163,7 +128,7 @@ def _scaled(word: Tensor, total: Tensor) -> Tensor:
     return word * (total >> 32) + low
 
 
-class _SortedArcs:
+class SortedArcs:
     """The arcs of a graph as sorted 64-bit keys, so that finding an arc is one binary search."""
 
     def __init__(self, graph: Graph) -> None:

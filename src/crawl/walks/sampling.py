@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from crawl.checks import MAX_SEED, check_choice, shown, whole_number
-from crawl.choices import Strategy
+from crawl.checks import MAX_SEED, check_choice, check_window_size, whole_number
+from crawl.choices import Backend, Strategy
 from crawl.graph import Graph
-from crawl.tensor_checks import holds_integers, in_memory
-from crawl.walks import reference
+from crawl.tensor_checks import in_memory
+from crawl.walks.checks import check_graph, checked_keys, checked_share, checked_starts
 from crawl.walks.philox import START, philox
 from crawl.walks.reference import StepLaw
-from crawl.walks.walks import Walks, check_window_size
-
-Backend = Literal["auto", "reference", "numba", "triton"]
+from crawl.walks.walks import Walks
 
 
 def sample_walks(
@@ -36,8 +35,8 @@ def sample_walks(
 ) -> Walks:
     """Random walks on a graph, with the identity and adjacency bits of a sliding window.
 
-    A walk depends on the graph, the seed, its start node and its key, and on nothing else: not on the backend, the
-    device, the number of threads, or the other walks of the call.
+    A walk depends on the graph, the seed, its start node and its key alone: not on the backend, the device, the threads
+    or the other walks of the call.
 
     Args:
         graph: The graph or batch of graphs. If it has edge weights, steps are drawn in proportion to them.
@@ -60,12 +59,9 @@ def sample_walks(
     Raises:
         ValueError: If an argument is out of its range.
     """
-    if not isinstance(graph, Graph):
-        raise ValueError(f"graph must be a Graph, not {type(graph).__name__}: call Graph.from_data(data), for example.")
-    num_steps = whole_number("num_steps", num_steps, 0, 2**31 - 2)
-    window_size = check_window_size(window_size)
-    seed = whole_number("seed", seed, 0, MAX_SEED)
-    law = StepLaw.named(strategy, p, q)
+    check_graph(graph)
+    num_steps, window_size = whole_number("num_steps", num_steps, 0, 2**31 - 2), check_window_size(window_size)
+    seed, law = whole_number("seed", seed, 0, MAX_SEED), StepLaw.named(strategy, p, q)
     check_choice("backend", backend, get_args(Backend))
     sampler = sampler_for(graph.device, backend)
     nodes, keys = start_nodes(graph, start, keys, seed)
@@ -76,27 +72,14 @@ def sample_walks(
 
 def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
     """The start node and the key of every walk; see `sample_walks`."""
-    walkable = graph.degree > 0
     if isinstance(start, Tensor):
-        if not holds_integers(start) or start.dim() != 1:
-            raise ValueError("start must be a one-dimensional tensor of node ids (or a share, or None).")
-        start = start.to(graph.device).long()
-        if start.numel():
-            low, high = int(start.min()), int(start.max())
-            if low < 0 or high >= graph.num_nodes:
-                raise ValueError(
-                    f"start holds node {low if low < 0 else high}; the nodes are 0 to {graph.num_nodes - 1}."
-                )
-            if not bool(walkable[start].all()):
-                node = int(start[~walkable[start]][0])
-                raise ValueError(f"No walk can start at node {node}: it has no edge.")
-        return start.int(), _start_keys(start) if keys is None else _checked_keys(keys, start)
+        start = checked_starts(graph, start)
+        return start.int(), _start_keys(start) if keys is None else checked_keys(keys, start)
+    walkable = graph.degree > 0
     all_nodes = torch.arange(graph.num_nodes, device=graph.device)
-    keys = all_nodes if keys is None else _checked_keys(keys, all_nodes)
+    keys = all_nodes if keys is None else checked_keys(keys, all_nodes)
     if start is not None:
-        if isinstance(start, bool) or not isinstance(start, int | float) or not 0 < start <= 1:
-            raise ValueError(f"start must be None, a share in (0, 1], or a tensor of node ids, not {shown(start)}.")
-        walkable = walkable & _drawn_share(graph, walkable, keys, float(start), seed)
+        walkable = walkable & _drawn_share(graph, walkable, keys, checked_share(start), seed)
     nodes = walkable.nonzero().squeeze(1)
     return nodes.int(), keys[nodes]
 
@@ -123,37 +106,14 @@ def _start_keys(start: Tensor) -> Tensor:
     return start | (repetition << 32)
 
 
-def _checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
-    if not holds_integers(keys) or keys.shape != starts.shape:
-        raise ValueError(f"keys must be a tensor of integers of shape {list(starts.shape)}.")
-    return keys.to(starts.device).long().contiguous()
-
-
 def sampler_for(device: torch.device, backend: str = "auto") -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """The function that samples there; its arguments are those of `reference.sample`."""
     if backend == "auto":
         has_triton = device.type == "cuda" and importlib.util.find_spec("triton") is not None
         backend = "triton" if has_triton else "numba" if device.type == "cpu" else "reference"
-    return _SAMPLERS[backend]
-
-
-def _sample_numba(
-    graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    from crawl.walks import cpu  # numba takes a second to import and is not needed on a GPU
-
-    walks: tuple[Tensor, Tensor, Tensor] = cpu.sample(graph, start, keys, num_steps, law, window_size, seed)
-    return walks
-
-
-def _sample_triton(
-    graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    if importlib.util.find_spec("triton") is None:
+    if backend == "triton" and importlib.util.find_spec("triton") is None:
         raise ValueError("backend='triton' needs the package triton: install it, or use backend='auto'.")
-    from crawl.walks import gpu
-
-    return gpu.sample(graph, start, keys, num_steps, law, window_size, seed)
-
-
-_SAMPLERS = {"reference": reference.sample, "numba": _sample_numba, "triton": _sample_triton}
+    # numba and triton take a second to import, and one device needs one of them
+    module = {"reference": "crawl.walks.reference", "numba": "crawl.walks.cpu", "triton": "crawl.walks.gpu"}[backend]
+    sampler: Callable[..., tuple[Tensor, Tensor, Tensor]] = importlib.import_module(module).sample
+    return sampler

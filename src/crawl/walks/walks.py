@@ -5,25 +5,25 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crawl.checks import MAX_WINDOW_SIZE, check_type, shown, whole_number
+from crawl.checks import check_window_size
 from crawl.graph import Graph
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
-from crawl.tensor_checks import as_device, holds_integers, plain_tensor
+from crawl.tensor_checks import as_device
 from crawl.walks import reference
+from crawl.walks.checks import check_bit_rows, check_ids, check_parts, check_values, checked_steps
 
 
 @dataclass(frozen=True, eq=False)
 class Walks:
     """Walks with the subgraph seen in a sliding window, packed into one integer per position.
 
-    A walk of `num_steps` visits `num_steps + 1` nodes: T = num_steps + 1.
+    A walk of `num_steps` visits T = `num_steps + 1` nodes.
 
     Attributes:
         nodes: `[W, T]` int32; the nodes visited.
@@ -48,30 +48,9 @@ class Walks:
 
     def __post_init__(self) -> None:
         check_window_size(self.window_size)
-        for value in (self.nodes, self.edges, self.code):
-            if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided or value.dim() != 2:
-                raise ValueError(f"Walks hold tensors of two dimensions, not {shown(value)}: use Walks.from_nodes.")
-        num_walks, num_positions = self.nodes.shape
-        fits = self.edges.shape == (num_walks, max(num_positions - 1, 0)) and self.code.shape == self.nodes.shape
-        dtypes = (self.nodes.dtype, self.edges.dtype, self.code.dtype)
-        if not fits or dtypes != (torch.int32, torch.int32, reference.code_dtype(self.window_size)):
-            raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
-        self._check_ids("nodes", self.num_nodes)
-        self._check_ids("edges", self.num_edges)
-
-    def _check_ids(self, name: Literal["nodes", "edges"], number: int | None) -> None:
-        """Refuses ids outside the graph, so that no layer has to look. On a GPU that would mean to wait."""
-        ids = getattr(self, name)
-        if number is None:
-            return
-        number = whole_number(f"num_{name}", number, 0, 2**31 - 1)
-        if ids.numel() and ids.device.type == "cpu" and self.num_real is None:
-            low, high = (int(bound) for bound in torch.aminmax(ids))
-            if low < 0 or high >= number:
-                outside = low if low < 0 else high
-                raise ValueError(
-                    f"The walks have {name} {outside}, but num_{name} is {number}: give that of their graph, or None."
-                )
+        check_parts(self.nodes, self.edges, self.code, self.window_size)
+        if self.num_real is None:
+            check_ids(self.nodes, self.num_nodes, self.edges, self.num_edges)
 
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
@@ -81,38 +60,15 @@ class Walks:
             graph: The graph the walks run on.
             nodes: `[W, T]` node ids.
             window_size: How far back the bits look (s).
-            edges: `[W, T - 1]` the column of each step, for graphs with parallel edges; the first one that fits when
-                None.
+            edges: `[W, T - 1]` the column of each step, where edges are parallel; the first one that fits when None.
 
         Raises:
             ValueError: If two nodes that follow each other are not joined by an edge.
         """
-        check_type("graph", graph, Graph, "call Graph.from_data(data), for example")
         window_size = check_window_size(window_size)
-        if not holds_integers(nodes) or nodes.dim() != 2 or nodes.shape[1] == 0:
-            raise ValueError("nodes must be a tensor of integers of shape [num_walks, num_steps + 1].")
-        nodes = nodes.to(graph.device).long().contiguous()
-        if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
-            raise ValueError(f"nodes must be from 0 to {graph.num_nodes - 1}, the nodes of the graph.")
-        found, is_edge = reference.find_edges(graph, nodes[:, :-1], nodes[:, 1:])
-        if not bool(is_edge.all()):
-            walk, step = (int(i) for i in (~is_edge).nonzero()[0])
-            u, v = int(nodes[walk, step]), int(nodes[walk, step + 1])
-            raise ValueError(f"Walk {walk} steps from node {u} to node {v}, which is not an edge of the graph.")
-        if edges is not None:
-            if not holds_integers(edges) or edges.shape != found.shape:
-                raise ValueError(f"edges must be a tensor of integers of shape {list(found.shape)}.")
-            edges = edges.to(graph.device).long().contiguous()
-            if not reference.edges_fit(graph, nodes, edges):
-                raise ValueError("edges must name, for every step, a column of edge_index that joins its two nodes.")
-        return cls(
-            nodes=nodes.int(),
-            edges=found if edges is None else edges.int(),
-            code=reference.encode(graph, nodes, window_size),
-            window_size=window_size,
-            num_nodes=graph.num_nodes,
-            num_edges=graph.num_edges,
-        )
+        nodes, edges = checked_steps(graph, nodes, edges)
+        code = reference.encode(graph, nodes, window_size)
+        return cls(nodes, edges, code, window_size, graph.num_nodes, graph.num_edges)
 
     @property
     def num_walks(self) -> int:
@@ -156,8 +112,7 @@ class Walks:
         """The same walks, which know how many nodes and edges there are."""
         if self.num_nodes is not None and (self.num_edges is not None or edge_attr is None):
             return self
-        num_edges = len(edge_attr) if self.num_edges is None and edge_attr is not None else self.num_edges
-        return replace(self, num_nodes=num_nodes, num_edges=num_edges)
+        return replace(self, num_nodes=num_nodes, num_edges=self.num_edges if edge_attr is None else len(edge_attr))
 
     def _segments(self, name: str, ids: Tensor, num_ids: int | None) -> Segments:
         if num_ids is None:
@@ -167,10 +122,9 @@ class Walks:
         return Segments(owner, Rows(owner.numel()), Rows(num_ids), ptr, order)
 
     def gather(self, nodes: Tensor, edges: Tensor | None = None, bits: Tensor | None = None) -> Tensor:
-        """`[W, T, C]`: at each position the row of its node, that of the edge that leads there, and those of its bits,
-        added up.
+        """`[W, T, C]`: at each position the sum of the rows of its node, of the edge that leads there, and of its bits.
 
-        So a linear map of the walk features is applied to nodes and edges first, of which there are far fewer.
+        A linear map of the walk features is thus applied to nodes and edges first, of which there are far fewer.
 
         Args:
             nodes: `[N, C]`.
@@ -186,31 +140,23 @@ class Walks:
             steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
         if bits is not None:
-            if plain_tensor("bits", bits).dim() != 2 or bits.shape[0] != num_bits(self.window_size):
-                raise ValueError(
-                    f"These walks have {num_bits(self.window_size)} bits at a position, so give as many rows, not "
-                    f"{shown(bits)}: make them with the window_size of the weights."
-                )
+            check_bit_rows(bits, num_bits(self.window_size))
             rows = rows + self.bits().to(bits.dtype) @ bits
         return rows
 
     def mean_at_nodes(self, values: Tensor) -> Tensor:
         """`[N, C]`: the mean of `values`, `[W, T, C]`, over all positions at a node; 0 for one never visited."""
-        return self.visits.mean(self._along(values).flatten(0, 1))
+        check_values(values, self.nodes)
+        return self.visits.mean(values.flatten(0, 1))
 
     def mean_at_edges(self, values: Tensor) -> Tensor:
         """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions reached along an edge; 0 without any."""
-        return self.steps.mean(self._along(values)[:, 1:].flatten(0, 1))
-
-    def _along(self, values: Tensor) -> Tensor:
-        if plain_tensor("values", values).dim() != 3 or values.shape[:2] != self.nodes.shape:
-            raise ValueError(f"values must be of shape {[*self.nodes.shape, 'C']}, not {list(values.shape)}.")
-        return values
+        check_values(values, self.nodes)
+        return self.steps.mean(values[:, 1:].flatten(0, 1))
 
     def bits(self) -> Tensor:
         """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
-        [v_i has an edge to v_(i-j)], j = 2..s; False where i - j < 0. Nothing (`[W, T, 0]`) for window size 0.
-        """
+        [v_i has an edge to v_(i-j)], j = 2..s; False where i - j < 0. Nothing (`[W, T, 0]`) for window size 0."""
         shifts = torch.arange(num_bits(self.window_size), device=self.device)
         return ((self.code.long().unsqueeze(-1) >> shifts) & 1).bool()
 
@@ -219,8 +165,6 @@ class Walks:
         if isinstance(device, torch.device) and device == self.device:  # as in every step of a training
             return self
         device = as_device(device)
-        if device == self.device:
-            return self
         num_real = None if self.num_real is None else self.num_real.to(device)
         moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))
         return Walks(*moved, self.window_size, self.num_nodes, self.num_edges, num_real)
@@ -229,17 +173,10 @@ class Walks:
         return self.num_walks
 
     def __repr__(self) -> str:
-        return (
-            f"Walks(num_walks={self.num_walks}, num_steps={self.num_steps}, window_size={self.window_size}, "
-            f"device='{self.device}')"
-        )
+        sizes = f"num_walks={self.num_walks}, num_steps={self.num_steps}, window_size={self.window_size}"
+        return f"Walks({sizes}, device='{self.device}')"
 
 
 def num_bits(window_size: int) -> int:
     """The number of structural bits per position: 2s - 1, or 0 without a window."""
     return max(2 * window_size - 1, 0)
-
-
-def check_window_size(window_size: int) -> int:
-    """The window size as an int; refuses one that no code can hold."""
-    return whole_number("window_size", window_size, 0, MAX_WINDOW_SIZE)

@@ -18,17 +18,9 @@ _MOST_SHOWN = 12  # values in a message
 
 
 def check(benchmark: Benchmark, packed: Packed, source: Path | str) -> None:
-    """Refuse graphs that are not those of the benchmark.
+    """Refuse graphs from a file, `source`, that are not those of the benchmark.
 
-    Means may be off by 2 %, those of graphs that are `rebuilt` by 20 %. All else must agree.
-
-    Args:
-        benchmark: What they should be.
-        packed: The graphs, in both directions where the benchmark is symmetric.
-        source: The file that they come from.
-
-    Raises:
-        ValueError: One line that names the file and says what is wrong.
+    Means may be off by 2 %, or by 20 % if the graphs are `rebuilt`. All else must agree.
     """
     problem = (
         _problem_with_parts(benchmark, packed)

@@ -49,7 +49,7 @@ def _fetch(source: Download, target: Path) -> None:
 
 
 def _unpack(archive: Path, files: tuple[str, ...], folder: Path) -> None:
-    """Unpack those of the files that are in an archive, in whichever folder of it."""
+    """Unpack the files that an archive has, from whichever of its folders."""
     with ZipFile(archive) as opened:
         for name in files:
             member = next((each for each in opened.namelist() if f"/{each}".endswith(f"/{name}")), None)

@@ -59,10 +59,6 @@ def with_categories(packed: Packed, widths: tuple[int, int]) -> Packed:
 
     Where all columns together have fewer values than the published width, the first column gets as many more, which
     never occur: one-hot vectors then have the published width.
-
-    Args:
-        packed: The graphs.
-        widths: The published widths of node and edge features.
     """
     x, node_categories = _ranked(packed.store.x, widths[0])
     edge_attr, edge_categories = _ranked(packed.store.edge_attr, widths[1])
@@ -103,11 +99,7 @@ def save_packed(path: Path, packed: Packed) -> None:
 
 
 def load_packed(path: Path) -> Packed:
-    """The content of a file that `save_packed` wrote.
-
-    Raises:
-        ValueError: If it is damaged or something else; the message names it.
-    """
+    """The content of a file that `save_packed` wrote."""
     arrays = load_arrays(path)
     with naming(path, "import it again"):
         description = json.loads(arrays.pop("description").tobytes())
@@ -139,14 +131,10 @@ def load_packed(path: Path) -> Packed:
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
-    """All arrays of an npz file, none of them pickled.
-
-    Raises:
-        ValueError: If the file is truncated, damaged or of another kind; the message names it.
-    """
+    """All arrays of an npz file, none of them pickled."""
     with naming(path), open_binary(path) as opened:
         if not zipfile.is_zipfile(opened):
-            raise ValueError("it is no npz file, or its end is missing")
+            raise ValueError("it is not an npz file, or its end is missing")
         opened.seek(0)
         with np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -159,11 +147,7 @@ def open_binary(path: Path) -> IO[bytes]:
 
 @contextmanager
 def naming(path: Path, remedy: str = "get it again") -> Iterator[None]:
-    """Whatever is wrong with what a file holds becomes one line that names the file.
-
-    Raises:
-        ValueError: For any error but that of a missing package.
-    """
+    """Whatever is wrong with what a file holds becomes one line that names the file."""
     try:
         yield
     except ImportError:

@@ -10,7 +10,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.task import Task
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Statistics:
     """The published size of a benchmark.
 
@@ -35,7 +35,7 @@ class Download:
     """A file that is published.
 
     Attributes:
-        url: Its address; that of a zip archive, or of one of the files.
+        url: The address of a zip archive, or of one of the files.
         sha256: Its checksum, where one is known.
     """
 
@@ -58,7 +58,7 @@ class Form:
     downloads: tuple[Download, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Benchmark:
     """One benchmark.
 
@@ -70,8 +70,8 @@ class Benchmark:
         statistics: What its size must be.
         widths: The widths of node and edge features of the published models; one-hot vectors for categories.
         categories: How many values each column of node and edge features can take; () if they are numbers.
-        file: The name of its file in the data root, without `.npz`; benchmarks may share one. Empty if the graphs are
-            made in code.
+        file: The name of its file in the data root, without `.npz`; benchmarks may share one. Its own name if none is
+            given; empty if the graphs are made in code.
         form: The published files that it is made from; None if they cannot be downloaded.
         num_folds: The number of folds, 0 if the split is fixed.
         has_missing: Whether targets may be missing (NaN).
@@ -94,3 +94,7 @@ class Benchmark:
     columns: tuple[int, ...] = ()
     is_symmetric: bool = False
     make: Callable[[int], Dataset] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.file and self.make is None:
+            object.__setattr__(self, "file", self.name)

@@ -26,7 +26,7 @@ _FROM_COMPACT_FILES = "In a copy of the repository, import its compact file with
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """The folder of benchmarks: the one given, or that of the variable CRAWL_DATA, or `~/.cache/crawl`."""
+    """The folder of benchmarks: the one given, or else the variable CRAWL_DATA, or else `~/.cache/crawl`."""
     return Path(root or os.environ.get("CRAWL_DATA") or Path.home() / ".cache" / "crawl").expanduser()
 
 

@@ -26,20 +26,12 @@ _LONGEST_NAME = 100  # in a message
 
 
 def load_pickle(path: Path) -> Any:
-    """What a pickle holds: text, numbers, lists, tuples, dicts, tensors and arrays of numbers.
-
-    Raises:
-        ValueError: If it asks for anything else, which is not run, or is damaged; the message names the file.
-    """
+    """What a pickle holds: text, numbers, lists, tuples, dicts, tensors and arrays of numbers."""
     return _read(path, lambda file: _Unpickler(file).load())
 
 
 def load_torch(path: Path) -> Any:
-    """The same of a file that `torch.save` wrote.
-
-    Raises:
-        ValueError: As `load_pickle` does.
-    """
+    """The same of a file that `torch.save` wrote."""
     return _read(path, _load_torch)
 
 

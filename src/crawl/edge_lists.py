@@ -1,0 +1,215 @@
+"""Edge lists that callers give, of tensors, PyG or networkx: checked, as `Graph` takes them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from crawl.checks import MAX_COUNT, check_type, shown, truth, whole_number
+from crawl.tensor_checks import holds_integers, in_memory, plain_tensor
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from torch_geometric.data import Data
+
+
+def checked_edge_list(
+    edge_index: Tensor, num_nodes: int | None, edge_weight: Tensor | None, batch: Tensor | None, num_graphs: int | None
+) -> tuple[Tensor, int, Tensor, Tensor, Tensor | None]:
+    """The arguments of `Graph.from_edge_index`: `edge_index` int64, `num_nodes`, `batch` and `graph_ptr` int32, and
+    `edge_weight` float64, all on one device. Refuses what is not a graph, with the remedy."""
+    edge_index = _checked_edge_index(edge_index)
+    if batch is not None and not holds_integers(batch):
+        raise ValueError("batch must be a tensor of integers: the graph of each node.")
+    num_nodes = _checked_num_nodes(edge_index, num_nodes, batch)
+    batch, graph_ptr = _checked_batch(batch, num_nodes, num_graphs, edge_index)
+    if edge_weight is not None:
+        edge_weight = _checked_edge_weight(edge_weight, edge_index.shape[1]).to(edge_index.device)
+    return edge_index, num_nodes, batch, graph_ptr, edge_weight
+
+
+def arguments_of_data(data: Data, weighted: bool | None) -> dict[str, Any]:
+    """The arguments of `Graph.from_edge_index` for a PyG `Data` or `Batch`; see `Graph.from_data`."""
+    if isinstance(data, type) or not hasattr(data, "edge_index"):
+        raise ValueError(
+            f"data must be a PyG Data or Batch, not {type(data).__name__}; "
+            "call data.to_homogeneous() first if it is a HeteroData."
+        )
+    if weighted is not None:
+        weighted = truth("weighted", weighted)
+    given = {"x": data.x, "batch": data.batch, "pos": data.pos}
+    per_node = [plain_tensor(name, value) for name, value in given.items() if isinstance(value, Tensor)]
+    if any(value.dim() == 0 for value in per_node):
+        raise ValueError("x, pos and batch of data must have a row for each node, but one has no dimensions.")
+    edge_index = None if data.edge_index is None else _checked_edge_index(data.edge_index)
+    if edge_index is None:
+        if "adj_t" in data or "adj" in data:
+            raise ValueError("data has an adjacency matrix but no edge_index: set data.edge_index.")
+        edge_index = torch.empty(2, 0, dtype=torch.long, device=per_node[0].device if per_node else None)
+    edge_weight = getattr(data, "edge_weight", None)
+    if weighted and edge_weight is None:
+        raise ValueError("weighted=True needs data.edge_weight, a positive number for each edge.")
+    if weighted is None and weights_differ(edge_weight):
+        raise ValueError(
+            "data has edge_weight: pass weighted=True to walk in proportion to it, or weighted=False to ignore it."
+        )
+    if "num_nodes" in data or per_node:
+        num_nodes = data.num_nodes
+    else:  # if nothing else tells it, PyG takes the largest id, as we do, but with a warning
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            num_nodes = data.num_nodes
+    return {
+        "edge_index": edge_index,
+        "num_nodes": num_nodes,
+        "edge_weight": edge_weight if weighted else None,
+        "batch": data.batch,
+        "num_graphs": None if data.batch is None else getattr(data, "num_graphs", None),
+    }
+
+
+def arguments_of_networkx(graph: nx.Graph, weight: str | None) -> dict[str, Any]:
+    """The arguments of `Graph.from_edge_index` for a networkx graph; see `Graph.from_networkx`."""
+    if isinstance(graph, type) or not hasattr(graph, "nodes") or not hasattr(graph, "is_directed"):
+        raise ValueError(f"graph must be a networkx graph, not {type(graph).__name__}.")
+    index = {node: i for i, node in enumerate(graph.nodes)}
+    edges = [(index[u], index[v]) for u, v in graph.edges()]
+    edge_weight = None
+    if weight is not None:
+        check_type("weight", weight, str, "the name of an edge attribute")
+        values = [_networkx_weight(edge, weight, value) for *edge, value in graph.edges(data=weight)]
+        edge_weight = torch.tensor(values, dtype=torch.float64)
+    edge_index = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t()
+    return {"edge_index": edge_index, "num_nodes": len(index), "edge_weight": edge_weight}
+
+
+def check_dead_ends(rowptr: Tensor, target: Tensor) -> None:
+    """Refuses a graph with an edge to a node that no edge leaves."""
+    dead_end = (rowptr[1:] == rowptr[:-1])[target]
+    if bool(dead_end.any()):
+        raise ValueError(
+            f"Node {int(target[dead_end][0])} can be entered but not left, so a walk would end there. "
+            "Pass undirected=True, make the data undirected (PyG: ToUndirected), or add a self-loop to such nodes."
+        )
+
+
+def weights_differ(edge_weight: Any) -> bool:
+    """Whether edge weights make some steps likelier than others."""
+    if edge_weight is None:
+        return False
+    weights = plain_tensor("edge_weight", edge_weight).flatten()
+    return bool((weights != weights[:1]).any())
+
+
+def _checked_edge_index(edge_index: Tensor) -> Tensor:
+    edge_index = plain_tensor("edge_index", edge_index)
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        if edge_index.numel() == 0:
+            return torch.empty(2, 0, dtype=torch.long, device=edge_index.device)
+        hint = " Transpose it." if edge_index.dim() == 2 and edge_index.shape[1] == 2 else ""
+        raise ValueError(f"edge_index must have shape [2, num_edges], not {list(edge_index.shape)}.{hint}")
+    if edge_index.numel() == 0:  # torch.tensor([[], []]) is float; without edges that is not a mistake
+        return edge_index.long()
+    if not holds_integers(edge_index):
+        raise ValueError(
+            f"edge_index must hold integers, not {edge_index.dtype}; call edge_index.long() if it holds ids."
+        )
+    if edge_index.shape[1] > MAX_COUNT:
+        raise ValueError(f"The graph has {edge_index.shape[1]} edges; at most {MAX_COUNT} are supported.")
+    return edge_index.long()
+
+
+def _checked_num_nodes(edge_index: Tensor, num_nodes: int | None, batch: Tensor | None) -> int:
+    low, high = (int(edge_index.min()), int(edge_index.max())) if edge_index.numel() else (0, -1)
+    if low < 0:
+        raise ValueError(f"edge_index holds the negative node id {low}; ids run from 0 to num_nodes - 1.")
+    if num_nodes is None:
+        num_nodes = high + 1 if batch is None else batch.numel()
+    num_nodes = whole_number("num_nodes", num_nodes, 0, MAX_COUNT - 1)
+    if high >= num_nodes:
+        raise ValueError(f"edge_index holds node id {high}, but there are only {num_nodes} nodes; ids start at 0.")
+    return num_nodes
+
+
+def _checked_batch(
+    batch: Tensor | None, num_nodes: int, num_graphs: int | None, edge_index: Tensor
+) -> tuple[Tensor, Tensor]:
+    device = edge_index.device
+    if batch is None:
+        if num_graphs is not None and not (isinstance(num_graphs, int) and num_graphs == 1):
+            raise ValueError(f"num_graphs={shown(num_graphs)} needs `batch`, the graph of each node.")
+        with in_memory(f"A graph of {num_nodes} nodes"):
+            zeros = torch.zeros(num_nodes, device=device, dtype=torch.int32)
+        return zeros, torch.tensor([0, num_nodes], device=device, dtype=torch.int32)
+    if batch.shape != (num_nodes,):
+        raise ValueError(f"batch must have one entry for each of the {num_nodes} nodes, not {list(batch.shape)}.")
+    batch = batch.to(device).long()
+    if num_nodes and (bool((batch[1:] < batch[:-1]).any()) or int(batch[0]) < 0):
+        raise ValueError("batch must be ascending and start at 0 or above: sort the nodes by graph first.")
+    found = int(batch[-1]) + 1 if num_nodes else 0
+    num_graphs = whole_number("num_graphs", found if num_graphs is None else num_graphs, 0, MAX_COUNT)
+    if found > num_graphs:
+        raise ValueError(f"batch names graph {found - 1}, but num_graphs is {num_graphs}; numbers start at 0.")
+    if edge_index.numel() and bool((batch[edge_index[0]] != batch[edge_index[1]]).any()):
+        raise ValueError("An edge connects two graphs of the batch; every edge must stay inside one graph.")
+    with in_memory(f"A batch of {num_graphs} graphs"):
+        graph_ptr = torch.zeros(num_graphs + 1, device=device, dtype=torch.int64)
+        torch.cumsum(torch.bincount(batch, minlength=num_graphs), 0, out=graph_ptr[1:])
+    return batch.int(), graph_ptr.int()
+
+
+def _checked_edge_weight(edge_weight: Tensor, num_edges: int) -> Tensor:
+    edge_weight = plain_tensor("edge_weight", edge_weight)
+    if edge_weight.shape != (num_edges,):
+        raise ValueError(f"edge_weight must have shape [{num_edges}], not {list(edge_weight.shape)}.")
+    edge_weight = edge_weight.detach().double()
+    if not bool((edge_weight > 0).all() & edge_weight.isfinite().all()):
+        raise ValueError("edge_weight must be positive and finite; leave out edges that must not be walked.")
+    return edge_weight
+
+
+def _networkx_weight(edge: list[Any], name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        problem = (
+            f"has no attribute {name!r}"
+            if value is None
+            else f"has {name}={shown(value)}, which is not a number in range"
+        )
+        raise ValueError(f"Edge {tuple(edge)} {problem}; give every edge a positive weight.") from None
+
+
+def checked_graph_ids(graph_ids: Tensor, num_graphs: int) -> Tensor:
+    """`[G]` int64. Refuses what is not a number from 0 to 2^31 - 1 for each graph; a GPU is not waited for."""
+    if not holds_integers(graph_ids) or graph_ids.shape != (num_graphs,):
+        raise ValueError(f"graph_ids must be a tensor of {num_graphs} integers, one for each graph.")
+    if graph_ids.device.type == "cpu" and bool(((graph_ids < 0) | (graph_ids.long() > MAX_COUNT)).any()):
+        raise ValueError(f"graph_ids must be from 0 to {MAX_COUNT}.")
+    return graph_ids.long()
+
+
+def integer_weight_sums(edge_weight: Tensor | None, edge_id: Tensor, source: Tensor, rowptr: Tensor) -> Tensor | None:
+    """Running sums of the weights within each row, as integers below 2^31, so that every device draws the same arcs.
+
+    A weight is rounded to 2^-31 of the largest in its row; then, in integers, it gets its share of the row's sum, and
+    at least 1, so that no edge is lost. Nothing here depends on the order of a floating-point sum.
+    """
+    if edge_weight is None:
+        return None
+
+    def sums_within_rows(values: Tensor) -> Tensor:
+        running = torch.cumsum(values, 0)
+        before_row = torch.cat([running.new_zeros(1), running])[rowptr[:-1]]
+        return running - before_row[source]
+
+    weight, degree = edge_weight[edge_id], rowptr[1:] - rowptr[:-1]
+    largest = torch.zeros(degree.numel(), device=weight.device, dtype=torch.float64)
+    largest.scatter_reduce_(0, source, weight, "amax")
+    rounded = (weight / largest[source] * 2**31).round().long()
+    total = sums_within_rows(rounded)[rowptr[source + 1] - 1]
+    share = rounded * (MAX_COUNT - degree[source]) // total  # the product is below 2^62
+    return sums_within_rows(share.clamp_min(1))

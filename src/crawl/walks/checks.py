@@ -1,0 +1,122 @@
+"""Checks of walks, starts and keys that callers give."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from crawl.checks import MAX_COUNT, check_type, shown, whole_number
+from crawl.graph import Graph
+from crawl.tensor_checks import holds_integers, plain_tensor
+from crawl.walks.reference import SortedArcs, code_dtype
+
+
+def check_graph(graph: object) -> None:
+    """Refuses what is not a `Graph`."""
+    check_type("graph", graph, Graph, "call Graph.from_data(data), for example")
+
+
+def check_parts(nodes: Tensor, edges: Tensor, code: Tensor, window_size: int) -> None:
+    """Refuses tensors that are not the parts of `Walks`."""
+    for value in (nodes, edges, code):
+        if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided or value.dim() != 2:
+            raise ValueError(f"Walks hold tensors of two dimensions, not {shown(value)}: use Walks.from_nodes.")
+    num_walks, num_positions = nodes.shape
+    fits = edges.shape == (num_walks, max(num_positions - 1, 0)) and code.shape == nodes.shape
+    if not fits or (nodes.dtype, edges.dtype, code.dtype) != (torch.int32, torch.int32, code_dtype(window_size)):
+        raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
+
+
+def check_ids(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None) -> None:
+    """Refuses ids outside the graph, so that no layer has to look. On a GPU the host would wait, so it does not."""
+    for name, ids, number in (("nodes", nodes, num_nodes), ("edges", edges, num_edges)):
+        if number is None:
+            continue
+        number = whole_number(f"num_{name}", number, 0, MAX_COUNT)
+        if ids.numel() and ids.device.type == "cpu":
+            low, high = (int(bound) for bound in torch.aminmax(ids))
+            if low < 0 or high >= number:
+                raise ValueError(
+                    f"The walks have {name} {low if low < 0 else high}, but num_{name} is {number}: "
+                    "give the number of their graph, or None."
+                )
+
+
+def checked_steps(graph: Graph, nodes: Tensor, edges: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Nodes and edges of the walks that visit these nodes; without edges, the first that fits each step."""
+    check_graph(graph)
+    if not holds_integers(nodes) or nodes.dim() != 2 or nodes.shape[1] == 0:
+        raise ValueError("nodes must be a tensor of integers of shape [num_walks, num_steps + 1].")
+    nodes = nodes.to(graph.device).long().contiguous()
+    if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
+        raise ValueError(f"nodes must be from 0 to {graph.num_nodes - 1}, the nodes of the graph.")
+    first, last = SortedArcs(graph).between(nodes[:, :-1], nodes[:, 1:])
+    if bool((first == last).any()):
+        walk, step = (int(i) for i in (first == last).nonzero()[0])
+        u, v = int(nodes[walk, step]), int(nodes[walk, step + 1])
+        raise ValueError(f"Walk {walk} steps from node {u} to node {v}, which is not an edge of the graph.")
+    if edges is None:
+        return nodes.int(), graph.edge_id[first]
+    if not holds_integers(edges) or edges.shape != first.shape:
+        raise ValueError(f"edges must be a tensor of integers of shape {list(first.shape)}.")
+    edges = edges.to(graph.device).long().contiguous()
+    if not _edges_fit(graph, nodes, edges):
+        raise ValueError("edges must name, for every step, a column of edge_index that joins its two nodes.")
+    return nodes.int(), edges.int()
+
+
+def _edges_fit(graph: Graph, nodes: Tensor, edges: Tensor) -> bool:
+    """Whether each edge joins the two nodes of its step, in that direction."""
+    edge_id, order = torch.sort(graph.edge_id.long())
+    arc = SortedArcs(graph).by_target[order]
+    wanted = nodes[:, :-1] * graph.num_nodes + nodes[:, 1:]
+    first = torch.searchsorted(edge_id, edges)
+    fits = torch.zeros_like(edges, dtype=torch.bool)
+    for position in (first, first + 1):  # an edge walked both ways has two arcs
+        inside = position.clamp_max(max(graph.num_arcs - 1, 0))
+        fits |= (edge_id[inside] == edges) & (arc[inside] == wanted)
+    return bool(fits.all())
+
+
+def check_values(values: Tensor, nodes: Tensor) -> None:
+    """Refuses what is not a row for each position of the walks that visit these nodes."""
+    if plain_tensor("values", values).dim() != 3 or values.shape[:2] != nodes.shape:
+        raise ValueError(f"values must be of shape {[*nodes.shape, 'C']}, not {list(values.shape)}.")
+
+
+def check_bit_rows(bits: Tensor, num_bits: int) -> None:
+    """Refuses what is not a row for each bit of a position."""
+    if plain_tensor("bits", bits).dim() != 2 or bits.shape[0] != num_bits:
+        raise ValueError(
+            f"These walks have {num_bits} bits at a position, so give {num_bits} rows, not {shown(bits)}: "
+            "make them with the window_size of the weights."
+        )
+
+
+def checked_starts(graph: Graph, start: Tensor) -> Tensor:
+    """Start nodes that are given one by one."""
+    if not holds_integers(start) or start.dim() != 1:
+        raise ValueError("start must be a one-dimensional tensor of node ids (or a share, or None).")
+    start = start.to(graph.device).long()
+    if start.numel():
+        low, high = int(start.min()), int(start.max())
+        if low < 0 or high >= graph.num_nodes:
+            raise ValueError(f"start holds node {low if low < 0 else high}; the nodes are 0 to {graph.num_nodes - 1}.")
+        isolated = start[graph.degree[start] == 0]
+        if isolated.numel():
+            raise ValueError(f"No walk can start at node {int(isolated[0])}: it has no edge.")
+    return start
+
+
+def checked_share(start: object) -> float:
+    """The share of nodes that start a walk."""
+    if isinstance(start, bool) or not isinstance(start, int | float) or not 0 < start <= 1:
+        raise ValueError(f"start must be None, a share in (0, 1], or a tensor of node ids, not {shown(start)}.")
+    return float(start)
+
+
+def checked_keys(keys: Tensor, starts: Tensor) -> Tensor:
+    """A key for each start."""
+    if not holds_integers(keys) or keys.shape != starts.shape:
+        raise ValueError(f"keys must be a tensor of integers of shape {list(starts.shape)}.")
+    return keys.to(starts.device).long().contiguous()

@@ -1,0 +1,77 @@
+"""Imports point one way, lazy and type-only ones included: between the packages, and between single modules."""
+
+import ast
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src"
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in (ROOT / "crawl").rglob("*.py")
+}
+
+# Each line may import from its own modules and from the lines above it.
+ORDER = [
+    {f"crawl.{name}" for name in ("checks", "choices", "files", "lazy", "memory", "tensor_checks", "threads")},
+    {"crawl.ops"},
+    {"crawl.edge_lists", "crawl.graph"},
+    {"crawl.walks"},
+    {"crawl.nn"},
+    {"crawl.models"},
+    {"crawl.data"},
+    {"crawl.training"},
+    {"crawl.runs"},
+    {"crawl.estimators", "crawl.theory"},
+    {"crawl.cli"},
+    {"crawl.__main__"},
+]
+FACADE = "crawl"  # re-exports names, and imports them when they are used
+BACKENDS = "crawl.ops.backends"  # its table names the kernels, which know the operations that look them up
+
+
+def imports(module: str) -> set[str]:
+    """The modules of ours that one imports anywhere, or names in a string, as `importlib` and `lazy` take it."""
+    tree = ast.parse(MODULES[module].read_text())
+    named: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import."
+            names = {f"{node.module}.{alias.name}" for alias in node.names} - {"crawl.__version__"}
+            named |= {name if name in MODULES else str(node.module) for name in names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and module != BACKENDS:
+            named |= {node.value} - {FACADE}
+    return (named & MODULES.keys()) - {module}
+
+
+IMPORTS = {module: imports(module) for module in MODULES if module != FACADE}
+
+
+def place(module: str) -> int:
+    """The line of `ORDER` that a module belongs to."""
+    lines = [i for i, line in enumerate(ORDER) if any(f"{module}.".startswith(f"{name}.") for name in line)]
+    assert len(lines) == 1, f"{module} has no place in the order of imports: give it one."
+    return lines[0]
+
+
+def test_imports_that_a_reader_may_overlook_are_seen() -> None:
+    assert "crawl.walks.cpu" in IMPORTS["crawl.walks.sampling"]  # a string for importlib
+    assert "crawl.walks.sampling" in IMPORTS["crawl.walks.plan"]  # in a function
+    assert "crawl.walks.walks" in IMPORTS["crawl.walks.plan"]  # for types only
+    assert "crawl.edge_lists" in IMPORTS["crawl.graph"]  # a module from a package
+
+
+@pytest.mark.parametrize("module", sorted(IMPORTS))
+def test_imports_point_one_way(module: str) -> None:
+    assert FACADE not in IMPORTS[module], "Import from the module that defines the name, not from crawl."
+    later = {other for other in IMPORTS[module] if place(other) > place(module)}
+    assert not later, f"{module} imports {sorted(later)}, which come after it."
+
+
+def test_no_modules_import_each_other() -> None:
+    graph = nx.DiGraph([(module, other) for module, others in IMPORTS.items() for other in others])
+    cycles = [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
+    assert cycles == []
