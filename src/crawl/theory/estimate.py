@@ -233,7 +233,7 @@ def is_indistinguishable(distance: Fraction | Estimate, num_walks: int, epsilon:
         raise ValueError(f"epsilon must be positive and at most 1, not {shown(epsilon)}.")
     low, high = (distance.low, distance.high) if isinstance(distance, Estimate) else (distance, distance)
     if not 0 <= low <= high <= 1:
-        raise ValueError(f"A total variation distance lies between 0 and 1, not {distance}.")
+        raise ValueError(f"A total variation distance is between 0 and 1, not {distance}.")
     most = epsilon / num_walks
     if high < most:
         return True
@@ -254,7 +254,7 @@ def walks_needed(distance: float | Fraction, confidence: float = 0.95) -> tuple[
     if not isinstance(distance, Fraction):
         distance = real_number("distance", distance)
     if not 0 <= distance <= 1:
-        raise ValueError(f"A total variation distance lies between 0 and 1, not {distance}.")
+        raise ValueError(f"A total variation distance is between 0 and 1, not {distance}.")
     if distance == 0:
         return None
     if distance == 1:

@@ -27,7 +27,7 @@ class Norms:
 
     @contextmanager
     def using_batches(self) -> Iterator[None]:
-        """Evaluate the model, but for its norms: they use and remember the statistics of the current batch alone."""
+        """Evaluate the model, except for its norms: they use and remember the statistics of the current batch alone."""
         was_training, momenta = self.model.training, [norm.momentum for norm in self.members]
         self.model.eval()
         for norm in self.members:
