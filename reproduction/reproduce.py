@@ -308,6 +308,10 @@ def _loaded(data: Data, root: str | None, like: str) -> Dataset:
     return load_dataset(data, root=root if isinstance(data, InRoot) else None)
 
 
+_SAYING = threading.Lock()  # streams lose what several threads write at a time
+
+
 def say(message: str) -> None:
     """A remark for the person at the terminal."""
-    print(message, file=sys.stderr, flush=True)
+    with _SAYING:
+        print(message, file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ MODULES = {
 
 # Each line may import from its own modules and from the lines above it.
 ORDER = [
-    {f"crawl.{name}" for name in ("checks", "choices", "files", "lazy", "memory", "tensor_checks", "threads")},
+    {f"crawl.{name}" for name in ("checks", "choices", "files", "lazy", "memory", "plain", "tensor_checks", "threads")},
     {"crawl.ops"},
     {"crawl.edge_lists", "crawl.graph"},
     {"crawl.walks"},

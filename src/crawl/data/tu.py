@@ -165,8 +165,8 @@ def _features(
         columns.append(Column(f"{owner}_attributes", width=numbers.shape[1]))
     if (path := folder / f"{name}_{owner}_labels.txt").exists():
         labels = _checked_rows(path, _matrix(path, np.int64), num_rows)
-        values = different_integers(labels)
-        places = [f" {k + 1}" for k in range(len(values))] if len(values) > 1 else [""]
+        values = different_integers(labels) if num_rows else []
+        places = [f" {k + 1}" for k in range(len(values))] if len(values) > 1 else [""] * len(values)
         columns += [Column(f"{owner}_labels{place}", each) for place, each in zip(places, values, strict=True)]
     if num_rows == 0:
         return None, known or ()

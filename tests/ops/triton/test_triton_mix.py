@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from crawl import CRaWlConv, Graph, Walks, sample_walks
-from crawl.ops.walk_conv import centres
+from crawl.ops.walk_conv import Weights, centres
 
 pytest.importorskip("triton")
 from crawl.ops.triton import mix
@@ -24,6 +24,11 @@ WIDTHS = [1, 16, 40, 100, 147]
 CASES = [(width, torch.float32) for width in WIDTHS] + [(width, torch.float16) for width in (*WIDTHS, 240)]
 if ON_GPU:  # the interpreter does not know bfloat16
     CASES += [(width, torch.bfloat16) for width in WIDTHS]
+
+
+def weights_of(conv: CRaWlConv) -> Weights:
+    weights = (conv.project.weight, conv.depthwise.weight, conv.norm.tensors(), conv.mix.weight)
+    return Weights(*weights, conv.bits, conv.padding)
 
 
 class Problem(NamedTuple):
@@ -45,7 +50,7 @@ class Problem(NamedTuple):
         walks = Walks(walks.nodes, walks.edges, walks.code, 4, num_real=torch.tensor([num_real], dtype=torch.int32))
         conv = CRaWlConv(3, width, window_size=4, kernel_size=5, padding=padding).to(DEVICE)
         walks = walks.to(DEVICE)
-        shape = Shape(conv._weights(), walks, 11)
+        shape = Shape(weights_of(conv), walks, 11)
         storage = torch.bfloat16 if dtype == torch.bfloat16 else torch.float32
         windows = torch.randn(shape.num_windows, shape.stride, device=DEVICE).to(storage)
         statistics = torch.randn(NUM_STATISTICS, shape.stride, device=DEVICE)
@@ -104,7 +109,7 @@ def test_backward(width: int, dtype: torch.dtype, into_edges: bool) -> None:
     shape, num_real = problem.shape, problem.num_real
     matrix, matrix_t = problem.matrices(dtype)
     _, is_active = mix.mix_windows(shape, problem.windows, problem.statistics, matrix_t, dtype)
-    nodes, edges = centres(problem.walks, problem.conv._weights(), 22)
+    nodes, edges = centres(problem.walks, weights_of(problem.conv), 22)
     pooled, expected = [], torch.zeros(num_real, shape.stride, dtype=torch.float64, device=DEVICE)
     for owners, number in ((nodes, 11), (edges, 22)) if into_edges else ((nodes, 11),):
         owners = owners[:num_real].long()
