@@ -214,18 +214,24 @@ class _Work:
     def _run_in_threads(self, runs: Sequence[PlannedRun], jobs: int) -> None:
         """Do the runs, some at a time. Kernels of one process overlap on a GPU, those of several do not."""
         num_threads = torch.get_num_threads()
+        is_ready = threading.Event()  # an interrupt while threads are started would let the pool forget one of them
 
         def prepare() -> None:
+            is_ready.wait()
             use_threads(num_threads)
             if self.device != "cpu" and torch.cuda.is_available():
                 torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]  # so that threads overlap
 
         with ThreadPoolExecutor(jobs, initializer=prepare) as pool:
             try:
-                list(pool.map(lambda run: self.do(run, jobs), runs))
+                futures = [pool.submit(self.do, run, jobs) for run in runs]
+                is_ready.set()
+                for future in futures:
+                    future.result()
             except KeyboardInterrupt:
                 try:
                     self.is_stopped.set()
+                    is_ready.set()
                     say("stopping at the end of the epoch; Ctrl-C again stops at once")
                     pool.shutdown(cancel_futures=True)
                 except KeyboardInterrupt:  # all files are whole at any time, and locks end with the process
