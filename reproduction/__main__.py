@@ -20,7 +20,7 @@ _PROGRAM = "python -m reproduction"
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Run the experiments behind a table of the paper, and print the table.
+    """Run the experiments of a table of the paper, and print the table.
 
     Without a name, lists the tables; with --list, their rows too. The same command resumes: finished runs are read,
     stopped ones continue. Started several times, the processes share the work.

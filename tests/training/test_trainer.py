@@ -17,7 +17,7 @@ from crawl import CRaWl, Network
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.training import Cosine, Evaluation, Interval, Plateau, Training
 from crawl.training import Trainer as AnyTrainer
-from crawl.training.evaluation import Scaling, targets_of
+from crawl.training.evaluation import Scaling, predict, targets_of
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device, task_loss
 
@@ -515,3 +515,41 @@ def test_a_subclass_with_dropout_of_torch_repeats(make_dataset):
         found.append(trained())
     for other in found[1:]:
         assert all(torch.equal(tensor, other[name]) for name, tensor in found[0].items())
+
+
+class Drawing(torch.nn.Module):
+    """A model of one's own that takes no seed and draws from torch's generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3, 1))
+
+    def forward(self, data) -> torch.Tensor:
+        pooled = torch.zeros(data.num_graphs, 3).index_add(0, data.batch, data.x)
+        return (pooled + torch.randn(3)) @ self.weight
+
+
+def test_a_model_that_takes_no_seed_repeats(make_dataset):
+    dataset = make_dataset("regression")
+    histories = []
+    for other in (1, 2):
+        torch.manual_seed(other)  # what happened before does not matter
+        trainer = Trainer(Drawing(), dataset, replace(FAST, max_epochs=2), ONCE)
+        histories.append([(record["loss"], record["val_mae"]) for record in trainer.epochs()])
+    assert histories[0] == histories[1]
+
+
+def test_steps_of_walks_are_refused_where_there_are_none(make_dataset):
+    dataset = make_dataset("regression")
+    with pytest.raises(ValueError, match="Drawing does not walk: leave out num_steps=7"):
+        predict(Drawing(), dataset.task, dataset.store, torch.arange(3), num_repeats=1, seed=0, num_steps=7)
+
+
+def test_a_plan_that_is_changed_is_used(make_dataset, make_model):
+    dataset = make_dataset("regression")
+    trainer = Trainer(make_model(dataset), dataset, replace(FAST, max_epochs=1), ONCE)
+    trainer.model.walk_plan = replace(trainer.model.walk_plan, num_eval_steps=11)
+    seen = []
+    trainer.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].walks.num_steps))
+    trainer.evaluate(dataset.split.val, 1, "now")
+    assert set(seen) == {11}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, cast
@@ -23,6 +23,7 @@ from crawl.ops.backends import can_use_triton
 from crawl.ops.precision import products
 from crawl.training.calling import Caller, why_not_captured
 from crawl.training.capture import CannotCapture, Recorder
+from crawl.training.seeds import derive_seed
 from crawl.walks.plan import WalkPlan
 
 _SHARE_OF_MEMORY = 0.4  # of what is free on the device, for the data set
@@ -66,7 +67,6 @@ class Runner:
         self.model, self.task, self.device = model, task, device
         self.caller, module = Caller(model), cast(Any, model)
         self.keys = graph_keys(store)
-        self.plan: WalkPlan | None = getattr(model, "walk_plan", None)
         if not is_captured:
             self.reason: str | None = "there are too few batches"
         elif not can_use_triton(device):
@@ -87,6 +87,11 @@ class Runner:
         self.graphs: Assembler | None = None
         self._recorders: dict[tuple[int, bool], tuple[tuple[Any, ...], Recorder]] = {}
         self._words: tuple[int, int | None] = (0, None)
+
+    @property
+    def plan(self) -> WalkPlan | None:
+        """The walks of the model as it is now; None without walks."""
+        return getattr(self.model, "walk_plan", None)
 
     @property
     def how(self) -> str:
@@ -133,6 +138,9 @@ class Runner:
         """
         functions = [functions] * len(batches) if callable(functions) else list(functions)
         self._words = (seed, num_steps)
+        walks = self.plan is not None if self.caller.takes_batch else "num_steps" in self.caller.accepts
+        if num_steps is not None and not walks:
+            raise ValueError(f"{type(self.model).__name__} does not walk: leave out num_steps={num_steps}.")
         if not self.caller.takes_batch:
             yield from self._run_on_data(functions, batches)
             return
@@ -179,11 +187,21 @@ class Runner:
     def _run_on_data(self, functions: list[Function], batches: list[Tensor]) -> Iterator[Tensor]:
         self.store, self.keys = self.store.to(self.device), self.keys.to(self.device)
         for function, ids in zip(functions, batches, strict=True):
-            with self.caller.own_threads():
+            with self.caller.own_threads(), self._randomness(ids):
                 batch = self.store.batch(ids)
                 batch.graph_keys = self.keys[ids.to(self.device)]
                 result = function(batch)
             yield result
+
+    @contextmanager
+    def _randomness(self, ids: Tensor) -> Iterator[None]:
+        """Where to evaluate a model that takes no seed: what it draws from torch's generator depends on ours."""
+        if self.model.training or "seed" in self.caller.accepts:
+            yield
+            return
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(derive_seed(self._words[0], "batch", *ids[:1].tolist()))
+            yield
 
     @torch.no_grad()
     def predict(

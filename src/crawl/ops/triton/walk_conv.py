@@ -33,8 +33,8 @@ from crawl.ops.walks import WalkTensors
 
 _FACTORS = {"tf32": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
 # The most channels that the kernels of `mix` are for, at most 240; wider products are cuBLAS's. 176 fit into the shared
-# memory of every GPU, 99 KB. On an H200, forward takes 22 µs instead of 37 with 160 channels; backward takes 32 instead
-# of 42 with 80, but 76 instead of 67 with 160. Products of float32 do not use tensor cores: cuBLAS's are far faster.
+# memory of every GPU, 99 KB. With more than 96, the way back is slower than cuBLAS's products on an H200. Products of
+# float32 do not use tensor cores: cuBLAS's are far faster.
 _MOST_FUSED = {torch.float16: 176, torch.bfloat16: 176, torch.float32: 0}
 _MOST_FUSED_BACKWARD = {torch.float16: 96, torch.bfloat16: 96, torch.float32: 0}
 
