@@ -14,8 +14,10 @@ from crawl.ops.triton.segments import sum_parts
 from crawl.ops.triton.shape import CHANNELS, Shape
 from crawl.ops.walks import WalkTensors
 
-_WALKS = (4, 2)  # of a tile, on the way there and back: with more, a thread would need more registers than there are
-_REGISTERS = (168, 128)  # of a thread: with fewer, more of them fit
+# Of the kernels for windows, for gradients of rows, and of taps: walks of a tile, of which a thread would need more
+# registers than there are if there were more; and registers of a thread, of which more would let fewer threads fit.
+_WALKS = (4, 2, 2)
+_REGISTERS = (168, 96, 128)
 
 
 def convolve(
@@ -206,31 +208,21 @@ def _is_on_walk(position: tl.tensor, num_positions: tl.int32, MARGIN: tl.constex
     return is_there
 
 
-def convolve_backward(
+def rows_backward(
     shape: Shape,
-    walks: WalkTensors,
-    inputs: tuple[Tensor, Tensor | None, Tensor, Tensor],
+    kernel: Tensor,
     windows: Tensor,
     statistics: Tensor,
     grad_hidden: Tensor,
     sums: Tensor,
     unit: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The gradients of the looked-up rows, `[W * T, stride]`, and of the depthwise kernel, `[kernel_size, stride]`."""
-    node_rows, edge_rows, code_rows, kernel = inputs
+) -> Tensor:
+    """The gradients of the looked-up rows, `[W * T, stride]`."""
     grad_rows = windows.new_empty(shape.num_walks * shape.num_positions, shape.stride)
-    num_blocks = triton.cdiv(shape.num_walks, _WALKS[1])
-    parts = windows.new_empty(num_blocks, shape.kernel_size, shape.stride, dtype=torch.float32)
     with torch.cuda.device(windows.get_device()):
         for first_tap, num_taps in shape.passes:
-            _convolve_backward[(num_blocks, triton.cdiv(shape.stride, CHANNELS))](
-                node_rows,
-                node_rows if edge_rows is None else edge_rows,
-                code_rows,
+            _rows_backward[(triton.cdiv(shape.num_walks, _WALKS[1]), triton.cdiv(shape.stride, CHANNELS))](
                 kernel,
-                walks.nodes,
-                walks.edges,
-                walks.code,
                 shape.count,
                 windows,
                 grad_hidden,
@@ -238,7 +230,6 @@ def convolve_backward(
                 sums,
                 unit,
                 grad_rows,
-                parts,
                 shape.num_positions,
                 shape.kernel_size,
                 first_tap,
@@ -246,27 +237,19 @@ def convolve_backward(
                 STRIDE=shape.stride,
                 TAPS=num_taps,
                 IS_FIRST=first_tap == 0,
-                NUM_BYTES=shape.num_code_bytes,
-                HAS_EDGES=edge_rows is not None,
                 MARGIN=shape.margin,
-                IS_LARGE=shape.is_large(node_rows, edge_rows),
+                IS_LARGE=shape.is_large(kernel),
                 WALKS=_WALKS[1],
                 CHANNELS=CHANNELS,
                 num_warps=1,
                 maxnreg=_REGISTERS[1],
             )
-    return grad_rows, sum_parts(parts)
+    return grad_rows
 
 
 @triton.jit(do_not_specialize=["num_positions", "kernel_size", "first_tap"])
-def _convolve_backward(
-    node_rows: tl.tensor,
-    edge_rows: tl.tensor,
-    code_rows: tl.tensor,
+def _rows_backward(
     kernel: tl.tensor,
-    nodes: tl.tensor,
-    edges: tl.tensor,
-    code: tl.tensor,
     count: tl.tensor,
     windows: tl.tensor,
     grad_hidden: tl.tensor,
@@ -274,7 +257,6 @@ def _convolve_backward(
     sums: tl.tensor,
     unit: tl.tensor,
     grad_rows: tl.tensor,
-    parts: tl.tensor,
     num_positions: tl.int32,
     kernel_size: tl.int32,
     first_tap: tl.int32,
@@ -282,8 +264,6 @@ def _convolve_backward(
     STRIDE: tl.constexpr,
     TAPS: tl.constexpr,
     IS_FIRST: tl.constexpr,
-    NUM_BYTES: tl.constexpr,
-    HAS_EDGES: tl.constexpr,
     MARGIN: tl.constexpr,
     IS_LARGE: tl.constexpr,
     WALKS: tl.constexpr,
@@ -295,38 +275,19 @@ def _convolve_backward(
     window_place = (walk * num_windows)[:, None] * STRIDE + channel[None, :]
     grad_rows += (walk * num_positions)[:, None] * STRIDE + channel[None, :]
     taps = _load_taps(kernel + first_tap, kernel_size, channel, C, TAPS)
-    # through the normalisation: d window = scale * (d normed - its mean - normed * mean of d normed * normed)
-    scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)[None, :]
-    shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)[None, :]
-    mean = tl.load(statistics + MEAN * STRIDE + channel, mask=inside, other=0)[None, :]
-    rstd = tl.load(statistics + RSTD * STRIDE + channel, mask=inside, other=0)[None, :]
-    share = tl.load(statistics + SHARE * STRIDE + channel, mask=inside, other=0)[None, :]
-    mean_grad = share * tl.load(sums + channel, mask=inside, other=0)[None, :]
-    mean_dot = share * tl.load(sums + STRIDE + channel, mask=inside, other=0)[None, :]
-    in_units_of = tl.load(unit)
-
+    through = _load_norm(statistics, sums, unit, channel, inside, STRIDE)
     none, zero = tl.zeros([WALKS], tl.int32), tl.zeros([WALKS, CHANNELS], tl.float32)
     grads = (zero,) * TAPS  # of the latest windows; every pass of the loop replaces all of them
-    grad_taps = (zero,) * TAPS
     for begin in range(0, num_positions + MARGIN - first_tap, TAPS):
-        rows = ()
         totals = ()
         for i in tl.static_range(TAPS):  # all loads first: a load does not overtake a store
             window = none + (begin + i)
-            position = window + first_tap - MARGIN
-            row = _gather(
-                node_rows, edge_rows, code_rows, nodes, edges, code, walk, is_walk, channel, inside,
-                position, num_positions, STRIDE, NUM_BYTES, HAS_EDGES, MARGIN,
-            )  # fmt: skip
-            rows = rows + (row,)  # noqa: RUF005 - Triton cannot unpack with a star
             mask = is_value & (window < num_windows)[:, None]
-            value = tl.load(windows + window_place + window[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
-            grad = tl.load(grad_hidden + window_place + window[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
-            grad = tl.where(value * scale + shift > 0, grad * in_units_of, 0)
-            grad = scale * (grad - mean_grad - (value - mean) * rstd * mean_dot)
-            grads = grads + (tl.where(mask, grad, 0),)  # noqa: RUF005
+            grad = _grad_window(windows, grad_hidden, window_place + window[:, None] * STRIDE, mask, through)
+            grads = grads + (grad,)  # noqa: RUF005 - Triton cannot unpack with a star
             total = zero
             if not IS_FIRST:
+                position = window + first_tap - MARGIN
                 mask = is_value & _is_on_walk(position, num_positions, MARGIN)[:, None]
                 total = tl.load(grad_rows + position[:, None] * STRIDE, mask=mask, other=0).to(tl.float32)
             totals = totals + (total,)  # noqa: RUF005
@@ -334,13 +295,144 @@ def _convolve_backward(
             position = none + (first_tap + begin + i - MARGIN)  # it is in this window, the one before, and so on
             grads = grads[1:]
             total = totals[i]
-            new_taps = ()
             for k in tl.static_range(TAPS):
                 total += taps[k][None, :] * grads[TAPS - 1 - k]
-                new_taps = new_taps + (grad_taps[k] + rows[i] * grads[TAPS - 1 - k],)  # noqa: RUF005
-            grad_taps = new_taps
             mask = is_value & _is_on_walk(position, num_positions, MARGIN)[:, None]
             tl.store(grad_rows + position[:, None] * STRIDE, total.to(grad_rows.dtype.element_ty), mask=mask)
+
+
+def taps_backward(
+    shape: Shape,
+    walks: WalkTensors,
+    inputs: tuple[Tensor, Tensor | None, Tensor, Tensor],
+    windows: Tensor,
+    statistics: Tensor,
+    grad_hidden: Tensor,
+    sums: Tensor,
+    unit: Tensor,
+) -> Tensor:
+    """The gradient of the depthwise kernel, `[kernel_size, stride]`."""
+    node_rows, edge_rows, code_rows, _ = inputs
+    num_blocks = triton.cdiv(shape.num_walks, _WALKS[2])
+    parts = windows.new_empty(num_blocks, shape.kernel_size, shape.stride, dtype=torch.float32)
+    with torch.cuda.device(windows.get_device()):
+        for first_tap, num_taps in shape.passes:
+            _taps_backward[(num_blocks, triton.cdiv(shape.stride, CHANNELS))](
+                node_rows,
+                node_rows if edge_rows is None else edge_rows,
+                code_rows,
+                walks.nodes,
+                walks.edges,
+                walks.code,
+                shape.count,
+                windows,
+                grad_hidden,
+                statistics,
+                sums,
+                unit,
+                parts,
+                shape.num_positions,
+                shape.kernel_size,
+                first_tap,
+                STRIDE=shape.stride,
+                TAPS=num_taps,
+                NUM_BYTES=shape.num_code_bytes,
+                HAS_EDGES=edge_rows is not None,
+                MARGIN=shape.margin,
+                IS_LARGE=shape.is_large(node_rows, edge_rows),
+                WALKS=_WALKS[2],
+                CHANNELS=CHANNELS,
+                num_warps=1,
+                maxnreg=_REGISTERS[2],
+            )
+    return sum_parts(parts)
+
+
+@triton.jit(do_not_specialize=["num_positions", "kernel_size", "first_tap"])
+def _taps_backward(
+    node_rows: tl.tensor,
+    edge_rows: tl.tensor,
+    code_rows: tl.tensor,
+    nodes: tl.tensor,
+    edges: tl.tensor,
+    code: tl.tensor,
+    count: tl.tensor,
+    windows: tl.tensor,
+    grad_hidden: tl.tensor,
+    statistics: tl.tensor,
+    sums: tl.tensor,
+    unit: tl.tensor,
+    parts: tl.tensor,
+    num_positions: tl.int32,
+    kernel_size: tl.int32,
+    first_tap: tl.int32,
+    STRIDE: tl.constexpr,
+    TAPS: tl.constexpr,
+    NUM_BYTES: tl.constexpr,
+    HAS_EDGES: tl.constexpr,
+    MARGIN: tl.constexpr,
+    IS_LARGE: tl.constexpr,
+    WALKS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+) -> None:
+    num_windows = num_positions + 2 * MARGIN - kernel_size + 1
+    walk, is_walk, channel, inside = _walk_tile(count, STRIDE, IS_LARGE, WALKS, CHANNELS)
+    is_value = is_walk[:, None] & inside[None, :]
+    window_place = (walk * num_windows)[:, None] * STRIDE + channel[None, :]
+    through = _load_norm(statistics, sums, unit, channel, inside, STRIDE)
+    none, zero = tl.zeros([WALKS], tl.int32), tl.zeros([WALKS, CHANNELS], tl.float32)
+    grads = (zero,) * TAPS  # of the latest windows; every pass of the loop replaces all of them
+    grad_taps = (zero,) * TAPS
+    for begin in range(0, num_positions + MARGIN - first_tap, TAPS):
+        for i in tl.static_range(TAPS):
+            window = none + (begin + i)
+            row = _gather(
+                node_rows, edge_rows, code_rows, nodes, edges, code, walk, is_walk, channel, inside,
+                window + first_tap - MARGIN, num_positions, STRIDE, NUM_BYTES, HAS_EDGES, MARGIN,
+            )  # fmt: skip
+            mask = is_value & (window < num_windows)[:, None]
+            grad = _grad_window(windows, grad_hidden, window_place + window[:, None] * STRIDE, mask, through)
+            grads = grads[1:] + (grad,)  # noqa: RUF005 - Triton cannot unpack with a star
+            new_taps = ()
+            for k in tl.static_range(TAPS):  # the row is in this window, the one before, and so on
+                new_taps = new_taps + (grad_taps[k] + row * grads[TAPS - 1 - k],)  # noqa: RUF005
+            grad_taps = new_taps
     parts += (tl.program_id(0).to(tl.int64) * kernel_size + first_tap) * STRIDE + channel
     for k in tl.static_range(TAPS):
         tl.store(parts + k * STRIDE, tl.sum(grad_taps[k], axis=0), mask=inside)
+
+
+@triton.jit
+def _load_norm(
+    statistics: tl.tensor,
+    sums: tl.tensor,
+    unit: tl.tensor,
+    channel: tl.tensor,
+    inside: tl.tensor,
+    STRIDE: tl.constexpr,
+) -> tl.tuple:
+    """What takes gradients back through the batch norm, for each channel; see `_grad_window`."""
+    scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)
+    shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)
+    mean = tl.load(statistics + MEAN * STRIDE + channel, mask=inside, other=0)
+    rstd = tl.load(statistics + RSTD * STRIDE + channel, mask=inside, other=0)
+    share = tl.load(statistics + SHARE * STRIDE + channel, mask=inside, other=0)
+    mean_grad = share * tl.load(sums + channel, mask=inside, other=0)
+    mean_dot = share * tl.load(sums + STRIDE + channel, mask=inside, other=0)
+    return scale, shift, mean, rstd, mean_grad, mean_dot, tl.load(unit)
+
+
+@triton.jit
+def _grad_window(
+    windows: tl.tensor, grad_hidden: tl.tensor, place: tl.tensor, mask: tl.tensor, through: tl.tuple
+) -> tl.tensor:
+    """The gradients of windows before the batch norm:
+
+    d window = scale * (d normed - its mean - normed * mean of d normed * normed).
+    """
+    scale, shift, mean, rstd, mean_grad, mean_dot, in_units_of = through
+    value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
+    grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32)
+    grad = tl.where(value * scale[None, :] + shift[None, :] > 0, grad * in_units_of, 0)
+    grad = scale[None, :] * (grad - mean_grad[None, :] - (value - mean[None, :]) * rstd[None, :] * mean_dot[None, :])
+    return tl.where(mask, grad, 0)

@@ -16,6 +16,7 @@ from crawl.ops.segments import Segments
 _LONG = 2048
 _PIECE = 512
 _SHORT = 32  # places of a group that few threads sum
+_TILES = {True: (256, 128, 1), False: (512, 64, 2)}  # for short groups: numbers at once, channels, warps of a program
 
 
 def sum_rows(
@@ -92,7 +93,7 @@ def _launch(
         return
     num_channels = rows.shape[1]
     is_short = longest is not None and longest <= _SHORT
-    tile, most_channels, num_warps = (256, 128, 1) if is_short else (512, 64, 2)  # values at once, of one program
+    tile, most_channels, num_warps = _TILES[is_short]
     block_channels = min(triton.next_power_of_2(num_channels), most_channels)
     num_blocks = triton.cdiv(num_channels, block_channels)
     num_places = len(rows) if order is None else order.numel()

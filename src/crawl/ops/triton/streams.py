@@ -94,11 +94,21 @@ def weight_gradient(weight: Tensor, compute: Callable[[], Tensor], *inputs: Tens
     return None
 
 
-def release_inputs() -> None:
-    """Wait for the gradients of weights that are still being computed, and let go of what they read."""
+def mark_inputs() -> None:
+    """The next `release_inputs` is about the gradients of weights that have been asked for by now."""
     late = _passes.get(_number_of_pass())
     if late is not None:
-        late.wait()
+        late.mark()
+
+
+def release_inputs() -> None:
+    """Wait for the gradients of weights that were asked for before the mark, and let go of what they read.
+
+    Those asked for since then are left to run: to wait for them as well would leave the GPU idle.
+    """
+    late = _passes.get(_number_of_pass())
+    if late is not None:
+        late.release()
 
 
 class _Pass:
@@ -109,6 +119,7 @@ class _Pass:
         self.side = stream_of_thread(device, "side 0") if device.type == "cuda" else None
         self.gradients: list[tuple[Tensor, Tensor]] = []
         self.inputs: list[tuple[Tensor | None, ...]] = []  # of computations that may still run
+        self.marked: tuple[torch.cuda.Event, int] | None = None  # when the first so many of them are done
 
     def may_have(self, weight: Tensor) -> bool:
         """Whether nobody but `.grad` waits for the gradient of this weight: it is a leaf without hooks."""
@@ -124,8 +135,21 @@ class _Pass:
             gradient = compute()
         self.gradients.append((weight, gradient.view(weight.shape)))
 
+    def mark(self) -> None:
+        """Remember what has been asked for by now."""
+        if self.side is not None and self.inputs:
+            self.marked = self.side.record_event(), len(self.inputs)
+
+    def release(self) -> None:
+        """Let the current stream wait for what was asked for before the mark; its memory may be used again then."""
+        if self.marked is not None:
+            event, number = self.marked
+            torch.cuda.current_stream(self.device).wait_event(event)
+            del self.inputs[:number]
+            self.marked = None
+
     def wait(self) -> None:
-        """Let the current stream wait for what is computed on the side; after that, memory may be used again."""
+        """Let the current stream wait for all that is computed on the side; memory may be used again then."""
         if self.side is not None and self.gradients:
             torch.cuda.current_stream(self.device).wait_event(self.side.record_event())
             self.inputs.clear()

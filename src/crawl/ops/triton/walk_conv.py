@@ -21,13 +21,13 @@ from torch.autograd.function import once_differentiable
 
 from crawl.ops.precision import current_precision
 from crawl.ops.triton.activations import activate, bit_weight_backward, mixed_backward, norm_sums
-from crawl.ops.triton.convolve import convolve, convolve_backward
+from crawl.ops.triton.convolve import convolve, rows_backward, taps_backward
 from crawl.ops.triton.mix import mix_backward, mix_windows
 from crawl.ops.triton.norm import finalise
 from crawl.ops.triton.products import multiply, padded, product
 from crawl.ops.triton.segments import mean_windows, sum_rows
 from crawl.ops.triton.shape import Shape
-from crawl.ops.triton.streams import in_parallel, release_inputs, weight_gradient
+from crawl.ops.triton.streams import in_parallel, mark_inputs, release_inputs, weight_gradient
 from crawl.ops.walk_conv import Weights
 from crawl.ops.walks import WalkTensors
 
@@ -117,7 +117,7 @@ class _WalkConv(torch.autograd.Function):
         saved = ctx.saved_tensors
         x, edge_attr, project, mix_rows, *inputs = saved[:8]
         windows, statistics, is_active, counts, edge_counts = saved[8:]
-        needs_x, needs_edge_attr, needs_project, _, _, _, needs_mix, *_ = ctx.needs_input_grad
+        needs_x, needs_edge_attr, needs_project, needs_depthwise, _, _, needs_mix, *_ = ctx.needs_input_grad
         num_channels, matrix = shape.num_channels, project.squeeze(2)
         of_nodes, of_edges, _ = weights.columns(x.shape[1])
         release_inputs()  # of the layer after this one
@@ -140,32 +140,45 @@ class _WalkConv(torch.autograd.Function):
         if not ctx.is_fused:
             grad_hidden = multiply(grad_mixed, mix_rows.t(), mix_rows.dtype)
             sums = norm_sums(shape, windows, statistics, grad_hidden, unit)
-        grad_rows, grad_kernel = convolve_backward(shape, walks, inputs, windows, statistics, grad_hidden, sums, unit)
+        through = (windows, statistics, grad_hidden, sums, unit)
+        grad_rows = rows_backward(shape, inputs[3], *through)
         grad_nodes = sum_rows(grad_rows, *walks.visits.places, longest=walks.visits.longest)[:, :num_channels]
 
-        def weight_of_project() -> Tensor:
-            parts = [product(grad_nodes.t(), x, precision)]
-            if edge_attr is not None:
-                parts.append(product(_sum_edges(shape, walks, grad_rows).t(), edge_attr, precision))
-            else:
-                parts.append(matrix.new_zeros(num_channels, of_edges.stop - of_edges.start))
-            if shape.num_code_bytes:
-                by_bit = bit_weight_backward(shape, walks, grad_rows, precision)[:, :num_channels]
-                parts.append(product(by_bit.t(), weights.bits.in_code(walks, by_bit.dtype), "float32"))
-            return torch.cat(parts, dim=1)
+        def weight_of_depthwise() -> Tensor:
+            return taps_backward(shape, walks, inputs, *through)[:, :num_channels].t().unsqueeze(1)
 
-        grad_x = grad_edge_attr = grad_project = None
+        def weight_of_edges() -> Tensor:
+            if edge_attr is None:
+                return matrix.new_zeros(num_channels, of_edges.stop - of_edges.start)
+            return product(_sum_edges(shape, walks, grad_rows).t(), edge_attr, precision)
+
+        def weight_of_bits() -> Tensor:
+            by_bit = bit_weight_backward(shape, walks, grad_rows, precision)[:, :num_channels]
+            return product(by_bit.t(), weights.bits.in_code(walks, by_bit.dtype), "float32")
+
+        def weight_of_project() -> Tensor:
+            parts = [lambda: product(grad_nodes.t(), x, precision), weight_of_edges]
+            if shape.num_code_bytes:
+                parts.append(weight_of_bits)
+            return torch.cat(in_parallel(x.device, *parts), dim=1)
+
+        grad_x = grad_edge_attr = grad_project = grad_depthwise = None
         if needs_x:
             grad_x = product(grad_nodes, matrix[:, of_nodes], precision)
         if needs_edge_attr:
             grad_edge_attr = product(_sum_edges(shape, walks, grad_rows), matrix[:, of_edges], precision)
         if needs_project:
             grad_project = weight_gradient(weights.project, weight_of_project, grad_rows, grad_nodes, x, edge_attr)
+        if needs_depthwise and grad_x is None:  # nothing comes after it here, and `project` is on the side
+            grad_depthwise = weight_of_depthwise()
+        elif needs_depthwise:
+            grad_depthwise = weight_gradient(weights.depthwise, weight_of_depthwise, *inputs, *through)
+        mark_inputs()
         return (
             grad_x,
             grad_edge_attr,
             grad_project,
-            grad_kernel[:, :num_channels].t().unsqueeze(1),
+            grad_depthwise,
             sums[1, :num_channels],
             sums[0, :num_channels],
             grad_mix,
