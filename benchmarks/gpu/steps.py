@@ -127,7 +127,7 @@ def eager_step(dataset: Dataset, model: Network, batch_size: int, device: torch.
         batch = store.batch(ids)
         batch.graph_keys = keys[ids]
         output = model(batch, seed=derive_seed(0, "walks", number))
-        loss = task_loss(dataset.task, "auto", output, batch.y, Scaling())
+        loss, _ = task_loss(dataset.task, "auto", output, batch.y, Scaling())
         optimiser.zero_grad()
         torch.autograd.backward(loss)
         optimiser.step()

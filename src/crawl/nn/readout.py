@@ -10,6 +10,7 @@ from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, whole_number
 from crawl.choices import Head, Pool
 from crawl.nn.checks import check_rows
 from crawl.nn.dropout import Dropout
+from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
@@ -36,8 +37,9 @@ class Readout(nn.Module):
         in_channels = whole_number("in_channels", in_channels, 1, MAX_WIDTH)
         out_channels = whole_number("out_channels", out_channels, 1, MAX_CHANNELS)
         self.pool, self.norm, self.dropout = pool, BatchNorm(in_channels), Dropout(dropout)
-        last = nn.Linear(in_channels, out_channels)
-        self.head = last if head == "linear" else nn.Sequential(nn.Linear(in_channels, in_channels), nn.ReLU(), last)
+        self.head: nn.Module = Linear(in_channels, out_channels, bias=True)
+        if head == "mlp":
+            self.head = nn.Sequential(Linear(in_channels, in_channels, bias=True), nn.ReLU(), self.head)
 
     def forward(self, x: Tensor, members: Segments) -> Tensor:
         """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0.

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-Operation = Literal["adam", "batch_norm", "linear", "messages", "segments", "walk_conv"]
+Operation = Literal["adam", "batch_norm", "linear", "losses", "messages", "segments", "walk_conv"]
 
 _DEVICES = {"cuda"} if importlib.util.find_spec("triton") is not None and torch.version.hip is None else set()
 
@@ -28,6 +28,7 @@ _BACKENDS: dict[Operation, tuple[_Backend, ...]] = {
     "adam": (_Backend(True, "crawl.ops.triton.adam", (torch.float32,)),),
     "batch_norm": (_Backend(True, "crawl.ops.triton.norm", (torch.float32,)),),
     "linear": (_Backend(True, "crawl.ops.triton.linear", (torch.float32,)),),
+    "losses": (_Backend(True, "crawl.ops.triton.losses", (torch.float32,)),),
     "messages": (_Backend(True, "crawl.ops.triton.messages", (torch.float32,)),),
     "segments": (_Backend(True, "crawl.ops.triton.segments", (torch.float32,)),),
     "walk_conv": (

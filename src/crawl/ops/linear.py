@@ -15,19 +15,25 @@ _MOST_PARTS, _FEWEST_ROWS = 8, 32  # of a product that is shared out
 _SMALL = 10_000_000  # multiplications that are not worth sharing out
 
 
-def linear(x: Tensor, weight: Tensor, add: Tensor | None = None) -> Tensor:
-    """`add + x @ weight.t()`; without `add` when it is None. On a GPU `crawl.ops.precision` decides how it multiplies.
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, add: Tensor | None = None) -> Tensor:
+    """`x @ weight.t() + bias + add`; nothing is added where it is None. On a GPU `crawl.ops.precision` decides how it
+    multiplies.
 
     Args:
         x: `[…, in]`.
         weight: `[out, in]`.
+        bias: `[out]`.
         add: `[…, out]`.
     """
+    if bias is not None and add is not None:
+        return linear(x, weight, bias) + add
     is_plain = x.dim() == 2 and x.dtype == weight.dtype and not torch.is_autocast_enabled(x.device.type)
     fast = fast_module("linear", x.device, x.dtype) if is_plain else None
     if fast is not None:
-        product: Tensor = fast.linear(x, weight, add)
+        product: Tensor = fast.linear(x, weight, bias, add)
         return product
+    if bias is not None:
+        return F.linear(x, weight, bias)
     out = shared_product(x, weight.t()) if x.dim() == 2 else F.linear(x, weight)
     return out if add is None else add + out
 

@@ -16,6 +16,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.targets import float32_blurs
 from crawl.data.task import Task
 from crawl.nn.dropout import Dropout
+from crawl.ops.losses import known_loss
 from crawl.ops.triton.streams import backward
 from crawl.tensor_checks import as_device
 from crawl.training.checkpoint import check_history, check_weights
@@ -286,12 +287,13 @@ class Trainer:
         """Gradients of one batch; returns its loss."""
         accumulates = self.training.accumulate > 1
         output = self.runner.answer(batch)
-        total, count = summed_loss(self.task, self.training.loss, output, batch.y, self.scaling)
-        loss = total / count.clamp_min(1)
+        settings = (self.task, self.training.loss, output, batch.y, self.scaling)
+        loss, count = task_loss(*settings, is_mean=not accumulates)
         self.update.optimiser.zero_grad()
-        backward(total if accumulates else loss)
+        backward(loss)
         if accumulates:
             self.update.add_gradients(count)
+            loss = loss / count.clamp_min(1)
         return loss.detach()
 
     def _changed_by_steps(self) -> list[Tensor]:
@@ -301,14 +303,10 @@ class Trainer:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
 
-def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> Tensor:
-    """The mean loss over the known targets; 0 if there are none. See `summed_loss`."""
-    total, count = summed_loss(task, kind, output, targets, scaling)
-    return total / count.clamp_min(1)
-
-
-def summed_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> tuple[Tensor, Tensor]:
-    """The sum of the losses over the known targets, and the number of these.
+def task_loss(
+    task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling, *, is_mean: bool = True
+) -> tuple[Tensor, Tensor]:
+    """The mean or the sum of the losses over the known targets, 0 if there are none, and the number of these.
 
     Args:
         task: What is predicted.
@@ -316,24 +314,22 @@ def summed_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling:
         output: `[n, k]` the model's output.
         targets: `[n, k]` numbers or labels, or `[n]` classes, with NaN where missing.
         scaling: How targets are scaled for the network; for regression.
+        is_mean: Divide the sum by the number of targets.
     """
     if task.kind == "multiclass":
         if targets.is_floating_point():
             targets = targets.nan_to_num(nan=_NO_CLASS)
         targets = targets.long()
         total = F.cross_entropy(output, targets, ignore_index=_NO_CLASS, reduction="sum")
-        return total, (targets != _NO_CLASS).sum()
+        count = (targets != _NO_CLASS).sum()
+        return total / count.clamp_min(1) if is_mean else total, count
     targets = targets.reshape(output.shape)
     targets = targets.to(torch.promote_types(targets.dtype, output.dtype))
-    known = ~targets.isnan()
     if task.kind == "regression":
-        targets = scaling.apply(targets).to(output.dtype)  # scaled before it is rounded
         uses_l1 = kind == "l1" or (kind == "auto" and task.metric == "mae")
-        losses = (F.l1_loss if uses_l1 else F.mse_loss)(output, targets.nan_to_num(), reduction="none")
-    else:
-        labels = targets.nan_to_num().to(output.dtype)
-        losses = F.binary_cross_entropy_with_logits(output, labels, reduction="none")
-    return torch.where(known, losses, 0).sum(), known.sum()
+        targets = scaling.apply(targets)  # before they are rounded
+        return known_loss("l1" if uses_l1 else "mse", output, targets.to(output.dtype), is_mean=is_mean)
+    return known_loss("bce", output, targets.to(output.dtype), is_mean=is_mean)
 
 
 def choose_device(name: str) -> torch.device:

@@ -17,6 +17,7 @@ from crawl.ops.triton.shape import CHANNELS, ROWS, Shape
 from crawl.ops.walks import WalkTensors
 
 _NUM_MAXIMA = 64
+_TILES = 4  # of windows, which one program sums
 _LARGEST_HALF = tl.constexpr(65504.0)  # of float16; no activation comes near it
 
 
@@ -282,11 +283,11 @@ def spread_gradient(
 
 def norm_sums(shape: Shape, windows: Tensor, statistics: Tensor, grad_hidden: Tensor, unit: Tensor) -> Tensor:
     """`[2, stride]` the gradients of the batch norm's bias and weight."""
-    num_tiles, num_chunks = shape.tiles(ROWS)
-    parts = windows.new_empty(num_tiles, 2, shape.stride, dtype=torch.float32)
+    grid = shape.tiles(_TILES * ROWS)
+    parts = windows.new_empty(grid[0], 2, shape.stride, dtype=torch.float32)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
-            _sum_grads[(num_tiles, num_chunks)](
+            _sum_grads[grid](
                 windows,
                 statistics,
                 grad_hidden,
@@ -295,6 +296,7 @@ def norm_sums(shape: Shape, windows: Tensor, statistics: Tensor, grad_hidden: Te
                 parts,
                 shape.windows_per_walk,
                 STRIDE=shape.stride,
+                TILES=_TILES,
                 ROWS=ROWS,
                 CHANNELS=CHANNELS,
             )
@@ -311,23 +313,32 @@ def _sum_grads(
     parts: tl.tensor,
     windows_per_walk: tl.int32,
     STRIDE: tl.constexpr,
+    TILES: tl.constexpr,
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
-    row, channel, inside = _window_tile(STRIDE, ROWS, CHANNELS)
-    is_row = row < tl.load(count).to(tl.int64) * windows_per_walk
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    inside = channel < STRIDE
+    num_rows = tl.load(count).to(tl.int64) * windows_per_walk
     scale = tl.load(statistics + SCALE * STRIDE + channel, mask=inside, other=0)[None, :]
     shift = tl.load(statistics + SHIFT * STRIDE + channel, mask=inside, other=0)[None, :]
     mean = tl.load(statistics + MEAN * STRIDE + channel, mask=inside, other=0)[None, :]
     rstd = tl.load(statistics + RSTD * STRIDE + channel, mask=inside, other=0)[None, :]
-    place = row[:, None] * STRIDE + channel[None, :]
-    mask = is_row[:, None] & inside[None, :]
-    value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
-    grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32) * tl.load(unit)
-    grad = tl.where(value * scale + shift > 0, grad, 0)
+    in_units_of = tl.load(unit)
+    total = tl.zeros([ROWS, CHANNELS], tl.float32)
+    dot = tl.zeros([ROWS, CHANNELS], tl.float32)
+    for tile in tl.static_range(TILES):
+        row = tl.program_id(0).to(tl.int64) * (TILES * ROWS) + tile * ROWS + tl.arange(0, ROWS)
+        place = row[:, None] * STRIDE + channel[None, :]
+        mask = (row < num_rows)[:, None] & inside[None, :]
+        value = tl.load(windows + place, mask=mask, other=0).to(tl.float32)
+        grad = tl.load(grad_hidden + place, mask=mask, other=0).to(tl.float32) * in_units_of
+        grad = tl.where(value * scale + shift > 0, grad, 0)
+        total += grad
+        dot += grad * ((value - mean) * rstd)
     parts += tl.program_id(0).to(tl.int64) * (2 * STRIDE) + channel
-    tl.store(parts, tl.sum(grad, axis=0), mask=inside)
-    tl.store(parts + STRIDE, tl.sum(grad * ((value - mean) * rstd), axis=0), mask=inside)
+    tl.store(parts, tl.sum(total, axis=0), mask=inside)
+    tl.store(parts + STRIDE, tl.sum(dot, axis=0), mask=inside)
 
 
 def bit_weight_backward(shape: Shape, walks: WalkTensors, grad_rows: Tensor, precision: Precision) -> Tensor:

@@ -13,25 +13,30 @@ from crawl.ops.triton.products import product
 from crawl.ops.triton.streams import weight_gradient
 
 
-def linear(x: Tensor, weight: Tensor, add: Tensor | None) -> Tensor:
-    """See `crawl.ops.linear.linear`."""
-    out: Tensor = _Linear.apply(x, weight, add)
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, add: Tensor | None) -> Tensor:
+    """See `crawl.ops.linear.linear`; there is no `add` where there is a bias."""
+    out: Tensor = _Linear.apply(x, weight, bias, add)
     return out
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, add: Tensor | None) -> Tensor:
-        ctx.precision, ctx.weight = current_precision(), weight  # where tensors are recomputed, a saved one is a copy
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, add: Tensor | None) -> Tensor:
+        ctx.precision = current_precision()
+        ctx.weight, ctx.bias = weight, bias  # where tensors are recomputed, a saved one is a copy
         ctx.save_for_backward(x, weight)
-        return product(x, weight.t(), ctx.precision, add=None if add is None else add.contiguous())
+        addend = bias if add is None else add.contiguous()
+        return product(x, weight.t(), ctx.precision, add=addend)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        grad_x = product(grad, weight, ctx.precision) if ctx.needs_input_grad[0] else None
-        grad_weight = None
-        if ctx.needs_input_grad[1]:
+        needs_x, needs_weight, needs_bias, needs_add = ctx.needs_input_grad
+        grad_x = product(grad, weight, ctx.precision) if needs_x else None
+        grad_weight = grad_bias = None
+        if needs_weight:
             grad_weight = weight_gradient(ctx.weight, lambda: product(grad.t(), x, ctx.precision), grad, x)
-        return grad_x, grad_weight, grad if ctx.needs_input_grad[2] else None
+        if needs_bias:
+            grad_bias = weight_gradient(ctx.bias, lambda: grad.sum(dim=0), grad)
+        return grad_x, grad_weight, grad_bias, grad if needs_add else None

@@ -112,8 +112,9 @@ def finalise(norm: Norm, moments: Tensor) -> Tensor:
     """
     num_parts, _, stride = moments.shape
     statistics = moments.new_empty(NUM_STATISTICS, stride)
+    parts_at_once, num_channels = (512, 8) if num_parts > 128 else (128, 16)
     with torch.cuda.device(moments.get_device()):
-        _finalise[(triton.cdiv(stride, 16),)](
+        _finalise[(triton.cdiv(stride, num_channels),)](
             moments,
             num_parts,
             *norm[:5],
@@ -123,8 +124,8 @@ def finalise(norm: Norm, moments: Tensor) -> Tensor:
             C=norm.weight.numel(),
             STRIDE=stride,
             USES_BATCH=norm.training,
-            PARTS=128,
-            CHANNELS=16,
+            PARTS=parts_at_once,
+            CHANNELS=num_channels,
         )
     return statistics
 

@@ -17,8 +17,10 @@ from crawl.choices import Precision
 from crawl.ops.precision import products
 from crawl.ops.triton.segments import sum_parts
 
-_HEIGHT, _WIDTH, _DEPTH = 64, 64, 32  # of a tile
+_LARGE_TILE, _SMALL_TILE = (64, 64), (16, 32)
+_DEPTH = 32  # of a tile
 _FEW_TILES = 132  # of which a large GPU takes one on each of its processors
+_FEW_ROWS = 64  # of a product that cuBLAS takes longer for
 _HAS_OUT_DTYPE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 _LONG_SUM = 512  # shorter ones are not split: to add the parts takes another kernel
 _MOST_ROWS = 2**15  # larger matrices are cuBLAS's
@@ -31,19 +33,23 @@ def product(a: Tensor, b: Tensor, precision: Precision, *, add: Tensor | None = 
         a: `[M, K]`, with any strides.
         b: `[K, N]`, with any strides.
         precision: `float32` is IEEE single; the others round inputs to ten mantissa bits (TF32).
-        add: `[M, N]`, contiguous; nothing when None.
+        add: `[M, N]` with contiguous rows, or `[N]` for all rows; nothing when None.
         width: If larger than N, this many columns come back, zeros after the first N.
     """
     (height, depth), num_columns = a.shape, max(b.shape[1], width)
     are_rows = a.stride(1) == 1 and b.stride(1) == 1  # a layout that suits cuBLAS
     are_aligned = all(stride % 4 == 0 or stride == 1 for stride in (*a.stride(), *b.stride()))  # so are such rows
-    if (are_rows or are_aligned or max(height, depth) > _MOST_ROWS) and num_columns == b.shape[1] and a.is_cuda:
+    suits_cublas = (are_rows or are_aligned or max(height, depth) > _MOST_ROWS) and height > _FEW_ROWS
+    if suits_cublas and num_columns == b.shape[1] and a.is_cuda:
         with products(precision):
             return a @ b if add is None else torch.addmm(add, a, b)
-    grid = (triton.cdiv(height, _HEIGHT), triton.cdiv(num_columns, _WIDTH))
-    num_parts = 1
-    if add is None and depth > _LONG_SUM and grid[0] * grid[1] < _FEW_TILES:
-        num_parts = min(triton.cdiv(depth, 4 * _DEPTH), 16)
+    tile, num_parts = _LARGE_TILE, 1
+    if triton.cdiv(height, tile[0]) * triton.cdiv(num_columns, tile[1]) < _FEW_TILES:
+        if add is None and depth > _LONG_SUM:
+            num_parts = min(triton.cdiv(depth, 4 * _DEPTH), 16)
+        elif a.is_cuda:  # many small programs take longer in the interpreter
+            tile = _SMALL_TILE
+    grid = (triton.cdiv(height, tile[0]), triton.cdiv(num_columns, tile[1]))
     parts = a.new_empty(num_parts, height, num_columns)
     if parts.numel() == 0:
         return parts[0]
@@ -59,12 +65,13 @@ def product(a: Tensor, b: Tensor, precision: Precision, *, add: Tensor | None = 
             depth,
             *a.stride(),
             *b.stride(),
+            add.stride(0) if add is not None and add.dim() == 2 else 0,
             triton.cdiv(triton.cdiv(depth, num_parts), _DEPTH) * _DEPTH,
             IS_LARGE=max(height * max(a.stride(0), num_columns), depth * max(a.stride(1), *b.stride())) >= 2**30,
             HAS_ADDEND=add is not None,
             PRECISION=dot_precision(precision),
-            HEIGHT=_HEIGHT,
-            WIDTH=_WIDTH,
+            HEIGHT=tile[0],
+            WIDTH=tile[1],
             DEPTH=_DEPTH,
             num_warps=4,
             num_stages=3,
@@ -87,6 +94,7 @@ def _product(
     a_column: tl.int32,
     b_row: tl.int32,
     b_column: tl.int32,
+    addend_row: tl.int32,
     part_depth: tl.int32,
     IS_LARGE: tl.constexpr,
     HAS_ADDEND: tl.constexpr,
@@ -120,7 +128,7 @@ def _product(
     place = row[:, None] * num_columns + column[None, :]
     mask = (row < height)[:, None] & (column < num_columns)[None, :]
     if HAS_ADDEND:
-        total += tl.load(addend + place, mask=mask, other=0)
+        total += tl.load(addend + row[:, None] * addend_row + column[None, :], mask=mask, other=0)
     out += tl.program_id(2).to(tl.int64) * height * num_columns
     tl.store(out + place, total, mask=mask)
 

@@ -333,7 +333,7 @@ def sum_parts(parts: Tensor) -> Tensor:
     out = parts.new_empty(parts.shape[1:], dtype=torch.float32)
     if out.numel():
         with torch.cuda.device(parts.get_device()):
-            num_parts, block = (256, 16) if len(parts) > 32 else (16, 128)
+            num_parts, block = (512, 8) if len(parts) > 32 else (16, 128)
             grid = (triton.cdiv(out.numel(), block),)
             _sum_parts[grid](parts, out, len(parts), out.numel(), PARTS=num_parts, BLOCK=block)
     return out

@@ -145,12 +145,17 @@ class _WalkConv(torch.autograd.Function):
         grad_nodes = sum_rows(grad_rows, *walks.visits.places, longest=walks.visits.longest)[:, :num_channels]
 
         def weight_of_depthwise() -> Tensor:
-            return taps_backward(shape, walks, inputs, *through)[:, :num_channels].t().unsqueeze(1)
+            taps: Tensor = taps_backward(shape, walks, inputs, *through)
+            return taps[:, :num_channels].t().unsqueeze(1)
+
+        grad_edge_rows = _sum_edges(shape, walks, grad_rows) if needs_edge_attr else None
 
         def weight_of_edges() -> Tensor:
             if edge_attr is None:
-                return matrix.new_zeros(num_channels, of_edges.stop - of_edges.start)
-            return product(_sum_edges(shape, walks, grad_rows).t(), edge_attr, precision)
+                none: Tensor = matrix.new_zeros(num_channels, of_edges.stop - of_edges.start)
+                return none
+            rows = _sum_edges(shape, walks, grad_rows) if grad_edge_rows is None else grad_edge_rows
+            return product(rows.t(), edge_attr, precision)
 
         def weight_of_bits() -> Tensor:
             by_bit = bit_weight_backward(shape, walks, grad_rows, precision)[:, :num_channels]
@@ -165,10 +170,11 @@ class _WalkConv(torch.autograd.Function):
         grad_x = grad_edge_attr = grad_project = grad_depthwise = None
         if needs_x:
             grad_x = product(grad_nodes, matrix[:, of_nodes], precision)
-        if needs_edge_attr:
-            grad_edge_attr = product(_sum_edges(shape, walks, grad_rows), matrix[:, of_edges], precision)
+        if grad_edge_rows is not None:
+            grad_edge_attr = product(grad_edge_rows, matrix[:, of_edges], precision)
         if needs_project:
-            grad_project = weight_gradient(weights.project, weight_of_project, grad_rows, grad_nodes, x, edge_attr)
+            read = (grad_rows, grad_nodes, grad_edge_rows, x, edge_attr)
+            grad_project = weight_gradient(weights.project, weight_of_project, *read)
         if needs_depthwise and grad_x is None:  # nothing comes after it here, and `project` is on the side
             grad_depthwise = weight_of_depthwise()
         elif needs_depthwise:

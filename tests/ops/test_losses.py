@@ -1,0 +1,65 @@
+"""Losses over known targets: the kernel against plain torch, on a GPU where there is one, else in the interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from crawl.ops import losses
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def example(kind: str, *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    output = 3 * torch.randn(*shape, generator=generator)
+    targets = torch.randn(*shape, generator=generator)
+    targets = (targets > 0).float() if kind == "bce" else targets
+    targets[torch.rand(*shape, generator=generator) < 0.3] = torch.nan
+    if kind == "l1":
+        targets[0, 0] = output[0, 0]  # where the slope is 0
+    return output, targets
+
+
+def found(
+    kind: str, output: torch.Tensor, targets: torch.Tensor, is_mean: bool
+) -> tuple[torch.Tensor, int, torch.Tensor]:
+    output = output.clone().requires_grad_()
+    loss, count = losses.known_loss(kind, output, targets, is_mean=is_mean)
+    (2 * loss).backward()
+    return loss.detach(), int(count), output.grad
+
+
+@pytest.mark.parametrize("is_mean", [True, False])
+@pytest.mark.parametrize("kind", losses.LOSSES)
+@pytest.mark.parametrize("shape", [(51, 1), (700, 3)])
+def test_kernel_equals_torch(monkeypatch, kind, shape, is_mean):
+    pytest.importorskip("triton")
+    output, targets = (tensor.to(DEVICE) for tensor in example(kind, *shape))
+    expected = found(kind, output.double(), targets.double(), is_mean)
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
+    loss, count, grad = found(kind, output, targets, is_mean)
+    assert count == expected[1] == int((~targets.isnan()).sum())
+    assert torch.allclose(loss.double(), expected[0], rtol=1e-5)
+    assert torch.allclose(grad.double(), expected[2], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", losses.LOSSES)
+def test_is_that_of_the_known_targets(kind):
+    output, targets = example(kind, 20, 2)
+    known = ~targets.isnan()
+    of_torch = {"l1": F.l1_loss, "mse": F.mse_loss, "bce": F.binary_cross_entropy_with_logits}[kind]
+    assert torch.allclose(found(kind, output, targets, True)[0], of_torch(output[known], targets[known]))
+    assert torch.allclose(
+        found(kind, output, targets, False)[0], of_torch(output[known], targets[known], reduction="sum")
+    )
+
+
+@pytest.mark.parametrize("kind", losses.LOSSES)
+def test_without_targets_is_0_also_in_its_gradient(monkeypatch, kind):
+    pytest.importorskip("triton")
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
+    loss, count, grad = found(kind, torch.ones(4, 2, device=DEVICE), torch.full((4, 2), torch.nan, device=DEVICE), True)
+    assert (float(loss), count) == (0, 0)
+    assert torch.equal(grad, torch.zeros_like(grad))
