@@ -105,7 +105,7 @@ def mixed_backward(
     """
     hidden, grad_mixed = (torch.empty_like(windows, dtype=dtype) for _ in range(2))
     pooled = [(grad.contiguous(), counts) for grad, counts in pooled]
-    unit = windows.new_ones(1, dtype=torch.float32)
+    unit = windows.new_empty(1, dtype=torch.float32)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
             maxima = largest_gradients(pooled)

@@ -16,8 +16,8 @@ from crawl.ops.walks import WalkTensors
 
 # Of the kernels for windows, for gradients of rows, and of taps: walks of a tile, of which a thread would need more
 # registers than there are if there were more; and registers of a thread, of which more would let fewer threads fit.
-_WALKS = (4, 2, 2)
-_REGISTERS = (168, 80, 128)
+_WALKS = (4, 2, 4)
+_REGISTERS = (168, 80, 168)
 
 
 def convolve(

@@ -100,7 +100,7 @@ def mix_backward(
     """
     hidden, grad_mixed, grad_hidden = (torch.empty_like(windows, dtype=mix.dtype) for _ in range(3))
     pooled = [(grad.contiguous(), counts) for grad, counts in pooled]
-    unit = windows.new_ones(1, dtype=torch.float32)
+    unit = windows.new_empty(1, dtype=torch.float32)
     parts = windows.new_empty(triton.cdiv(shape.num_windows, _ROWS[1]), 2, shape.stride, dtype=torch.float32)
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):

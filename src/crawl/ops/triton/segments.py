@@ -16,7 +16,7 @@ from crawl.ops.segments import Segments
 _LONG = 2048
 _PIECE = 512
 _SHORT = 32  # places of a group that few threads sum
-_TILES = {True: (256, 128, 1), False: (512, 64, 2)}  # for short groups: numbers at once, channels, warps of a program
+_TILES = {"short": (256, 128), "rows": (512, 64), "windows": (2048, 64)}  # numbers at once of one warp, and channels
 
 
 def sum_rows(
@@ -93,7 +93,7 @@ def _launch(
         return
     num_channels = rows.shape[1]
     is_short = longest is not None and longest <= _SHORT
-    tile, most_channels, num_warps = _TILES[is_short]
+    tile, most_channels = _TILES["short" if is_short else "rows" if counts is None else "windows"]
     block_channels = min(triton.next_power_of_2(num_channels), most_channels)
     num_blocks = triton.cdiv(num_channels, block_channels)
     num_places = len(rows) if order is None else order.numel()
@@ -110,7 +110,7 @@ def _launch(
         "BLOCK_ROWS": tile // block_channels,
         "BLOCK_CHANNELS": block_channels,
         "PIECE": _PIECE,
-        "num_warps": num_warps,
+        "num_warps": 1,
     }
     is_active = out if is_active is None else is_active
     with torch.cuda.device(rows.get_device()):

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from crawl.ops.backends import can_use_triton
 
+_UNHURRIED = ("weights", "prepare")  # streams whose kernels let those of the others go first
 _passes: dict[int, _Pass] = {}  # by the number that autograd gives to a pass, which no two threads share
 
 
@@ -33,13 +34,13 @@ def shared_stream(device: torch.device, name: str) -> torch.cuda.Stream:
     return _stream(device, name, 0)
 
 
-def in_parallel(device: torch.device, *branches: Callable[[], Any]) -> list[Any]:
-    """The results of the branches, which may run at the same time."""
+def in_parallel(device: torch.device, *branches: Callable[[], Any], of: str = "main") -> list[Any]:
+    """The results of the branches, which may run at the same time, `of` being the stream that calls."""
     if device.type != "cuda":
         return [branch() for branch in branches]
     here = torch.cuda.current_stream(device)
     fork = here.record_event()
-    sides = [stream_of_thread(device, f"side {i}") for i in range(1, len(branches))]
+    sides = [stream_of_thread(device, f"{of} {i}") for i in range(1, len(branches))]
     results = []
     for side, branch in zip(sides, branches[1:], strict=True):
         side.wait_event(fork)
@@ -116,7 +117,7 @@ class _Pass:
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.number = device, -1
-        self.side = stream_of_thread(device, "side 0") if device.type == "cuda" else None
+        self.side = stream_of_thread(device, "weights") if device.type == "cuda" else None
         self.gradients: list[tuple[Tensor, Tensor]] = []
         self.inputs: list[tuple[Tensor | None, ...]] = []  # of computations that may still run
         self.marked: tuple[torch.cuda.Event, int] | None = None  # when the first so many of them are done
@@ -171,4 +172,4 @@ def _number_of_pass() -> int:
 
 @cache
 def _stream(device: torch.device, name: str, thread: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device, priority=0 if name.startswith(_UNHURRIED) else -1)

@@ -165,7 +165,7 @@ class _WalkConv(torch.autograd.Function):
             parts = [lambda: product(grad_nodes.t(), x, precision), weight_of_edges]
             if shape.num_code_bytes:
                 parts.append(weight_of_bits)
-            return torch.cat(in_parallel(x.device, *parts), dim=1)
+            return torch.cat(in_parallel(x.device, *parts, of="weights"), dim=1)
 
         grad_x = grad_edge_attr = grad_project = grad_depthwise = None
         if needs_x:
