@@ -219,7 +219,8 @@ def test_only_backward_adds_gradients_later(inside: bool, walks: Walks, monkeypa
     conv = make_conv().to(DEVICE)
     loss = conv(features().to(DEVICE), walks.to(DEVICE)).square().mean()
     streams.backward(loss) if inside else loss.backward()
-    expected = [conv.update[3].weight, conv.update[0].weight, conv.mix.weight, conv.project.weight] if inside else []
+    layers = (conv.update[3], conv.update[0], conv.mix, conv.depthwise, conv.project)
+    expected = [layer.weight for layer in layers] if inside else []
     assert [id(weight) for weight in late] == [id(weight) for weight in expected]
 
 

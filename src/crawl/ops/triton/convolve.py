@@ -311,10 +311,10 @@ def taps_backward(
     sums: Tensor,
     unit: Tensor,
 ) -> Tensor:
-    """The gradient of the depthwise kernel, `[kernel_size, stride]`."""
+    """The gradient of the depthwise kernel, `[C, kernel_size]`."""
     node_rows, edge_rows, code_rows, _ = inputs
     num_blocks = triton.cdiv(shape.num_walks, _WALKS[2])
-    parts = windows.new_empty(num_blocks, shape.kernel_size, shape.stride, dtype=torch.float32)
+    parts = windows.new_empty(num_blocks, shape.num_channels, shape.kernel_size, dtype=torch.float32)
     with torch.cuda.device(windows.get_device()):
         for first_tap, num_taps in shape.passes:
             _taps_backward[(num_blocks, triton.cdiv(shape.stride, CHANNELS))](
@@ -334,6 +334,7 @@ def taps_backward(
                 shape.num_positions,
                 shape.kernel_size,
                 first_tap,
+                C=shape.num_channels,
                 STRIDE=shape.stride,
                 TAPS=num_taps,
                 NUM_BYTES=shape.num_code_bytes,
@@ -366,6 +367,7 @@ def _taps_backward(
     num_positions: tl.int32,
     kernel_size: tl.int32,
     first_tap: tl.int32,
+    C: tl.constexpr,
     STRIDE: tl.constexpr,
     TAPS: tl.constexpr,
     NUM_BYTES: tl.constexpr,
@@ -397,9 +399,9 @@ def _taps_backward(
             for k in tl.static_range(TAPS):  # the row is in this window, the one before, and so on
                 new_taps = new_taps + (grad_taps[k] + row * grads[TAPS - 1 - k],)  # noqa: RUF005
             grad_taps = new_taps
-    parts += (tl.program_id(0).to(tl.int64) * kernel_size + first_tap) * STRIDE + channel
+    parts += (tl.program_id(0).to(tl.int64) * C + channel) * kernel_size + first_tap
     for k in tl.static_range(TAPS):
-        tl.store(parts + k * STRIDE, tl.sum(grad_taps[k], axis=0), mask=inside)
+        tl.store(parts + k, tl.sum(grad_taps[k], axis=0), mask=channel < C)
 
 
 @triton.jit

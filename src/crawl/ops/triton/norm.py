@@ -150,6 +150,7 @@ def _finalise(
 ) -> None:
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     inside = channel < C
+    given = _load_given(gamma, beta, running_mean, running_var, channel, inside)
     mean = tl.zeros([CHANNELS], tl.float32)
     var, num_rows = mean, mean
     if USES_BATCH:
@@ -176,9 +177,27 @@ def _finalise(
             squares += tl.load(moments + 2 * STRIDE + place, mask=mask, other=0) + size * distance * distance
         var = tl.sum(squares, axis=0) / tl.maximum(num_rows, 1)
     _settle(
-        mean, var, num_rows, channel, tl.program_id(0) == 0, gamma, beta, running_mean, running_var, num_batches,
+        mean, var, num_rows, channel, tl.program_id(0) == 0, given, running_mean, running_var, num_batches,
         statistics, momentum, eps, C, STRIDE, USES_BATCH,
     )  # fmt: skip
+
+
+@triton.jit
+def _load_given(
+    gamma: tl.tensor,
+    beta: tl.tensor,
+    running_mean: tl.tensor,
+    running_var: tl.tensor,
+    channel: tl.tensor,
+    inside: tl.tensor,
+) -> tl.tuple:
+    """What a norm has before it sees a batch; loaded early, so that nothing waits for it at the end."""
+    return (
+        tl.load(gamma + channel, mask=inside, other=0),
+        tl.load(beta + channel, mask=inside, other=0),
+        tl.load(running_mean + channel, mask=inside, other=0),
+        tl.load(running_var + channel, mask=inside, other=1),
+    )
 
 
 @triton.jit
@@ -188,8 +207,7 @@ def _settle(
     num_rows: tl.tensor,
     channel: tl.tensor,
     counts_batch: tl.tensor,
-    gamma: tl.tensor,
-    beta: tl.tensor,
+    given: tl.tuple,
     running_mean: tl.tensor,
     running_var: tl.tensor,
     num_batches: tl.tensor,
@@ -202,8 +220,7 @@ def _settle(
 ) -> tl.tuple:
     """Write the statistics to normalise with, move the running ones; the scale and the shift of each channel."""
     inside = channel < C
-    old_mean = tl.load(running_mean + channel, mask=inside, other=0)
-    old_var = tl.load(running_var + channel, mask=inside, other=1)
+    gamma, beta, old_mean, old_var = given
     is_batch = num_rows >= 2
     if USES_BATCH:
         unbiased = var * (num_rows / tl.maximum(num_rows - 1, 1))
@@ -215,8 +232,8 @@ def _settle(
     var = tl.where(is_batch, var, old_var)
     share = tl.where(is_batch & inside, 1 / tl.maximum(num_rows, 1), 0)
     rstd = tl.where(inside, 1 / tl.sqrt(var + eps), 0)
-    scale = tl.load(gamma + channel, mask=inside, other=0) * rstd
-    shift = tl.load(beta + channel, mask=inside, other=0) - mean * scale
+    scale = gamma * rstd
+    shift = beta - mean * scale
     stored = channel < STRIDE
     tl.store(statistics + MEAN * STRIDE + channel, mean, mask=stored)
     tl.store(statistics + RSTD * STRIDE + channel, rstd, mask=stored)
@@ -247,6 +264,7 @@ def _normalise_at_once(
     CHANNELS: tl.constexpr,
 ) -> None:
     place, inside, channel = _tile(num_rows, C, ROWS, CHANNELS)
+    given = _load_given(gamma, beta, running_mean, running_var, channel, channel < C)
     value = tl.load(x + place, mask=inside, other=0).to(tl.float32)
     mean = tl.zeros([CHANNELS], tl.float32)
     var, size = mean, mean
@@ -256,7 +274,7 @@ def _normalise_at_once(
         distance = tl.where(inside, value - mean[None, :], 0)
         var = tl.sum(distance * distance, axis=0) / tl.maximum(size, 1)
     scale, shift = _settle(
-        mean, var, size, channel, tl.program_id(1) == 0, gamma, beta, running_mean, running_var, num_batches,
+        mean, var, size, channel, tl.program_id(1) == 0, given, running_mean, running_var, num_batches,
         statistics, momentum, eps, C, C, USES_BATCH,
     )  # fmt: skip
     _store_normed(value, scale, shift, place, inside, channel, out, num_slots, C, RELU)

@@ -80,13 +80,13 @@ class _WalkConv(torch.autograd.Function):
         def table(rows: Tensor, columns: slice) -> Tensor:
             return product(rows, matrix[:, columns].t(), precision, width=shape.stride)
 
-        node_rows, edge_rows, code_rows = in_parallel(
+        node_rows, edge_rows, code_rows, (mix_padded, mix_t) = in_parallel(
             x.device,
             lambda: table(x, of_nodes),
             lambda: None if edge_attr is None else table(edge_attr, of_edges),
             lambda: table(weights.bits.in_bytes(walks, matrix.dtype), of_bits),
+            lambda: padded(mix.detach().squeeze(2), shape.stride, factors),
         )
-        mix_padded, mix_t = padded(mix.detach().squeeze(2), shape.stride, factors)
         windows = x.new_empty(shape.num_windows, shape.stride, dtype=storage)
         inputs = (node_rows, edge_rows, code_rows, depthwise.detach().squeeze(1).contiguous())
         statistics = finalise(weights.norm, convolve(shape, walks, inputs, windows))
@@ -141,14 +141,14 @@ class _WalkConv(torch.autograd.Function):
             grad_hidden = multiply(grad_mixed, mix_rows.t(), mix_rows.dtype)
             sums = norm_sums(shape, windows, statistics, grad_hidden, unit)
         through = (windows, statistics, grad_hidden, sums, unit)
+
         grad_rows = rows_backward(shape, inputs[3], *through)
         grad_nodes = sum_rows(grad_rows, *walks.visits.places, longest=walks.visits.longest)[:, :num_channels]
 
-        def weight_of_depthwise() -> Tensor:
-            taps: Tensor = taps_backward(shape, walks, inputs, *through)
-            return taps[:, :num_channels].t().unsqueeze(1)
-
         grad_edge_rows = _sum_edges(shape, walks, grad_rows) if needs_edge_attr else None
+
+        def weight_of_depthwise() -> Tensor:
+            return taps_backward(shape, walks, inputs, *through).unsqueeze(1)
 
         def weight_of_edges() -> Tensor:
             if edge_attr is None:
@@ -168,6 +168,8 @@ class _WalkConv(torch.autograd.Function):
             return torch.cat(in_parallel(x.device, *parts, of="weights"), dim=1)
 
         grad_x = grad_edge_attr = grad_project = grad_depthwise = None
+        if needs_depthwise:
+            grad_depthwise = weight_gradient(weights.depthwise, weight_of_depthwise, *inputs, *through)
         if needs_x:
             grad_x = product(grad_nodes, matrix[:, of_nodes], precision)
         if grad_edge_rows is not None:
@@ -175,10 +177,6 @@ class _WalkConv(torch.autograd.Function):
         if needs_project:
             read = (grad_rows, grad_nodes, grad_edge_rows, x, edge_attr)
             grad_project = weight_gradient(weights.project, weight_of_project, *read)
-        if needs_depthwise and grad_x is None:  # nothing comes after it here, and `project` is on the side
-            grad_depthwise = weight_of_depthwise()
-        elif needs_depthwise:
-            grad_depthwise = weight_gradient(weights.depthwise, weight_of_depthwise, *inputs, *through)
         mark_inputs()
         return (
             grad_x,
