@@ -33,6 +33,7 @@ class _KnownLoss(torch.autograd.Function):
                 output, targets, loss, count, grad, output.numel(), KIND=kind, IS_MEAN=is_mean, BLOCK=1024, num_warps=4
             )
         ctx.mark_non_differentiable(count)
+        ctx.set_materialize_grads(False)  # zeros for `count` would take a kernel
         ctx.save_for_backward(grad)
         return loss, count
 
