@@ -64,28 +64,18 @@ def real_number(name: str, value: Any, low: float = -math.inf, high: float = mat
 
 def positive_number(name: str, value: Any) -> float:
     """`value` as a float. Refuses what is not a number above 0 that is finite."""
-    return _above_0(name, value, math.inf, "a positive number")
+    return real_number(name, value, math.ulp(0), wanted="a positive number")
 
 
 def between(name: str, value: Any, low: float, high: float) -> float:
     """`value` as a float. Refuses what is not a number strictly between `low` and `high`."""
-    wanted = f"a number between {low:g} and {high:g}"
-    number = real_number(name, value, wanted=wanted)
-    if not low < number < high:
-        raise ValueError(f"{name} must be {wanted}, not {shown(value)}.")
-    return number
+    inside = math.nextafter(low, high), math.nextafter(high, low)
+    return real_number(name, value, *inside, f"a number between {low:g} and {high:g}")
 
 
 def share(name: str, value: Any) -> float:
     """`value` as a float. Refuses what is not a share: above 0 and at most 1."""
-    return _above_0(name, value, 1, "a share in (0, 1]")
-
-
-def _above_0(name: str, value: Any, high: float, wanted: str) -> float:
-    number = real_number(name, value, 0, high, wanted)
-    if number == 0:
-        raise ValueError(f"{name} must be {wanted}, not {shown(value)}.")
-    return number
+    return real_number(name, value, math.ulp(0), 1, "a share in (0, 1]")
 
 
 def truth(name: str, value: Any) -> bool:

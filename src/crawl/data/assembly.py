@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, rows_of
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
@@ -221,8 +221,8 @@ class Assembler:
         is_padded: bool,
         sums_into_edges: bool = False,
     ) -> Batch:
-        node, graph, ptr, node_offset = _rows(self.node_ptr, ids, bucket.num_nodes)
-        edge, edge_graph, edge_ptr, edge_offset = _rows(self.edge_ptr, ids, bucket.num_edges)
+        node, graph, ptr, node_offset = rows_of(self.node_ptr, ids, bucket.num_nodes)
+        edge, edge_graph, edge_ptr, edge_offset = rows_of(self.edge_ptr, ids, bucket.num_edges)
         is_graph = ids < len(self.node_ptr) - 2
         graphs, nodes, edges = Rows(bucket.num_graphs), Rows(bucket.num_nodes), Rows(bucket.num_edges)
         is_node = is_edge = None
@@ -272,7 +272,7 @@ class Assembler:
         is_padded: bool,
         sums_into_edges: bool,
     ) -> Walks:
-        start, graph, ptr, _ = _rows(self.start_ptr, ids, bucket.num_walks)
+        start, graph, ptr, _ = rows_of(self.start_ptr, ids, bucket.num_walks)
         count = ptr[-1:].int()
         offsets = (node_offset[graph].int(), edge_offset[graph].int())
         nodes, edges, code = sample(self.start_nodes[start], *offsets, count)
@@ -293,20 +293,6 @@ def _segments(ids: Tensor, num_ids: int, num_walks: Tensor, longest: int) -> Seg
     ptr, order = places_of(owner, num_ids)
     rows = Rows(owner.numel(), num_walks * ids.shape[1])
     return Segments(owner.clamp_max(num_ids - 1), rows, Rows(num_ids), ptr, order, longest)
-
-
-def _rows(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows of the graphs `ids` one after the other, the position of the graph of each row, the new ptr, and how far
-    each graph moved. After the last real row come others that exist; they belong to the last graph.
-    """
-    start = ptr[ids]
-    end = (ptr[ids + 1] - start).cumsum(0)
-    new_ptr = torch.cat([torch.zeros_like(end[:1]), end])
-    offset = start - new_ptr[:-1]
-    place = torch.arange(num_rows, device=ids.device)
-    graph = torch.searchsorted(end, place, right=True).clamp_max(len(ids) - 1)
-    rows = torch.where(place < end[-1:], place + offset[graph], 0)
-    return rows, graph, new_ptr, offset
 
 
 def _target_dtype(store: GraphStore) -> torch.dtype:

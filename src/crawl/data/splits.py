@@ -6,7 +6,6 @@ import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from crawl.checks import MAX_COUNT, MAX_SEED, as_list, as_path, real_number, shown, whole_number
 from crawl.files import parse_json
-from crawl.tensor_checks import holds_integers, in_memory, plain_tensor
+from crawl.tensor_checks import as_ids, in_memory
 
 Fractions = tuple[float, float, float]
 
@@ -41,9 +40,9 @@ class Split:
 
     def __post_init__(self) -> None:
         for part in fields(self):
-            ids = _as_ids(getattr(self, part.name))
-            if ids is None or ids.dim() != 1 or bool((ids < 0).any()):
-                raise ValueError(f"The {part.name} part of a split must be a list of graph ids, counted from 0.")
+            ids = as_ids(f"The {part.name} part of a split", getattr(self, part.name))
+            if bool((ids < 0).any()):
+                raise ValueError(f"The {part.name} part of a split holds {int(ids.min())}; ids are counted from 0.")
             object.__setattr__(self, part.name, ids)
         ids = self.ids
         repeated = ids[1:][ids[1:] == ids[:-1]]
@@ -296,17 +295,6 @@ def _as_classes(labels: Sequence[Hashable] | Tensor) -> np.ndarray[tuple[int], n
     except (TypeError, RuntimeError, RecursionError):  # a list, say, which cannot be a key
         raise ValueError(f"Each graph must have one class, a word or a number, not as in {shown(labels)}.") from None
     return np.array([number[value] for value in values], dtype=np.int64)
-
-
-def _as_ids(values: Any) -> Tensor | None:
-    """The ids as int64; None if these are not ids."""
-    try:
-        ids = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError, LookupError):
-        return None
-    if holds_integers(ids):
-        return ids.long()
-    return ids.long() if ids.numel() == 0 and plain_tensor("ids", ids).dim() == 1 else None
 
 
 def _as_words(name: str, values: Sequence[str]) -> list[str]:

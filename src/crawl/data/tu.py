@@ -24,7 +24,8 @@ from crawl.data.features import (
     rank_integers,
 )
 from crawl.data.splits import Fractions, Split, choose_split
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, as_ptr
+from crawl.data.symmetry import symmetric
 from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
 from crawl.data.task import Task, check_metric
 from crawl.nn.encoders import UNKNOWN
@@ -106,24 +107,18 @@ def _read_graphs(
     known_nodes, known_edges = (None, None) if known is None else (known.nodes, known.edges)
     x, node_columns = _features(folder, name, "node", num_nodes, known_nodes, unknown)
     edge_attr, edge_columns = _features(folder, name, "edge", ends.shape[1], known_edges, unknown)
-    keys, reversed_keys = ends[0] * num_nodes + ends[1], ends[1] * num_nodes + ends[0]
-    one_way = (~torch.isin(reversed_keys, keys)).nonzero().flatten()
-    edges = torch.cat([torch.arange(ends.shape[1]), one_way])
-    ends = torch.cat([ends, ends[:, one_way].flip(0)], dim=1)
-
-    node_order = graph_of_node.argsort(stable=True)
-    edge_order = graph_of_edge[edges].argsort(stable=True)
-    node_ptr = _ptr(graph_of_node, num_graphs)
+    node_order, edge_order = graph_of_node.argsort(stable=True), graph_of_edge.argsort(stable=True)
+    node_ptr = as_ptr(graph_of_node.bincount(minlength=num_graphs))
     local = torch.empty(num_nodes, dtype=torch.long)
     local[node_order] = torch.arange(num_nodes) - node_ptr[graph_of_node[node_order]]
     store = GraphStore(
         node_ptr=node_ptr,
-        edge_ptr=_ptr(graph_of_edge[edges], num_graphs),
+        edge_ptr=as_ptr(graph_of_edge.bincount(minlength=num_graphs)),
         edge_index=local[ends[:, edge_order]],
         x=None if x is None else x[node_order],
-        edge_attr=None if edge_attr is None else edge_attr[edges[edge_order]],
+        edge_attr=None if edge_attr is None else edge_attr[edge_order],
     )
-    return store, Columns(node_columns, edge_columns)
+    return symmetric(store), Columns(node_columns, edge_columns)
 
 
 def _found_name(folder: Path) -> str:
@@ -213,7 +208,3 @@ def _matrix(
     if len(wrong):
         raise ValueError(f"{path}, line {wrong[0] + 1}: NaN and infinite numbers cannot be used.")
     return torch.from_numpy(rows.reshape(-1, num_columns or rows.shape[1]))
-
-
-def _ptr(graph: Tensor, num_graphs: int) -> Tensor:
-    return torch.cat([torch.zeros(1, dtype=torch.long), graph.bincount(minlength=num_graphs).cumsum(0)])

@@ -15,8 +15,8 @@ from tiny_files import EDGES
 from crawl.data.benchmarks import BENCHMARKS, data_root, import_benchmark, is_ready, load_benchmark
 from crawl.data.benchmarks.packed import Packed
 from crawl.data.benchmarks.record import Form
-from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.store import GraphStore
+from crawl.data.symmetry import symmetric
 
 
 def test_the_root_is_given_or_set_or_in_the_home(monkeypatch, tmp_path):

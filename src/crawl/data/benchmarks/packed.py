@@ -24,7 +24,7 @@ from torch import Tensor
 from crawl.data.benchmarks.neighbours import nearest_neighbours
 from crawl.data.features import different_integers, rank_integers
 from crawl.data.splits import Split
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, as_ptr
 from crawl.files import whole_file
 
 _FORMAT = "crawl-graphs-1"
@@ -161,11 +161,6 @@ def naming(path: Path, remedy: str = "get it again") -> Iterator[None]:
 def reason(error: Exception) -> str:
     """What an error says, in one line without a full stop."""
     return " ".join(str(error).split()).removesuffix(".") or type(error).__name__
-
-
-def as_ptr(sizes: Tensor) -> Tensor:
-    """`[G + 1]` where each graph begins, from the sizes of all."""
-    return torch.cat([torch.zeros(1, dtype=torch.long), sizes.long().cumsum(0)])
 
 
 def split_in_order(sizes: list[int]) -> Split:

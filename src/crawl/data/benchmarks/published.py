@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from crawl.data.benchmarks.packed import PARTS, Packed, as_ptr, naming, open_binary, split_in_order
+from crawl.data.benchmarks.packed import PARTS, Packed, naming, open_binary, split_in_order
 from crawl.data.benchmarks.record import Download, Form
 from crawl.data.benchmarks.safe_pickle import load_pickle, load_torch
 from crawl.data.splits import Split, stratified_folds
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, as_ptr
 
 _SCAFFOLD_PARTS = ("train", "valid", "test")
 

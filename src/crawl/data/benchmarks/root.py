@@ -17,10 +17,10 @@ from crawl.data.benchmarks.download import download
 from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
 from crawl.data.benchmarks.record import Benchmark, Form
 from crawl.data.benchmarks.registry import BENCHMARKS
-from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
+from crawl.data.symmetry import symmetric
 
 _FROM_COMPACT_FILES = "In a copy of the repository, import its compact file with: python -m reproduction import."
 
