@@ -7,7 +7,6 @@ serves all batches that are padded to one bucket size; padding changes results b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -114,7 +113,9 @@ class Assembler:
                 ptr = self._kept(f"{name} ptr", ptr, most_nodes + 1, num_edges)
                 order = self._kept(f"{name} order", order, most_edges)
             self.ends.append(_End(self._kept(name, end, most_edges), ptr, order, longest))
-        y = None if store.y is None else store.y.to(_target_dtype(store))  # which can say that one is missing
+        y = store.y
+        if y is not None and y.dtype != torch.float64:
+            y = y.float()  # which can say that a target is missing
         self.x = None if store.x is None else self._kept("x", store.x, most_nodes)
         self.edge_attr = None if store.edge_attr is None else self._kept("edge_attr", store.edge_attr, most_edges)
         self.y = None if y is None else self._kept("y", y, most_nodes if store.y_per_node else most_graphs)
@@ -177,15 +178,7 @@ class Assembler:
         num_nodes, num_edges, num_walks = self._sizes[:, ids].sum(dim=1).tolist()
         largest = int(self._sizes[0, ids].max()) if len(ids) else 0
         bucket = Bucket(len(ids), num_nodes, num_edges, num_walks, largest)
-
-        def sample(start: Tensor, node_offset: Tensor, edge_offset: Tensor, _: Tensor) -> list[Tensor]:
-            assert plan is not None
-            sampler = sampler_for(self.graph.device)
-            settings = (num_steps, plan.law, plan.window_size, seed)
-            nodes, edges, code = sampler(self.graph, start, self.node_keys[start], *settings)
-            return [nodes - node_offset.unsqueeze(1), edges - edge_offset.unsqueeze(1), code]
-
-        return self._assembled(ids.to(self.device), bucket, plan, sample if plan is not None else None, is_padded=False)
+        return self._assembled(ids.to(self.device), bucket, plan, num_steps, seed, is_padded=False)
 
     def padded_batch(
         self, ids: Tensor, bucket: Bucket, plan: WalkPlan | None, num_steps: int, seed: Tensor, *, is_training: bool
@@ -200,23 +193,15 @@ class Assembler:
             seed: `[1]` int64; the seed of the walks.
             is_training: Whether there is a backward pass, which sums into edges.
         """
-        from crawl.walks import gpu
-
-        def sample(start: Tensor, node_offset: Tensor, edge_offset: Tensor, num_walks: Tensor) -> list[Tensor]:
-            assert plan is not None
-            slots = gpu.Slots(num_walks, node_offset, edge_offset, no_node=bucket.num_nodes, no_edge=bucket.num_edges)
-            settings = (num_steps, plan.law, plan.window_size, seed, slots)
-            return list(gpu.sample(self.graph, start, self.node_keys[start], *settings))
-
-        chosen = sample if plan is not None else None
-        return self._assembled(ids, bucket, plan, chosen, is_padded=True, sums_into_edges=is_training)
+        return self._assembled(ids, bucket, plan, num_steps, seed, is_padded=True, sums_into_edges=is_training)
 
     def _assembled(
         self,
         ids: Tensor,
         bucket: Bucket,
         plan: WalkPlan | None,
-        sample: Callable[..., list[Tensor]] | None,
+        num_steps: int,
+        seed: int | Tensor,
         *,
         is_padded: bool,
         sums_into_edges: bool = False,
@@ -248,6 +233,10 @@ class Assembler:
             y = y[rows]
             if is_padded and is_real is not None:
                 y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y, torch.nan)
+        walks = None
+        if plan is not None:
+            offsets = (node_offset, edge_offset)
+            walks = self._walks(ids, bucket, plan, num_steps, seed, *offsets, is_padded, sums_into_edges)
         return Batch(
             edge_index,
             Segments(graph, nodes, graphs, ptr, None, bucket.largest_graph),
@@ -256,9 +245,7 @@ class Assembler:
             None if self.x is None else self.x[node],
             None if self.edge_attr is None else self.edge_attr[edge],
             y,
-            None
-            if sample is None or plan is None
-            else self._walks(ids, bucket, plan, sample, node_offset, edge_offset, is_padded, sums_into_edges),
+            walks,
         )
 
     def _walks(
@@ -266,19 +253,26 @@ class Assembler:
         ids: Tensor,
         bucket: Bucket,
         plan: WalkPlan,
-        sample: Callable[..., list[Tensor]],
+        num_steps: int,
+        seed: int | Tensor,
         node_offset: Tensor,
         edge_offset: Tensor,
         is_padded: bool,
         sums_into_edges: bool,
     ) -> Walks:
         start, graph, ptr, _ = rows_of(self.start_ptr, ids, bucket.num_walks)
-        count = ptr[-1:].int()
-        offsets = (node_offset[graph].int(), edge_offset[graph].int())
-        nodes, edges, code = sample(self.start_nodes[start], *offsets, count)
+        start, count = self.start_nodes[start], ptr[-1:].int()
+        node_offset, edge_offset = node_offset[graph].int(), edge_offset[graph].int()
+        settings = (self.graph, start, self.node_keys[start], num_steps, plan.law, plan.window_size, seed)
         sizes = (bucket.num_nodes, bucket.num_edges)
         if not is_padded:
+            nodes, edges, code = sampler_for(self.graph.device)(*settings)
+            nodes, edges = nodes - node_offset.unsqueeze(1), edges - edge_offset.unsqueeze(1)
             return Walks(nodes, edges, code, plan.window_size, *sizes)
+        from crawl.walks import gpu
+
+        slots = gpu.Slots(count, node_offset, edge_offset, no_node=bucket.num_nodes, no_edge=bucket.num_edges)
+        nodes, edges, code = gpu.sample(*settings, slots)
         longest = bucket.largest_graph * nodes.shape[1]  # no node starts more than one walk
         segments = {"visits": _segments(nodes, bucket.num_nodes, count, longest)}
         if sums_into_edges:
@@ -293,8 +287,3 @@ def _segments(ids: Tensor, num_ids: int, num_walks: Tensor, longest: int) -> Seg
     ptr, order = places_of(owner, num_ids)
     rows = Rows(owner.numel(), num_walks * ids.shape[1])
     return Segments(owner.clamp_max(num_ids - 1), rows, Rows(num_ids), ptr, order, longest)
-
-
-def _target_dtype(store: GraphStore) -> torch.dtype:
-    """A floating-point one, which can say that a target is missing."""
-    return torch.float64 if store.y is not None and store.y.dtype == torch.float64 else torch.float32

@@ -165,29 +165,20 @@ def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.
     """
     numbers = _as_classes(groups)
     num_train, num_val = _part_sizes(len(numbers), fractions)
-    members: dict[int, list[int]] = {}
-    for i, group in enumerate(numbers.tolist()):
-        members.setdefault(group, []).append(i)
-    blocks = list(members.values())
-    shuffled = [
-        blocks[i] for i in np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED)).permutation(len(blocks))
-    ]
-    train: list[int] = []
-    val: list[int] = []
-    test: list[int] = []
-    for block in sorted(shuffled, key=len, reverse=True):
-        if len(train) + len(block) <= num_train:
-            train += block
-        elif len(val) + len(block) <= num_val:
-            val += block
-        else:
-            test += block
-    if not (train and val and test):
+    sizes = np.bincount(numbers)
+    shuffled = np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED)).permutation(len(sizes))
+    space = [num_train, num_val, len(numbers)]
+    part_of_group = np.empty_like(sizes)
+    for group in sorted(shuffled, key=lambda group: -sizes[group]):
+        part = next(part for part in range(3) if sizes[group] <= space[part])
+        space[part] -= sizes[group]
+        part_of_group[group] = part
+    if len(np.unique(part_of_group)) < 3:
         raise ValueError(
-            f"The {len(blocks)} groups (the largest has {max(map(len, blocks))} of {len(numbers)} graphs) do not fill "
-            "three parts; use other fractions or a random split."
+            f"The {len(sizes)} groups (the largest has {sizes.max()} of {len(numbers)} graphs) do not fill three "
+            "parts; use other fractions or a random split."
         )
-    return _sorted_split(np.array(train), np.array(val), np.array(test))
+    return Split(*(torch.from_numpy(np.flatnonzero(part_of_group[numbers] == part)) for part in range(3)))
 
 
 def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
@@ -211,19 +202,17 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
     Raises:
         ValueError: For any other word, or if a part is empty.
     """
-    ids: dict[str, list[int]] = {"train": [], "val": [], "test": []}
     values = _as_words("values", values)
     places = None if places is None else as_list("places", places, "words")
     if places is not None and len(places) != len(values):
         raise ValueError(f"places must be a list of {len(values)} words, one for each value, not {shown(places)}.")
-    for i, value in enumerate(values):
-        part = _PART_OF.get(value.strip().lower())
-        if part is None:
-            place = f"row {i + 1}" if places is None else places[i]
-            raise ValueError(f"The split column says {shown(value)} in {place}; it may say train, val or test.")
-        ids[part].append(i)
-    empty = [part for part, members in ids.items() if not members]
-    if empty:
+    parts = [_PART_OF.get(value.strip().lower()) for value in values]
+    if None in parts:
+        i = parts.index(None)
+        place = f"row {i + 1}" if places is None else places[i]
+        raise ValueError(f"The split column says {shown(values[i])} in {place}; it may say train, val or test.")
+    ids = {name: [i for i, part in enumerate(parts) if part == name] for name in ("train", "val", "test")}
+    if empty := [part for part, members in ids.items() if not members]:
         raise ValueError(f"The split column puts no graph into {' and '.join(empty)}.")
     return Split(**{part: torch.tensor(members) for part, members in ids.items()})
 
