@@ -10,9 +10,9 @@ from typing import Generic, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from crawl.checks import as_list, as_path, check_choice, shown
+from crawl.checks import as_list, as_path, check_choice, shown, suggestion
 from crawl.data.splits import Fractions, Split, choose_split, read_split, scaffold_split, split_from_column
-from crawl.data.table import UNNAMED, Row, Table, suggestion
+from crawl.data.table import UNNAMED, Row, Table
 from crawl.data.targets import AnyKind, targets_from_text
 from crawl.data.task import Task
 

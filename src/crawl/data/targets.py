@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from crawl.checks import check_choice
-from crawl.data.task import Kind, Level, Task, check_metric
+from crawl.data.task import Kind, Level, Task
 from crawl.tensor_checks import plain_tensor
 
 AnyKind = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
@@ -45,7 +45,7 @@ def targets_from_text(
     float64 where float32 would not tell them apart; see `as_numbers`.
     """
     check_choice("The task", kind, get_args(AnyKind))
-    check_metric(metric)
+    metric = "" if metric is None else metric
     values = {name: [_parsed(cell) for cell in cells] for name, cells in columns.items()}
     for name, column in values.items():
         if all(value is None for value in column):
@@ -79,7 +79,7 @@ def targets_from_tensor(
     `regression`.
     """
     check_choice("The task", kind, get_args(AnyKind))
-    check_metric(metric)
+    metric = "" if metric is None else metric
     y = plain_tensor("y", y)
     y = y if y.is_floating_point() or y.dtype in (torch.bool, torch.int64) else y.long()
     rows = y.unsqueeze(1) if y.dim() == 1 else y
@@ -103,7 +103,7 @@ def targets_from_tensor(
         raise ValueError(f"All targets are {rows[0].tolist()}: there is nothing to learn.")
     num_targets = rows.shape[1]
     if resolved == "regression" or resolved == "multilabel":
-        return Task(kind=resolved, num_outputs=num_targets, metric=metric or "", level=level), as_numbers(rows)
+        return Task(kind=resolved, num_outputs=num_targets, metric=metric, level=level), as_numbers(rows)
 
     if num_targets > 1:
         raise ValueError(f"A {resolved} task has one target, but y has {num_targets} columns.")
@@ -119,7 +119,7 @@ def targets_from_tensor(
     task = Task(
         kind=resolved,
         num_outputs=1 if resolved == "binary" else num_classes,
-        metric=metric or "",
+        metric=metric,
         level=level,
         class_names=tuple(map(str, range(num_classes))),
     )
@@ -191,7 +191,7 @@ def _read_numbers(
     cells: Mapping[str, Sequence[str]],
     columns: Mapping[str, Sequence[Value]],
     kind: Literal["regression", "multilabel"],
-    metric: str | None,
+    metric: str,
 ) -> tuple[Task, Tensor, dict[int, str]]:
     problems: dict[int, str] = {}
     rows: list[list[float]] = []
@@ -210,7 +210,7 @@ def _read_numbers(
             if bool((column == column[0]).all()):
                 where, note = _every_row(problems), _note_on_gaps(cells[name], columns[name])
                 raise ValueError(f"Column {name!r} is {float(column[0])} in {where}: there is nothing to learn.{note}")
-    task = Task(kind=kind, num_outputs=len(columns), metric=metric or "", target_names=tuple(columns))
+    task = Task(kind=kind, num_outputs=len(columns), metric=metric, target_names=tuple(columns))
     return task, as_numbers(y), problems
 
 
@@ -231,7 +231,7 @@ def _read_classes(
     cells: Sequence[str],
     column: Sequence[Value],
     kind: Literal["binary", "multiclass"],
-    metric: str | None,
+    metric: str,
     *,
     only_numbers: bool,
 ) -> tuple[Task, Tensor, dict[int, str]]:
@@ -255,7 +255,7 @@ def _read_classes(
     task = Task(
         kind=kind,
         num_outputs=1 if kind == "binary" else len(classes),
-        metric=metric or "",
+        metric=metric,
         target_names=(name,),
         class_names=names,
     )

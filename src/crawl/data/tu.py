@@ -27,7 +27,7 @@ from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore, as_ptr
 from crawl.data.symmetry import symmetric
 from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
-from crawl.data.task import Task, check_metric
+from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
 
 
@@ -58,7 +58,6 @@ def from_tu(
         ValueError: For anything wrong with the files; the message names the file.
     """
     folder = as_path("folder", folder)
-    check_metric(metric)
     name = _found_name(folder) if name is None else str(as_path("name", name))
     task, y = _targets(folder, name, metric)
     store, columns = _read_graphs(folder, name, len(y), None, Unknown())
@@ -139,7 +138,7 @@ def _targets(folder: Path, name: str, metric: str | None) -> tuple[Task, Tensor]
             return targets_from_tensor(_matrix(path, np.float64), "regression", metric)
         cells = path.read_text(encoding="utf-8").split()
         kind: AnyKind = "binary" if len(set(cells)) <= 2 else "multiclass"
-        task, y, problems = targets_from_text({"label": cells}, kind, metric or "accuracy")
+        task, y, problems = targets_from_text({"label": cells}, kind, "accuracy" if metric is None else metric)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
     if problems:

@@ -202,7 +202,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "message"),
         [
-            ("zink", "There is no benchmark 'zink'. Did you mean zinc?"),
+            ("zink", "There is no benchmark 'zink'. Did you mean 'zinc'?"),
             ("csl", "CSL is made in code: there is nothing to import."),
             ("counting_star", "has no published files to import. .*python -m reproduction import"),
             ("mnist", "does not hold MNIST: looked for MNIST_v2.pt"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import torch
 
-from crawl.checks import whole_number
+from crawl.checks import suggestion, whole_number
 from crawl.data.benchmarks.check import check
 from crawl.data.benchmarks.download import download
 from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
@@ -38,9 +37,7 @@ def find_benchmark(name: str) -> Benchmark:
     """
     key = name.lower().replace("-", "_")
     if key not in BENCHMARKS:
-        near = difflib.get_close_matches(key, BENCHMARKS, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(BENCHMARKS)}."
-        raise ValueError(f"There is no benchmark {name!r}. {hint}")
+        raise ValueError(f"There is no benchmark {name!r}.{suggestion(key, BENCHMARKS)}")
     return BENCHMARKS[key]
 
 
