@@ -57,23 +57,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the attributes of nodes and edges are. With these, other files are numbered in the same way.
-
-    Attributes:
-        nodes: The columns of `x`.
-        edges: The columns of `edge_attr`.
-    """
+    """What the columns of `x` and of `edge_attr` are. With these, other files are numbered in the same way."""
 
     nodes: tuple[Column, ...] = ()
     edges: tuple[Column, ...] = ()
 
     @classmethod
     def from_dict(cls, content: Any) -> Columns:
-        """The columns written by `dataclasses.asdict`, perhaps through JSON.
-
-        Raises:
-            ValueError: If the content is something else.
-        """
+        """The columns written by `dataclasses.asdict`, perhaps through JSON. Refuses other content."""
         return structure(cls, content, "A list of columns")
 
 

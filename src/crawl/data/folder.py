@@ -53,15 +53,9 @@ def from_folder(
         file_column: The column with the names of the files.
         undirected: Forget the directions of directed graphs. Otherwise a node that can be entered but not left makes a
             graph unusable, because a walk would end there.
-        split: `random`, `stratified` (by class), the name of a column that says `train`, `val` or `test`, or a JSON
-            file of row numbers from 0, as `read_split` reads it.
-        fractions: The shares of training, validation and test, if they are drawn.
-        seed: Fixes the draw.
-        bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
-            table. Bad are files that cannot be read, attributes that most other graphs do not have or that are not
-            finite, cells that are not targets, and missing targets except for `multilabel`.
-        task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
-        metric: The score; the usual one of the task when None.
+        split: As in `from_csv`, except `scaffold`; so are `fractions`, `seed`, `task` and `metric`.
+        bad_rows: As in `from_csv`. Bad are also files that cannot be read, and attributes that most other graphs do not
+            have or that are not finite.
 
     Raises:
         ValueError: For anything wrong with the files or the choices; the message says what to do.

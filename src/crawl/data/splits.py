@@ -26,12 +26,8 @@ _PART_OF = {
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Three lists of graph ids, without a graph in common.
-
-    Attributes:
-        train: int64 ids of the graphs to learn from.
-        val: int64 ids of the graphs to choose the best epoch with.
-        test: int64 ids of the graphs for the final score.
+    """Three lists of graph ids, int64, without a graph in common: to learn from, to choose the best epoch with, and for
+    the final score.
     """
 
     train: Tensor
@@ -60,11 +56,7 @@ class Split:
 
     @classmethod
     def from_json(cls, text: str) -> Split:
-        """The split that `to_json` wrote.
-
-        Raises:
-            ValueError: If the text is something else.
-        """
+        """The split that `to_json` wrote. Refuses other text."""
         try:
             parts = parse_json(text)
             tensors = {part: torch.tensor(parts[part]) for part in ("train", "val", "test")}
@@ -79,15 +71,10 @@ class Split:
 
 
 def random_split(num_graphs: int, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
-    """Parts drawn without regard to anything.
-
-    Args:
-        num_graphs: The number of graphs (G).
-        fractions: The shares of training, validation and test; they sum to 1.
-        seed: Fixes the draw.
+    """Parts drawn without regard to anything; `fractions` are the shares of training, validation and test.
 
     Raises:
-        ValueError: If a part would be empty.
+        ValueError: If a part would be empty, or the fractions do not sum to 1.
     """
     num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
     num_train, num_val = _part_sizes(num_graphs, fractions)
@@ -124,15 +111,11 @@ def stratified_split(
 def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, seed: int = 0) -> list[Split]:
     """Splits for cross-validation, in which every class has about the same share.
 
-    Fold i is the test part of split i, and the validation part of the split before.
-
-    Args:
-        labels: `[G]` the class of each graph.
-        num_folds: The number of folds, at least 3.
-        seed: Fixes the draw.
+    Fold i is the test part of split i, and the validation part of the split before. `labels`, `[G]`, is the class of
+    each graph.
 
     Raises:
-        ValueError: If there are too few graphs of a class.
+        ValueError: If there are fewer than 3 folds, or too few graphs of a class.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -145,8 +128,7 @@ def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, s
     folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(classes, classes)
     tests = [test for _, test in folds]
     splits = []
-    for i, test in enumerate(tests):
-        val = tests[(i + 1) % num_folds]
+    for val, test in zip([*tests[1:], tests[0]], tests, strict=True):
         train = np.setdiff1d(np.arange(len(classes)), np.concatenate([val, test]))
         splits.append(_sorted_split(train, val, test))
     return splits
@@ -155,10 +137,8 @@ def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, s
 def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
     """Parts such that graphs of one group stay together: the largest groups come into training.
 
-    Args:
-        groups: `[G]` the group of each graph.
-        fractions: The shares of training, validation and test; they sum to 1 and are met as well as groups allow.
-        seed: Fixes the order of groups of equal size.
+    `groups`, `[G]`, is the group of each graph. The fractions are met as well as groups allow; the seed fixes the order
+    of groups of equal size.
 
     Raises:
         ValueError: If a part would be empty.
@@ -193,11 +173,9 @@ def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1)
 
 
 def split_from_column(values: Sequence[str], places: Sequence[str] | None = None) -> Split:
-    """The parts that a column of a table names.
+    """The parts that a column of a table names: `train`, `val` or `test` for each graph, or their usual synonyms.
 
-    Args:
-        values: `[G]` `train`, `val` or `test` for each graph; their usual synonyms and capitals are fine.
-        places: `[G]` where each value stands, for the error message; its row when None.
+    `places`, `[G]`, says where each value stands, for the error message; its row when None.
 
     Raises:
         ValueError: For any other word, or if a part is empty.
@@ -237,14 +215,9 @@ def choose_split(
     fractions: Fractions = (0.8, 0.1, 0.1),
     seed: int = 0,
 ) -> Split:
-    """The split that a user asks for.
+    """The split that a user asks for: `random`, `stratified`, a file for `read_split`, or the split itself.
 
-    Args:
-        split: `random`, `stratified`, a file for `read_split`, or the split itself.
-        num_graphs: The number of graphs (G).
-        labels: `[G]` the class of each graph, if they have any.
-        fractions: The shares of training, validation and test, if they are drawn.
-        seed: Fixes the draw.
+    `labels`, `[G]`, is the class of each graph, if they have any; `fractions` and `seed` are for parts that are drawn.
 
     Raises:
         ValueError: If there is no such split.

@@ -18,17 +18,11 @@ UNNAMED = "Unnamed: "  # what the names of columns without one begin with
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table.
+    """A row of a table: the text in each column, without spaces around it."""
 
-    Attributes:
-        line: Where it begins in the file; the header is in line 1.
-        cells: The text in each column, without spaces around it.
-        problem: Why the row cannot be used, or None if it can.
-    """
-
-    line: int
+    line: int  # where it begins in the file; the header is in line 1
     cells: dict[str, str]
-    problem: str | None = None
+    problem: str | None = None  # why it cannot be used
 
 
 class Table:
@@ -40,9 +34,6 @@ class Table:
     Iterating reads one row after the other, from the first on each time. Empty lines are passed over. Where the header
     has no comma, tabs or semicolons separate the columns. Windows line ends, a byte order mark, quoted fields and line
     breaks in them are fine.
-
-    Args:
-        path: The file.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -50,9 +50,8 @@ def from_tu(
         folder: The folder.
         name: What the files begin with; found when None.
         split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself.
-        fractions: The shares of training, validation and test, if they are drawn.
-        seed: Fixes the draw.
-        metric: The score.
+        fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes.
+        metric: The score; the usual one of the task when None.
 
     Raises:
         ValueError: For anything wrong with the files; the message names the file.

@@ -12,17 +12,11 @@ from crawl.data.task import Task
 
 @dataclass(frozen=True)
 class Statistics:
-    """The published size of a benchmark.
+    """The published size of a benchmark."""
 
-    Attributes:
-        num_graphs: The graphs for training, validation and test; or of all together, where there are folds.
-        mean_nodes: Nodes of a graph.
-        mean_edges: Edges of a graph, an undirected one counted twice.
-    """
-
-    num_graphs: tuple[int, ...]
+    num_graphs: tuple[int, ...]  # for training, validation and test; or of all together, where there are folds
     mean_nodes: float
-    mean_edges: float
+    mean_edges: float  # an undirected one counts twice
 
     @property
     def total(self) -> int:
@@ -32,12 +26,7 @@ class Statistics:
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """A file that is published.
-
-    Attributes:
-        url: The address of a zip archive, or of one of the files.
-        sha256: Its checksum, where one is known.
-    """
+    """The address of a published zip archive, or file, and its checksum, where one is known."""
 
     url: str
     sha256: str = ""

@@ -30,11 +30,7 @@ def data_root(root: str | Path | None = None) -> Path:
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """The benchmark of that name; capitals do not count, nor whether words are joined by - or _.
-
-    Raises:
-        ValueError: If there is no such benchmark.
-    """
+    """The benchmark of that name; capitals do not count, nor whether words are joined by - or _. Refuses others."""
     key = name.lower().replace("-", "_")
     if key not in BENCHMARKS:
         raise ValueError(f"There is no benchmark {name!r}.{suggestion(key, BENCHMARKS)}")
