@@ -191,11 +191,10 @@ class GraphStore:
         device = stores[0].device
         node_ptr, edge_ptr = (as_ptr(counts).to(device) for counts in sizes)
         edge_index = torch.cat([store.edge_index for store in stores], dim=1)
-        parts = {
-            name: _concatenated(name, [getattr(store, name) for store in stores], "Part")
-            for name in ("x", "edge_attr", "y")
-        }
-        return cls(node_ptr, edge_ptr, edge_index, **parts, y_per_node=stores[0].y_per_node)
+        x, edge_attr, y = (
+            _concatenated(name, [getattr(store, name) for store in stores], "Part") for name in ("x", "edge_attr", "y")
+        )
+        return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node)
 
     def checked(self) -> GraphStore:
         """The same store, for arrays that come from outside, if they are graphs.
@@ -245,11 +244,7 @@ class GraphStore:
         Raises:
             ValueError: If there is no graph with such an id.
         """
-        host_ids = self.checked_ids(ids)
-        ids = host_ids.to(self.device)
-        num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
-        nodes, _, node_ptr, _ = rows_of(self.node_ptr, ids, num_nodes)
-        edges, _, edge_ptr, _ = rows_of(self.edge_ptr, ids, num_edges)
+        ids, (nodes, _, node_ptr, _), (edges, _, edge_ptr, _) = self._chosen(ids)
         return GraphStore(node_ptr, edge_ptr, y_per_node=self.y_per_node, **self._rows_of(nodes, edges, ids))
 
     def batch(self, ids: Tensor | Sequence[int]) -> Batch:
@@ -262,14 +257,10 @@ class GraphStore:
         Raises:
             ValueError: If there is no graph with such an id.
         """
-        host_ids = self.checked_ids(ids)
-        ids = host_ids.to(self.device, non_blocking=True)
-        num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
-        nodes, batch, ptr, _ = rows_of(self.node_ptr, ids, num_nodes)
-        edges, graph_of_edge, _, _ = rows_of(self.edge_ptr, ids, num_edges)
+        ids, (nodes, batch, ptr, _), (edges, graph_of_edge, _, _) = self._chosen(ids)
         parts = self._rows_of(nodes, edges, ids)
         parts["edge_index"] += ptr.to(self.edge_index.dtype)[graph_of_edge]
-        return Batch(**parts, batch=batch, ptr=ptr, num_nodes=num_nodes, graph_ids=ids)
+        return Batch(**parts, batch=batch, ptr=ptr, num_nodes=len(nodes), graph_ids=ids)
 
     def graph(self, i: int) -> Data:
         """Graph `i` alone, as views of the store's tensors."""
@@ -277,6 +268,13 @@ class GraphStore:
         nodes = slice(int(self.node_ptr[i]), int(self.node_ptr[i + 1]))
         edges = slice(int(self.edge_ptr[i]), int(self.edge_ptr[i + 1]))
         return Data(**self._rows_of(nodes, edges, slice(i, i + 1)), num_nodes=nodes.stop - nodes.start)
+
+    def _chosen(self, ids: Tensor | Sequence[int]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The ids on the device, and `rows_of` the nodes and edges; nothing waits for the device."""
+        host_ids = self.checked_ids(ids)
+        ids = host_ids.to(self.device, non_blocking=True)
+        num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
+        return ids, rows_of(self.node_ptr, ids, num_nodes), rows_of(self.edge_ptr, ids, num_edges)
 
     def _rows_of(self, nodes: Tensor | slice, edges: Tensor | slice, graphs: Tensor | slice) -> dict[str, Tensor]:
         """Edges, features and targets, as far as there are any."""
@@ -296,11 +294,7 @@ class GraphStore:
         return f"GraphStore({', '.join([counts, *parts])}, device='{self.device}')"
 
     def checked_ids(self, ids: Tensor | Sequence[int]) -> Tensor:
-        """The ids as int64 on the CPU.
-
-        Raises:
-            ValueError: If there is no graph with such an id.
-        """
+        """The ids as int64 on the CPU. Refuses those that no graph has."""
         ids = as_ids("ids", ids).cpu()
         wrong = ids[(ids < 0) | (ids >= len(self))]
         if wrong.numel():

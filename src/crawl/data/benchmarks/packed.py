@@ -88,7 +88,7 @@ def save_packed(path: Path, packed: Packed) -> None:
     }
     if packed.split is not None:
         tensors |= {part: getattr(packed.split, part) for part in PARTS}
-    if _is_rebuilt_image(packed):
+    if packed.origin == "rebuilt" and packed.pos is not None:
         tensors |= {"num_edges": None, "edge_index": None, "edge_attr": None}
         tensors |= {name: tensors[name].half() for name in ("x", "pos")}
     arrays: dict[str, Any] = {name: _narrow(tensor.numpy()) for name, tensor in tensors.items() if tensor is not None}
@@ -166,10 +166,6 @@ def reason(error: Exception) -> str:
 def split_in_order(sizes: list[int]) -> Split:
     """Splits that follow one another."""
     return Split(*torch.split(torch.arange(sum(sizes)), sizes))
-
-
-def _is_rebuilt_image(packed: Packed) -> bool:
-    return packed.origin == "rebuilt" and packed.pos is not None
 
 
 def _ranked(features: Tensor | None, width: int) -> tuple[Tensor | None, tuple[int, ...]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ from crawl.data.benchmarks.record import Download, Form
 from crawl.data.benchmarks.safe_pickle import load_pickle, load_torch
 from crawl.data.splits import Split, stratified_folds
 from crawl.data.store import GraphStore, as_ptr
-
-_SCAFFOLD_PARTS = ("train", "valid", "test")
 
 
 def zinc() -> Form:
@@ -76,11 +75,9 @@ def tu(name: str) -> Form:
 def molpcba() -> Form:
     """MOLPCBA of the Open Graph Benchmark, with its scaffold split."""
     tables = ("edge", "node-feat", "edge-feat", "num-node-list", "num-edge-list", "graph-label")
+    parts = ("train", "valid", "test")
     return Form(
-        files=(
-            *(f"raw/{table}.csv.gz" for table in tables),
-            *(f"split/scaffold/{part}.csv.gz" for part in _SCAFFOLD_PARTS),
-        ),
+        files=(*(f"raw/{table}.csv.gz" for table in tables), *(f"split/scaffold/{part}.csv.gz" for part in parts)),
         read=_molpcba,
         downloads=(
             Download(
@@ -110,12 +107,11 @@ def _superpixels(path: Path) -> Packed:
     parts = load_torch(path)
     with naming(path):
         train, val, test = ([graph["pos"] for graph in part] for part in parts)
-        stores = [_store([_graph(graph) for graph in part], [graph["y"] for graph in part]) for part in parts]
+        stores = []
+        for part in parts:
+            graphs = [Data(graph["x"], graph["edge_index"], graph["edge_attr"]) for graph in part]
+            stores.append(_store(graphs, [graph["y"] for graph in part]))
         return _joined(stores, pos=torch.cat([*train, *val, *test]))
-
-
-def _graph(tensors: dict[str, Tensor]) -> Data:
-    return Data(tensors["x"], tensors["edge_index"], tensors["edge_attr"])
 
 
 def _peptides(path: Path) -> GraphStore:
@@ -183,10 +179,7 @@ def _numbers(path: Path, has_gaps: bool = False) -> Tensor:
 
 def _store(graphs: Sequence[Data], y: Sequence[Any], y_per_node: bool = False) -> GraphStore:
     """The graphs with a row of targets for each, or for each of their nodes."""
-    plain = GraphStore.from_graphs(graphs)
-    return GraphStore(
-        plain.node_ptr, plain.edge_ptr, plain.edge_index, plain.x, plain.edge_attr, torch.cat(list(y)), y_per_node
-    )
+    return replace(GraphStore.from_graphs(graphs), y=torch.cat(list(y)), y_per_node=y_per_node)
 
 
 def _joined(stores: Sequence[GraphStore], pos: Tensor | None = None) -> Packed:

@@ -59,8 +59,8 @@ class Benchmark:
         statistics: What its size must be.
         widths: The widths of node and edge features of the published models; one-hot vectors for categories.
         categories: How many values each column of node and edge features can take; () if they are numbers.
-        file: The name of its file in the data root, without `.npz`; benchmarks may share one. Its own name if none is
-            given; empty if the graphs are made in code.
+        file: The name of its file in the data root; benchmarks may share one. Its own name and `.npz` if none is given;
+            empty if the graphs are made in code.
         form: The published files that it is made from; None if they cannot be downloaded.
         num_folds: The number of folds, 0 if the split is fixed.
         has_missing: Whether targets may be missing (NaN).
@@ -86,4 +86,4 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         if not self.file and self.make is None:
-            object.__setattr__(self, "file", self.name)
+            object.__setattr__(self, "file", f"{self.name}.npz")

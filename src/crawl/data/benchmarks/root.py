@@ -40,7 +40,7 @@ def find_benchmark(name: str) -> Benchmark:
 def is_ready(name: str, root: str | Path | None = None) -> bool:
     """Whether a benchmark can be loaded without a network."""
     benchmark = find_benchmark(name)
-    return benchmark.make is not None or _file(benchmark, data_root(root)).is_file()
+    return benchmark.make is not None or (data_root(root) / benchmark.file).is_file()
 
 
 def load_benchmark(
@@ -73,7 +73,7 @@ def load_benchmark(
             raise ValueError(_no_coordinates(benchmark))
         return replace(benchmark.make(fold), name=benchmark.title)
     root = data_root(root)
-    path = _file(benchmark, root)
+    path = root / benchmark.file
     if path.is_file():
         packed = load_packed(path)
         check(benchmark, packed, path)
@@ -113,12 +113,7 @@ def import_benchmark(
     raise ValueError(f"{path} does not hold {benchmark.title}: looked for {looked_for}.")
 
 
-def _file(benchmark: Benchmark, root: Path) -> Path:
-    return root / f"{benchmark.file}.npz"
-
-
 def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
-    command = f"crawl datasets import {benchmark.name} PATH"
     form = benchmark.form
     if form is None:
         raise ValueError(f"{benchmark.title} is not in {root} and cannot be downloaded. {_FROM_COMPACT_FILES}")
@@ -131,7 +126,7 @@ def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
     except Exception as error:
         raise ValueError(
             f"{benchmark.title} is not in {root} and could not be downloaded ({reason(error)}); set CRAWL_DATA to a "
-            f"folder that has it, or: {command}"
+            f"folder that has it, or: crawl datasets import {benchmark.name} PATH"
         ) from error
     return load_packed(_keep(benchmark, packed, root, "What was downloaded"))
 
@@ -141,7 +136,7 @@ def _keep(benchmark: Benchmark, packed: Packed, root: Path, source: str) -> Path
     store = symmetric(packed.store) if benchmark.is_symmetric and packed.origin != "rebuilt" else packed.store
     packed = replace(packed, store=_with_targets(benchmark, store))
     check(benchmark, packed, source)
-    path = _file(benchmark, root)
+    path = root / benchmark.file
     save_packed(path, with_categories(packed, benchmark.widths))
     return path
 
