@@ -131,23 +131,18 @@ def encode_columns(
     """
     numbers: list[Tensor] = []
     codes: list[Tensor] = []
+    sizes: list[int] = []
     for column in columns:
         values = attributes.get(column.name, ())
         if column.values is None:
             numbers.append(_as_numbers(column.name, values, column.width))
         else:
             codes.append(_as_codes(column, values, owner, unknown))
-    return combine(
-        torch.cat(numbers, dim=1) if numbers else None, torch.stack(codes, dim=1) if codes else None, columns
-    )
-
-
-def combine(numbers: Tensor | None, codes: Tensor | None, columns: Sequence[Column]) -> Tensor | None:
-    """Numbers with the categories of the columns beside them, one-hot; one of both if the other is None."""
-    if numbers is None or codes is None:
-        return codes if numbers is None else numbers
-    sizes = [len(column.values) for column in columns if column.values is not None]
-    return torch.cat([numbers, OneHot(sizes)(codes, len(codes), numbers)], dim=1)
+            sizes.append(len(column.values))
+    categories = torch.stack(codes, dim=1) if codes else None
+    if categories is None or not numbers:
+        return torch.cat(numbers, dim=1) if numbers else categories
+    return torch.cat([*numbers, OneHot(sizes)(categories, len(categories), numbers[0])], dim=1)
 
 
 def category_sizes(columns: Sequence[Column]) -> tuple[int, ...]:
@@ -174,21 +169,6 @@ def check_names(owner: str, names: Iterable[str], columns: Sequence[Column], num
             f"There are other features than in training: the {owner} attributes are "
             f"{listed(here) or 'none'} and were {listed(there) or 'none'}."
         )
-
-
-def different_integers(labels: Tensor) -> tuple[tuple[int, ...], ...]:
-    """The different integers of each column of `[rows, K]`, ascending."""
-    return tuple(tuple(column.unique().tolist()) for column in labels.unbind(1))  # type: ignore[no-untyped-call]
-
-
-def rank_integers(labels: Tensor, values: Sequence[Sequence[int | str]]) -> Tensor:
-    """`[rows, K]` the place of each integer among the ascending values of its column; `UNKNOWN` for any other."""
-    codes = []
-    for column, known in zip(labels.unbind(1), values, strict=True):
-        ascending = torch.tensor([int(value) for value in known], dtype=labels.dtype)
-        places = torch.searchsorted(ascending, column.contiguous()).clamp_max(len(ascending) - 1)
-        codes.append(torch.where(ascending[places] == column, places, UNKNOWN))
-    return torch.stack(codes, dim=1)
 
 
 def _as_codes(column: Column, values: Sequence[Any], owner: str, unknown: Unknown) -> Tensor:

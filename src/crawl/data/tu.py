@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,22 +13,12 @@ from torch import Tensor
 
 from crawl.checks import as_path
 from crawl.data.dataset import Dataset
-from crawl.data.features import (
-    Column,
-    Columns,
-    Unknown,
-    category_sizes,
-    check_names,
-    combine,
-    different_integers,
-    rank_integers,
-)
+from crawl.data.features import Column, Columns, Unknown, category_sizes, check_names, encode_columns
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore, as_ptr
 from crawl.data.symmetry import symmetric
 from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
 from crawl.data.task import Task
-from crawl.nn.encoders import UNKNOWN
 
 
 def from_tu(
@@ -150,36 +140,24 @@ def _features(
     folder: Path, name: str, owner: str, num_rows: int, known: tuple[Column, ...] | None, unknown: Unknown
 ) -> tuple[Tensor | None, tuple[Column, ...]]:
     """The attributes and the labels of all nodes or edges, and what they are."""
-    numbers: Tensor | None = None
-    labels: Tensor | None = None
-    columns: list[Column] = []
+    values: dict[str, list[Any]] = {}
+    columns: tuple[Column, ...] = ()
     if (path := folder / f"{name}_{owner}_attributes.txt").exists():
         numbers = _checked_rows(path, _matrix(path, np.float32), num_rows)
-        columns.append(Column(f"{owner}_attributes", width=numbers.shape[1]))
+        values[f"{owner}_attributes"] = numbers.tolist()
+        columns += (Column(f"{owner}_attributes", width=numbers.shape[1]),)
     if (path := folder / f"{name}_{owner}_labels.txt").exists():
         labels = _checked_rows(path, _matrix(path, np.int64), num_rows)
-        values = different_integers(labels) if num_rows else []
-        places = [f" {k + 1}" for k in range(len(values))] if len(values) > 1 else [""] * len(values)
-        columns += [Column(f"{owner}_labels{place}", each) for place, each in zip(places, values, strict=True)]
+        for k, label in enumerate(labels.t().tolist() if num_rows else (), 1):
+            column = f"{owner}_labels {k}" if labels.shape[1] > 1 else f"{owner}_labels"
+            values[column] = label
+            columns += (Column(column, tuple(sorted(set(label)))),)
     if num_rows == 0:
         return None, known or ()
     if known is not None:
-        check_names(owner, [column.name for column in columns], known, num_rows)
-        for here, there in zip(columns, known, strict=True):
-            if here.width != there.width:
-                raise ValueError(f"{folder}: {here.name} has {here.width} numbers, but had {there.width} in training.")
-        columns = list(known)
-    codes = None if labels is None else _codes(owner, labels, columns, unknown)
-    return combine(numbers, codes, columns), tuple(columns)
-
-
-def _codes(owner: str, labels: Tensor, columns: Sequence[Column], unknown: Unknown) -> Tensor:
-    """`[rows, K]` the numbers of the labels, of which those without one are counted."""
-    categories = [(column.name, column.values) for column in columns if column.values is not None]
-    codes = rank_integers(labels, [values for _, values in categories])
-    for (name, _), label, code in zip(categories, labels.unbind(1), codes.unbind(1), strict=True):
-        unknown.add(owner, name, label[code == UNKNOWN].tolist())
-    return codes
+        check_names(owner, values, known, num_rows)
+        columns = known
+    return encode_columns(owner, values, columns, unknown), columns
 
 
 def _checked_rows(path: Path, rows: Tensor, num_rows: int) -> Tensor:

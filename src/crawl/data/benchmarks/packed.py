@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from crawl.data.benchmarks.neighbours import nearest_neighbours
-from crawl.data.features import different_integers, rank_integers
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore, as_ptr
 from crawl.files import whole_file
@@ -172,9 +171,10 @@ def _ranked(features: Tensor | None, width: int) -> tuple[Tensor | None, tuple[i
     if features is None or features.is_floating_point():
         return features, ()
     features = features.unsqueeze(1) if features.dim() == 1 else features
-    values = different_integers(features)
-    sizes = [len(different) for different in values]
-    return rank_integers(features, values), (sizes[0] + max(0, width - sum(sizes)), *sizes[1:])
+    ranked = [column.unique(return_inverse=True) for column in features.unbind(1)]  # type: ignore[no-untyped-call]
+    sizes = [len(values) for values, _ in ranked]
+    categories = (sizes[0] + max(0, width - sum(sizes)), *sizes[1:])
+    return torch.stack([ranks for _, ranks in ranked], dim=1), categories
 
 
 def _narrow(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
