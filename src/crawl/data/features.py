@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,30 +68,22 @@ class Columns:
         return structure(cls, content, "A list of columns")
 
 
-class Unknown:
-    """Values that a model has no category for: where they occur, and how often. Empty is false."""
-
-    def __init__(self) -> None:
-        self.counts: dict[tuple[str, str], Counter[Any]] = {}
+class Unknown(Counter[tuple[str, str, Any]]):
+    """How often values occur that a model has no category for: `node` or `edge`, the column, and the value."""
 
     def add(self, owner: str, column: str, values: Iterable[Any]) -> None:
         """Count the values of nodes or edges (`owner` is `node` or `edge`) in a column."""
-        self.counts.setdefault((owner, column), Counter()).update(values)
-
-    def update(self, other: Unknown) -> None:
-        """Count the values of another as well."""
-        for (owner, column), counts in other.counts.items():
-            self.add(owner, column, counts.elements())
-
-    def __bool__(self) -> bool:
-        return any(self.counts.values())
+        self.update((owner, column, value) for value in values)
 
     def __str__(self) -> str:
         """As in `'Xe' in element (2 nodes); 7, 8 in bond (1 edge)`."""
+        counts: defaultdict[tuple[str, str], dict[Any, int]] = defaultdict(dict)
+        for (owner, column, value), count in self.items():
+            counts[owner, column][value] = count
         parts = []
-        for (owner, column), counts in self.counts.items():
-            if number := counts.total():
-                parts.append(f"{listed(sorted(counts))} in {column} ({number} {owner}{'s' * (number > 1)})")
+        for (owner, column), found in counts.items():
+            number = sum(found.values())
+            parts.append(f"{listed(sorted(found))} in {column} ({number} {owner}{'s' * (number > 1)})")
         return "; ".join(parts)
 
 

@@ -32,24 +32,14 @@ PARTS = ("train", "val", "test")
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Graphs with targets, and how they are divided.
+    """Graphs with targets, and how they are divided."""
 
-    Attributes:
-        store: The graphs. Features that are integers are categories.
-        split: The parts, where they are fixed.
-        test_fold: `[G]` the fold in which each graph is tested, where there are folds instead.
-        pos: `[N, 2]` where each node is in its image, from 0 to 1.
-        origin: Where the graphs come from; `rebuilt` if they are not quite the published ones.
-        node_categories: How many values each column of `x` takes; () if they are numbers.
-        edge_categories: The same for `edge_attr`.
-    """
-
-    store: GraphStore
+    store: GraphStore  # features that are integers are categories
     split: Split | None = None
-    test_fold: Tensor | None = None
-    pos: Tensor | None = None
-    origin: str = "published"
-    node_categories: tuple[int, ...] = ()
+    test_fold: Tensor | None = None  # [G] the fold in which each graph is tested, where there are folds instead
+    pos: Tensor | None = None  # [N, 2] where each node is in its image, from 0 to 1
+    origin: str = "published"  # "rebuilt" if the graphs are not quite the published ones
+    node_categories: tuple[int, ...] = ()  # how many values each column of x takes; () if they are numbers
     edge_categories: tuple[int, ...] = ()
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from crawl.data.benchmarks.packed import PARTS, Packed, naming, open_binary, split_in_order
-from crawl.data.benchmarks.record import Download, Form
+from crawl.data.benchmarks.record import Form
 from crawl.data.benchmarks.safe_pickle import load_pickle, load_torch
 from crawl.data.splits import Split, stratified_folds
 from crawl.data.store import GraphStore, as_ptr
@@ -30,8 +30,8 @@ def zinc() -> Form:
         files=(*(f"{part}.pickle" for part in PARTS), *(f"{part}.index" for part in PARTS)),
         read=lambda *paths: _joined([_zinc(*pair) for pair in zip(paths[:3], paths[3:], strict=True)]),
         downloads=(
-            Download(url="https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1"),
-            *(Download(url=f"{index}/{part}.index") for part in PARTS),
+            "https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1",
+            *(f"{index}/{part}.index" for part in PARTS),
         ),
     )
 
@@ -41,7 +41,7 @@ def superpixels(name: str) -> Form:
     return Form(
         files=(f"{name}_v2.pt",),
         read=_superpixels,
-        downloads=(Download(url=f"https://data.pyg.org/datasets/benchmarking-gnns/{name}_v2.zip"),),
+        downloads=(f"https://data.pyg.org/datasets/benchmarking-gnns/{name}_v2.zip",),
     )
 
 
@@ -50,7 +50,7 @@ def peptides(name: str, place: str) -> Form:
     return Form(
         files=tuple(f"{part}.pt" for part in PARTS),
         read=lambda *paths: _joined([_peptides(path) for path in paths]),
-        downloads=(Download(url=f"https://www.dropbox.com/s/{place}/peptides{name}.zip?dl=1"),),
+        downloads=(f"https://www.dropbox.com/s/{place}/peptides{name}.zip?dl=1",),
     )
 
 
@@ -59,7 +59,7 @@ def pascalvoc() -> Form:
     return Form(
         files=tuple(f"{part}.pickle" for part in PARTS),
         read=lambda *paths: _joined([_pascalvoc(path) for path in paths]),
-        downloads=(Download(url="https://www.dropbox.com/s/8x722ai272wqwl4/pascalvocsp.zip?dl=1"),),
+        downloads=("https://www.dropbox.com/s/8x722ai272wqwl4/pascalvocsp.zip?dl=1",),
     )
 
 
@@ -68,7 +68,7 @@ def tu(name: str) -> Form:
     return Form(
         files=tuple(f"{name}_{what}.txt" for what in ("A", "graph_indicator", "graph_labels")),
         read=_tu,
-        downloads=(Download(url=f"https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip"),),
+        downloads=(f"https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip",),
     )
 
 
@@ -79,12 +79,8 @@ def molpcba() -> Form:
     return Form(
         files=(*(f"raw/{table}.csv.gz" for table in tables), *(f"split/scaffold/{part}.csv.gz" for part in parts)),
         read=_molpcba,
-        downloads=(
-            Download(
-                url="https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/pcba.zip",
-                sha256="0bb12da2f3ec8b0bb80564114a6174fad2df6a3a0d3c19470b3a27813a7d4e53",  # TensorFlow Datasets has it
-            ),
-        ),
+        downloads=("https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/pcba.zip",),
+        sha256="0bb12da2f3ec8b0bb80564114a6174fad2df6a3a0d3c19470b3a27813a7d4e53",  # TensorFlow Datasets has it
     )
 
 

@@ -25,26 +25,20 @@ class Statistics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Download:
-    """The address of a published zip archive, or file, and its checksum, where one is known."""
-
-    url: str
-    sha256: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Form:
     """Files that a benchmark can be made from.
 
     Attributes:
         files: Their names; each may be compressed with gzip, its name then ends in .gz.
         read: From the paths of all of them, in this order, to the graphs.
-        downloads: Where they are published; () if they cannot be downloaded.
+        downloads: The addresses of zip archives, or of the files; () if they cannot be downloaded.
+        sha256: The checksum of each download, where one is known.
     """
 
     files: tuple[str, ...]
     read: Callable[..., Packed]
-    downloads: tuple[Download, ...] = ()
+    downloads: tuple[str, ...] = ()
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,8 +49,6 @@ class Benchmark:
         name: What it is called in commands and configurations.
         title: What it is called in tables.
         about: Its graphs, in a few words.
-        task: What is to be predicted, and how it is scored.
-        statistics: What its size must be.
         widths: The widths of node and edge features of the published models; one-hot vectors for categories.
         categories: How many values each column of node and edge features can take; () if they are numbers.
         file: The name of its file in the data root; benchmarks may share one. Its own name and `.npz` if none is given;
