@@ -82,11 +82,7 @@ class Assembler:
         self.load(store, keys)
 
     def load(self, store: GraphStore, keys: Tensor) -> None:
-        """Put other graphs in the place of these.
-
-        Raises:
-            ValueError: If they are not graphs.
-        """
+        """Put other graphs in the place of these. Refuses what are not graphs."""
         self.store = store = store.to(self.device)
         num_nodes, num_edges = store.num_nodes, store.num_edges
         most_graphs, most_nodes, most_edges = self._most or (len(store), num_nodes, num_edges)
@@ -183,15 +179,9 @@ class Assembler:
     def padded_batch(
         self, ids: Tensor, bucket: Bucket, plan: WalkPlan | None, num_steps: int, seed: Tensor, *, is_training: bool
     ) -> Batch:
-        """The graphs `ids` with walks on them, padded; nothing here waits for the device.
+        """The graphs `ids`, a row of `padded_ids`, with walks on them, padded; nothing here waits for the device.
 
-        Args:
-            ids: `[bucket.num_graphs]` on the device; see `padded_ids`.
-            bucket: What to pad to.
-            plan: The walks; None for none.
-            num_steps: Steps of the walks.
-            seed: `[1]` int64; the seed of the walks.
-            is_training: Whether there is a backward pass, which sums into edges.
+        `seed` is `[1]` int64 there, too. In training there is a backward pass, which sums into edges.
         """
         return self._assembled(ids, bucket, plan, num_steps, seed, is_padded=True, sums_into_edges=is_training)
 

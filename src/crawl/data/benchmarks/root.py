@@ -68,18 +68,33 @@ def load_benchmark(
         raise ValueError(f"{benchmark.title} has no folds: leave out fold.")
     if not has_validation and (benchmark.make is not None or not benchmark.num_folds):
         raise ValueError(f"The validation part of {benchmark.title} is given: leave out has_validation.")
+    no_coordinates = f"The nodes of {benchmark.title} have no coordinates: leave out has_positions."
     if benchmark.make is not None:
         if has_positions:
-            raise ValueError(_no_coordinates(benchmark))
+            raise ValueError(no_coordinates)
         return replace(benchmark.make(fold), name=benchmark.title)
     root = data_root(root)
     path = root / benchmark.file
-    if path.is_file():
-        packed = load_packed(path)
-        check(benchmark, packed, path)
-    else:
-        packed = _downloaded(benchmark, root)
-    return _as_dataset(benchmark, packed, fold, has_validation, has_positions)
+    if not path.is_file():
+        _download(benchmark, root)
+    packed = load_packed(path)
+    check(benchmark, packed, path)
+    store, y = packed.store, packed.store.y
+    if benchmark.columns and y is not None:
+        chosen = y[:, list(benchmark.columns)]
+        store = replace(store, y=chosen / chosen.std(dim=0, correction=0))
+    if has_positions:
+        if packed.pos is None or store.x is None:
+            raise ValueError(no_coordinates)
+        store = replace(store, x=torch.cat([store.x, packed.pos], dim=1))
+    return Dataset(
+        name=benchmark.title if packed.origin == "published" else f"{benchmark.title} ({packed.origin})",
+        store=store,
+        task=benchmark.task,
+        split=_split(benchmark, packed, fold, has_validation),
+        node_categories=packed.node_categories,
+        edge_categories=packed.edge_categories,
+    )
 
 
 def import_benchmark(
@@ -113,7 +128,7 @@ def import_benchmark(
     raise ValueError(f"{path} does not hold {benchmark.title}: looked for {looked_for}.")
 
 
-def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
+def _download(benchmark: Benchmark, root: Path) -> None:
     form = benchmark.form
     if form is None:
         raise ValueError(f"{benchmark.title} is not in {root} and cannot be downloaded. {_FROM_COMPACT_FILES}")
@@ -128,7 +143,7 @@ def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
             f"{benchmark.title} is not in {root} and could not be downloaded ({reason(error)}); set CRAWL_DATA to a "
             f"folder that has it, or: crawl datasets import {benchmark.name} PATH"
         ) from error
-    return load_packed(_keep(benchmark, packed, root, "What was downloaded"))
+    _keep(benchmark, packed, root, "What was downloaded")
 
 
 def _keep(benchmark: Benchmark, packed: Packed, root: Path, source: str) -> Path:
@@ -152,30 +167,6 @@ def _with_targets(benchmark: Benchmark, store: GraphStore) -> GraphStore:
     return replace(store, y=(y.unsqueeze(1) if y.dim() == 1 else y).float())
 
 
-def _as_dataset(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool, has_positions: bool) -> Dataset:
-    store, y = packed.store, packed.store.y
-    assert y is not None
-    if benchmark.columns:
-        chosen = y[:, list(benchmark.columns)]
-        store = replace(store, y=chosen / chosen.std(dim=0, correction=0))
-    if has_positions:
-        if packed.pos is None or store.x is None:
-            raise ValueError(_no_coordinates(benchmark))
-        store = replace(store, x=torch.cat([store.x, packed.pos], dim=1))
-    return Dataset(
-        name=benchmark.title if packed.origin == "published" else f"{benchmark.title} ({packed.origin})",
-        store=store,
-        task=benchmark.task,
-        split=_split(benchmark, packed, fold, has_validation),
-        node_categories=packed.node_categories,
-        edge_categories=packed.edge_categories,
-    )
-
-
-def _no_coordinates(benchmark: Benchmark) -> str:
-    return f"The nodes of {benchmark.title} have no coordinates: leave out has_positions."
-
-
 def _split(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool) -> Split:
     if packed.test_fold is None:
         assert packed.split is not None
@@ -190,9 +181,7 @@ def _split(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool
 def _find(files: Sequence[str], path: Path) -> list[Path]:
     """The files, all in the given folder or in one below it, or beside a file that is one of them; [] if there are not.
 
-    Args:
-        files: Their names; each may also come with .gz at its end, or without; the one that is `path` goes first.
-        path: A folder, or one of the files.
+    Each may also come with .gz at the end of its name, or without; if `path` is one of them, it is taken.
     """
     is_file = path.is_file()
     folders = [path.parent] if is_file else [path, *sorted(place for place in path.rglob("*") if place.is_dir())]
