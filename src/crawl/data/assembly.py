@@ -37,18 +37,6 @@ class Bucket:
     largest_graph: int
 
 
-@dataclass(frozen=True)
-class _End:
-    """One end of all edges: their nodes, and the edges by this node, graph by graph, if sums need them; no node has
-    more than `longest`.
-    """
-
-    node: Tensor
-    ptr: Tensor | None
-    order: Tensor | None
-    longest: int | None
-
-
 class Assembler:
     """Graphs on a device, ready to be assembled into batches there.
 
@@ -99,7 +87,7 @@ class Assembler:
         rowptr = self._kept("rowptr", graph.rowptr, most_nodes + 1, int(graph.num_arcs))
         col = self._kept("col", graph.col, most_edges)
         edge_id = self._kept("edge_id", graph.edge_id, most_edges)
-        self.ends: list[_End] = []
+        self.ends: list[Segments] = []  # from all edges to the nodes at one end
         for end in edge_index:
             ptr = order = longest = None
             name = f"end {len(self.ends)}"
@@ -108,7 +96,8 @@ class Assembler:
                 longest = int(ptr.diff().max()) if num_nodes else 0
                 ptr = self._kept(f"{name} ptr", ptr, most_nodes + 1, num_edges)
                 order = self._kept(f"{name} order", order, most_edges)
-            self.ends.append(_End(self._kept(name, end, most_edges), ptr, order, longest))
+            owner = self._kept(name, end, most_edges)
+            self.ends.append(Segments(owner, Rows(most_edges), Rows(most_nodes), ptr, order, longest))
         y = store.y
         if y is not None and y.dtype != torch.float64:
             y = y.float()  # which can say that a target is missing
@@ -206,7 +195,7 @@ class Assembler:
             nodes, edges = Rows(nodes.size, ptr[-1:].int()), Rows(edges.size, edge_ptr[-1:].int())
             is_node = torch.arange(nodes.size, device=ids.device) < ptr[-1]
             is_edge = torch.arange(edges.size, device=ids.device) < edge_ptr[-1]
-        edge_index = torch.stack([end.node[edge] for end in self.ends]) - node_offset[edge_graph]
+        edge_index = torch.stack([end.owner[edge] for end in self.ends]) - node_offset[edge_graph]
         edge_index = edge_index if is_edge is None else torch.where(is_edge, edge_index, nodes.size - 1)
         ends = []
         for owner, end in zip(edge_index, self.ends, strict=True):
