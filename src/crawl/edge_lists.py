@@ -104,7 +104,7 @@ def num_nodes_of(data: Data) -> int | None:
     """The number of nodes of a graph whose edges were checked; None if nothing tells it."""
     for name, value in (("x", data.x), ("batch", data.batch), ("pos", data.pos)):
         if isinstance(value, Tensor) and plain_tensor(name, value).dim() == 0:
-            raise ValueError(f"{name} must have a row for each node, but it has no dimensions: give {name}.view(1, 1).")
+            raise ValueError(f"{name} must have a row for each node, but it has no dimensions: give {name}.view(1).")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # if nothing else tells it, PyG takes the largest id, as we do, but warns
         return data.num_nodes  # type: ignore[no-any-return]

@@ -73,8 +73,7 @@ class Split:
 def random_split(num_graphs: int, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
     """Parts drawn without regard to anything; `fractions` are the shares of training, validation and test.
 
-    Raises:
-        ValueError: If a part would be empty, or the fractions do not sum to 1.
+    They must sum to 1. Refuses to leave a part empty; so do the other splits.
     """
     num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
     num_train, num_val = _part_sizes(num_graphs, fractions)
@@ -88,8 +87,7 @@ def stratified_split(
 ) -> Split:
     """Parts in which every class has about the same share; `labels`, `[G]`, is the class of each graph.
 
-    Raises:
-        ValueError: If a part would be empty or there are too few graphs of a class.
+    Refuses classes of too few graphs.
     """
     from sklearn.model_selection import train_test_split
 
@@ -112,10 +110,7 @@ def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, s
     """Splits for cross-validation, in which every class has about the same share.
 
     Fold i is the test part of split i, and the validation part of the split before. `labels`, `[G]`, is the class of
-    each graph.
-
-    Raises:
-        ValueError: If there are fewer than 3 folds, or too few graphs of a class.
+    each graph. Refuses fewer than 3 folds, and classes of too few graphs.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -139,9 +134,6 @@ def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.
 
     `groups`, `[G]`, is the group of each graph. The fractions are met as well as groups allow; the seed fixes the order
     of groups of equal size.
-
-    Raises:
-        ValueError: If a part would be empty.
     """
     numbers = _as_classes(groups)
     num_train, num_val = _part_sizes(len(numbers), fractions)
@@ -175,10 +167,7 @@ def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1)
 def split_from_column(values: Sequence[str], places: Sequence[str] | None = None) -> Split:
     """The parts that a column of a table names: `train`, `val` or `test` for each graph, or their usual synonyms.
 
-    `places`, `[G]`, says where each value stands, for the error message; its row when None.
-
-    Raises:
-        ValueError: For any other word, or if a part is empty.
+    Refuses any other word. `places`, `[G]`, says where each value stands, for the message; its row when None.
     """
     values = _as_words("values", values)
     places = None if places is None else as_list("places", places, "words")
@@ -196,11 +185,7 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
 
 
 def read_split(path: str | Path) -> Split:
-    """The split in a JSON file of the form `{"train": [ids], "val": [ids], "test": [ids]}`.
-
-    Raises:
-        ValueError: If the file cannot be read or is something else.
-    """
+    """The split in a JSON file of the form `{"train": [ids], "val": [ids], "test": [ids]}`. Refuses other files."""
     path = as_path("path", path)
     try:
         return Split.from_json(path.read_text(encoding="utf-8"))
@@ -218,9 +203,6 @@ def choose_split(
     """The split that a user asks for: `random`, `stratified`, a file for `read_split`, or the split itself.
 
     `labels`, `[G]`, is the class of each graph, if they have any; `fractions` and `seed` are for parts that are drawn.
-
-    Raises:
-        ValueError: If there is no such split.
     """
     if isinstance(split, Split):
         return split

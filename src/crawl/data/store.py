@@ -175,11 +175,7 @@ class GraphStore:
 
     @classmethod
     def concatenate(cls, stores: Sequence[GraphStore]) -> GraphStore:
-        """A copy of the graphs of all stores, one after the other.
-
-        Raises:
-            ValueError: If there are none, or they do not go together.
-        """
+        """A copy of the graphs of all stores, one after the other. Refuses those that do not go together."""
         stores = as_list("stores", stores, "GraphStore")
         if not stores:
             raise ValueError("There are no graphs.")
@@ -239,11 +235,7 @@ class GraphStore:
         return replace(self, **moved)
 
     def subset(self, ids: Tensor | Sequence[int]) -> GraphStore:
-        """A store of the graphs `ids` only, in this order.
-
-        Raises:
-            ValueError: If there is no graph with such an id.
-        """
+        """A store of the graphs `ids` only, in this order. Refuses ids that no graph has."""
         ids, (nodes, _, node_ptr, _), (edges, _, edge_ptr, _) = self._chosen(ids)
         return GraphStore(node_ptr, edge_ptr, y_per_node=self.y_per_node, **self._rows_of(nodes, edges, ids))
 
@@ -251,11 +243,9 @@ class GraphStore:
         """The graphs `ids`, in this order, as one PyG `Batch`; a graph may come more than once.
 
         The batch has `x`, `edge_attr` and `y` where the store has them, `edge_index`, `batch`, `ptr` and `num_nodes`,
-        equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids. Give the ids on the CPU: the
-        batch is put together on the device of the store, and the host does not wait for it.
-
-        Raises:
-            ValueError: If there is no graph with such an id.
+        equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids; those that no graph has are
+        refused. Give the ids on the CPU: the batch is put together on the device of the store, and the host does not
+        wait for it.
         """
         ids, (nodes, batch, ptr, _), (edges, graph_of_edge, _, _) = self._chosen(ids)
         parts = self._rows_of(nodes, edges, ids)
