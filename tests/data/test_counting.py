@@ -68,6 +68,6 @@ def test_formulas_agree_with_the_published_counts():
     for i in range(0, 5000, 50):
         n = published["num_nodes"][i]
         adjacency = torch.zeros(1, n, n)
-        adjacency[0, *published["edge_index"][:, ptr[i] : ptr[i + 1]]] = 1
+        adjacency[0, *published["edge_index"][:, ptr[i] : ptr[i + 1]].astype(int)] = 1
         counts = [_count(target, adjacency).item() for target in get_args(Pattern)]
         assert counts == published["counts_tri_tailed_star_cyc4"][i].tolist()
