@@ -41,7 +41,7 @@ def from_tu(
         name: What the files begin with; found when None.
         split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself.
         fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes.
-        metric: The score; the usual one of the task when None.
+        metric: The score; when None, accuracy for classes and the mean absolute error for numbers.
 
     Raises:
         ValueError: For anything wrong with the files; the message names the file.
