@@ -270,7 +270,7 @@ def test_batch_on_gpu_waits_for_nothing():
         ([Data(x=torch.ones(2, 1)), Data(num_nodes=2)], "Graph 1 has no x"),
         ([Data(x=torch.ones(2, 1)), Data(x=torch.ones(2, 2))], "Graph 1 has x of shape"),
         ([Data(num_nodes=1, y="high")], "y must be a tensor or a number, not 'high'"),
-        ([Data(num_nodes=1, edge_index=torch.ones(3, 1, dtype=torch.long))], r"shape \[2, E\]"),
+        ([Data(num_nodes=1, edge_index=torch.ones(3, 1, dtype=torch.long))], r"shape \[2, num_edges\], not \[3, 1\]"),
     ],
 )
 def test_refuses_what_is_no_data_set(graphs, message):
@@ -299,7 +299,7 @@ def test_refuses_wrong_number_of_rows():
             [0, 2, 4],
             [0, 1, 2],
             [[0, 0], [1, 1], [1, 1]],
-            r"edge_index must be integers of shape \[2, E\], not .* \[3, 2\]",
+            r"edge_index must have shape \[2, num_edges\], not \[3, 2\]\. Transpose it",
         ),
         ([0, 5, 4], [0, 1, 2], [[0, 0], [1, 1]], "must begin with 0 and never fall"),
         ([1, 2, 4], [0, 1, 2], [[0, 0], [1, 1]], "must begin with 0 and never fall"),

@@ -56,6 +56,6 @@ def compute_with(threads: int | None) -> None:
     if threads is None:
         return
     whole_number("--threads", threads, 1, 1024)
-    from crawl.threads import use_threads
+    import torch
 
-    use_threads(threads)
+    torch.set_num_threads(threads)
