@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
-from crawl.cli.flags import Threads, compute_with
+from crawl.cli.flags import Device, Threads, compute_with
 from crawl.cli.output import check_folder, print_table, say
 from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
@@ -57,7 +57,7 @@ class Train(Generic[RecipeT]):
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
     protocol: Literal["single", "folds"] = "single"
     baseline: Baseline = "none"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
     threads: Threads = None
     quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
 
@@ -92,6 +92,12 @@ class Train(Generic[RecipeT]):
             (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
             runs = _Runs(folder, where, has_folds, self.quiet, dataset)
             report(runs.train(experiment, self.baseline), folder)
+
+
+@dataclass(frozen=True)
+class _TrainWithoutFolds(Train[RecipeT]):
+    __doc__ = Train.__doc__
+    protocol: tyro.conf.Suppress[Literal["single"]] = "single"
 
 
 def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
@@ -143,9 +149,7 @@ class Resume:
     resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     data: Moved = Moved()
     baseline: Baseline = "none"
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"] | None, tyro.conf.arg(metavar="{auto,cpu,cuda}", help_behavior_hint="")
-    ] = None
+    device: Annotated[Device | None, tyro.conf.arg(metavar="{auto,cpu,cuda}", help_behavior_hint="")] = None
     threads: Threads = None
     quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
 
@@ -168,8 +172,7 @@ class Resume:
 def train_type(arguments: Sequence[str]) -> Any:
     """The type of the command `train`: with a subcommand for every recipe, or for resuming without any.
 
-    Raises:
-        ValueError: If a run is to be resumed with other settings, or for a flag of older versions.
+    Refuses other settings for a run that is resumed, and flags of older versions.
     """
     flags = [word.split("=")[0] for word in arguments if word.startswith("--")]
     if "--resume" in flags:
@@ -191,7 +194,12 @@ def train_type(arguments: Sequence[str]) -> Any:
         if words:
             refuse_unused(type_, flags)
         recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])
-    return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
+    any_recipe: Any = Union[tuple(recipes)]  # noqa: UP007
+    if not chosen or isinstance(RECIPES[chosen[0]]().data, Csl | Social):
+        return Train[any_recipe]
+    if "--protocol" in flags:
+        raise ValueError(f"{chosen[0]} has no folds: leave out --protocol.")
+    return _TrainWithoutFolds[any_recipe]
 
 
 def _refuse_settings(given: Sequence[str]) -> None:
@@ -201,15 +209,7 @@ def _refuse_settings(given: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of a command in one folder: begun, resumed or only read.
-
-    Attributes:
-        folder: Where they are.
-        where: Where to compute, and where the data are.
-        has_folds: Whether there is one for each fold.
-        quiet: Show no progress.
-        dataset: The data, to spare reading them again where there are no folds.
-    """
+    """The runs of a command in one folder: begun, resumed or only read. `dataset` spares reading the data again."""
 
     folder: Path
     where: Where
