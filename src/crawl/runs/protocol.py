@@ -49,10 +49,7 @@ def run_folds(
 ) -> list[Result]:
     """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped is resumed.
 
-    `where` are the device and the places of the data, as for `run_experiment`.
-
-    Raises:
-        ValueError: If the data have no folds.
+    `where` are the device and the places of the data, as for `run_experiment`. Refuses data without folds.
     """
     if not isinstance(experiment.data, Csl | Social):
         raise ValueError(f"{experiment.data.name} has no folds: leave out --protocol folds.")
@@ -74,10 +71,8 @@ def num_folds(experiment: Experiment) -> int:
 
 
 def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
-    """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be.
-
-    What is said about walks has no effect then, and is left out.
-    """
+    """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be, and
+    without settings of walks."""
     like = experiment.model
     assert isinstance(like, Model)
     heads = Model.num_heads if name == "gat" else 1

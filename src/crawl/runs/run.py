@@ -147,7 +147,7 @@ def resume_run(
     """
     run = RunFolder.open(as_path("folder", folder))
     if is_finished(run.path):
-        return Result(run.path, json.loads(run.result.read_text()))
+        return _read(run)
     experiment, where = read_config(run.config), Where.read(run).moved(device, path, root)
     if isinstance(experiment.model, GivenModel) and model is None:
         raise ValueError(experiment.model.remedy)
@@ -158,7 +158,7 @@ def resume_run(
     model = build_model(experiment, features) if model is None else model
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if is_finished(run.path):  # by another process, since
-            return Result(run.path, json.loads(run.result.read_text()))
+            return _read(run)
         data = _known_data(run, dataset)
         if not run.split.is_file():  # it was stopped before anything depended on the split
             write_atomically(run.split, dataset.split.to_json())
@@ -167,6 +167,10 @@ def resume_run(
         where.write(run)
         work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
         return work.train_and_evaluate()
+
+
+def _read(run: RunFolder) -> Result:
+    return Result(run.path, json.loads(run.result.read_text()))
 
 
 def _dataset(experiment: Experiment, dataset: Dataset | None, where: Where, quiet: bool | None) -> Dataset:
@@ -181,8 +185,7 @@ def _dataset(experiment: Experiment, dataset: Dataset | None, where: Where, quie
 def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Dataset) -> Experiment:
     """What a record says: the settings that the data were read by and the model is built by, or that they were given.
 
-    Raises:
-        ValueError: If the experiment names others.
+    Refuses an experiment that names others.
     """
     data = experiment.data
     if dataset.source != data:
@@ -218,11 +221,8 @@ def _check_split(run: RunFolder, now: Split) -> None:
 
 
 def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
-    """The fingerprint of the data, kept with the run; None for a run that was begun without one.
-
-    Raises:
-        ValueError: If the data are not those that the run was started with.
-    """
+    """The fingerprint of the data, kept with the run; None for a run that was begun without one. Refuses other data
+    than those that the run was started with."""
     now = Fingerprint.of(dataset)
     if not run.data.is_file():
         if run.last.is_file():
@@ -247,20 +247,7 @@ def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
 
 @dataclass
 class _Work:
-    """A run that is under way: what it needs from the beginning to its record.
-
-    Attributes:
-        run: Its folder.
-        experiment: What to do.
-        model: What is trained.
-        dataset: What it is trained on.
-        features: What the model expects of graphs.
-        data: The fingerprint of the data; None for a run that was begun without one.
-        where: Where it computes, and where the data are.
-        quiet: Show no progress; see `run_experiment`.
-        stop: Asked after every epoch whether to stop there.
-        runs_at_a_time: How many runs share the device.
-    """
+    """A run that is under way: what it needs from the beginning to its record."""
 
     run: RunFolder
     experiment: Experiment
@@ -311,23 +298,17 @@ class _Work:
         return Result(run.path, record)
 
     def _restore(self, trainer: Trainer) -> dict[str, Any]:
-        """Resume from the checkpoint; the facts that it keeps for the record.
-
-        Raises:
-            ValueError: If it is damaged, or does not fit the model.
-        """
-        remedy = "Without that file, the run begins anew."
+        """Resume from the checkpoint; the facts that it keeps for the record."""
+        place = ""  # errors of `load_checkpoint` name the file themselves
         try:
             tensors, values = load_checkpoint(self.run.last)
-        except ValueError as error:
-            raise ValueError(f"{error} {remedy}") from None
-        try:
+            place = f"{self.run.last}: "
             trainer.restore(renamed(tensors, [name for name, _ in self.model.named_parameters()]), values)
             before = whole_number("runs_at_a_time", values.get("runs_at_a_time", 1))
             if not isinstance(values.get("commit"), str | None):
                 raise ValueError(f"its commit is {shown(values['commit'])}.")
         except ValueError as error:
-            raise ValueError(f"{self.run.last}: {error} {remedy}") from None
+            raise ValueError(f"{place}{error} Without that file, the run begins anew.") from None
         self.runs_at_a_time = max(self.runs_at_a_time, before)
         return values
 

@@ -199,11 +199,7 @@ tagged(Data, KINDS)
 
 
 def existing_path(data: Data, path: str | Path | None) -> Path:
-    """The file or folder of data of one's own.
-
-    Raises:
-        ValueError: If it is not given, or not there.
-    """
+    """The file or folder of data of one's own. Refuses one that is not given, or not there."""
     if path is None:
         raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
     if not Path(path).exists():

@@ -30,11 +30,7 @@ class Where:
     root: str | None = None
 
     def moved(self, device: str | None = None, path: str | Path | None = None, root: str | Path | None = None) -> Where:
-        """The same, except for what is given. Paths become absolute, so that a run can be resumed from anywhere.
-
-        Raises:
-            ValueError: If a path is a link that leads to itself.
-        """
+        """The same, except for what is given. Paths become absolute, so that a run can be resumed from anywhere."""
         given: dict[str, Any] = {"path": _absolute(path), "root": _absolute(root), "device": device}
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
@@ -44,11 +40,7 @@ class Where:
 
     @classmethod
     def read(cls, run: RunFolder) -> Where:
-        """What the folder of a run says; runs of older versions have it in their configuration.
-
-        Raises:
-            ValueError: If it is damaged; the message names the file.
-        """
+        """What the folder of a run says; runs of older versions have it in their configuration."""
         file = run.where if run.where.is_file() else run.config
         try:
             values = parse_json(file.read_text())
