@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -95,17 +95,8 @@ class Distinguish:
         for name, graph in zip(names, graphs, strict=True):
             if graph.num_edges == 0:
                 raise ValueError(f"{name}: there is no edge in it.")
-        walks = list(
-            walked(
-                first,
-                second,
-                self.windows,
-                num_steps=self.num_steps,
-                num_walks=self.num_walks,
-                confidence=self.confidence,
-                seed=self.seed,
-            )
-        )
+        how: dict[str, Any] = {"num_steps": self.num_steps, "num_walks": self.num_walks, "confidence": self.confidence}
+        walks = list(walked(first, second, self.windows, **how, seed=self.seed))
         sizes = " and ".join(
             f"{name} ({_counted(graph.num_nodes, 'node')}, {_counted(graph.num_arcs // 2, 'edge')})"
             for name, graph in zip(names, graphs, strict=True)
@@ -195,12 +186,7 @@ def _read_simple_graph(text: str, *, header: bool) -> Graph:
 
 
 def read_any_graph(text: str, *, header: bool = False) -> nx.Graph:
-    """The networkx graph of a name or a file. An existing file wins over a name.
-
-    Raises:
-        ValueError: For what is neither; the message lists the names.
-        OSError: If the file cannot be read.
-    """
+    """The networkx graph of a name or a file. An existing file wins over a name; what is neither is refused."""
     import networkx as nx
 
     from crawl.data.folder import read_graph

@@ -57,12 +57,9 @@ class Evaluate(WithModel):
 
     def _dataset(self, trained: TrainedModel) -> Dataset:
         """The data of the run with its split; refused if they are not what they were."""
-        from crawl.runs.build import load_dataset
-        from crawl.runs.progress import reading
+        from crawl.runs.run import read_dataset
 
-        experiment, where = trained.experiment, trained.where.moved(path=self.data)
-        with reading(where.path or experiment.data.name):
-            dataset = load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
+        dataset = read_dataset(trained.experiment, trained.where.moved(path=self.data))
         trained.check_data(dataset)
         split = self.run_folder / "split.json"  # all that runs of older versions kept
         if split.is_file() and split.read_text() != dataset.split.to_json():

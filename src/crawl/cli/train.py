@@ -74,15 +74,13 @@ class Train(Generic[RecipeT]):
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
         _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
-        from crawl.runs.build import load_dataset
         from crawl.runs.folder import RunFolder
-        from crawl.runs.progress import reading
+        from crawl.runs.run import read_dataset
         from crawl.training.trainer import choose_device
 
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
-        with reading(where.path or experiment.data.name, self.quiet):
-            dataset = load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
+        dataset = read_dataset(experiment, where, self.quiet)
         experiment = settled(experiment, dataset.task, device.type, settings.base)
         _report_skipped(dataset)
         has_folds = self.protocol == "folds"

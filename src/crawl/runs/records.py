@@ -1,6 +1,7 @@
 """What a run left in its folder, checked: its configuration, its epochs, its result."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any, NotRequired, TypedDict, TypeVar
 
 import numpy as np
 
+from crawl.data.dataset import Dataset
 from crawl.files import parse_json
 from crawl.plain import structure
 from crawl.runs.experiment import Experiment
-from crawl.runs.folder import RunFolder
-from crawl.training.evaluation import Predictions
+from crawl.runs.folder import RunFolder, output_names
+from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array, why_no_score
 
 _Content = TypeVar("_Content")
@@ -112,6 +114,27 @@ def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
     if by_target := predictions.scores_by_target(targets):
         record["by_target"] = {name: _mean_and_deviation(values) for name, values in by_target.items()}
     return record
+
+
+def warn_of_parts(dataset: Dataset) -> None:
+    """Warn, before anything is trained, of classes without an example to learn from, and of parts without a score."""
+    task, split = dataset.task, dataset.split
+    if dataset.store.y is None:
+        return  # which the trainer refuses
+    targets = {part: targets_of(dataset.store, getattr(split, part)) for part in ("train", "val", "test")}
+    if task.kind in ("binary", "multiclass"):
+        names, seen = output_names(task), set(np.unique(targets["train"]))
+        for part in ("val", "test"):
+            if unseen := [names[int(i)] for i in np.unique(targets[part]) if i not in seen]:
+                what = f"{'Classes' if len(unseen) > 1 else 'Class'} {', '.join(unseen)} of the {part} part"
+                remedy = "Choose another split, or leave these graphs out."
+                warnings.warn(f"{what}: the training part has no example. {remedy}", UserWarning, stacklevel=3)
+    for part in ("val", "test"):
+        reason = why_no_score(task.metric, targets[part]) if len(getattr(split, part)) else ""
+        if reason:
+            effect = ", so the last epoch is taken for the best" if part == "val" else ""
+            message = f"The {part} part has no score{effect}: {reason}. Choose another split or metric."
+            warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:

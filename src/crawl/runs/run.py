@@ -27,10 +27,9 @@ from crawl.runs.experiment import Experiment, GivenModel, Model, settled
 from crawl.runs.features import Features
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.former import renamed
-from crawl.runs.parts import warn_of_parts
-from crawl.runs.progress import Progress, lines, reading, watched
+from crawl.runs.progress import Progress, lines, watched
 from crawl.runs.recipes import RECIPES
-from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of
+from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.sources import Csl, GivenData
 from crawl.runs.where import Where
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
@@ -104,7 +103,7 @@ def run_experiment(
         truth("quiet", quiet)
     kind = choose_device(device).type
     where = Where().moved(device, path, root)
-    dataset = _dataset(experiment, dataset, where, quiet)
+    dataset = read_dataset(experiment, where, quiet, dataset)
     experiment = _with_given(experiment, model, dataset)
     experiment = settled(experiment, dataset.task, kind, RECIPES.get(experiment.data.name, Experiment)())
     features = Features.of(dataset)
@@ -153,7 +152,7 @@ def resume_run(
         raise ValueError(experiment.model.remedy)
     if isinstance(experiment.model, Model) and model is not None:
         raise ValueError(f"{run.config} says how to build the model, a {experiment.model.title}: leave out model.")
-    dataset = _dataset(experiment, dataset, where, quiet)
+    dataset = read_dataset(experiment, where, quiet, dataset)
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model
     with run.locked(), lines(f"{run.path}: preparing", quiet):
@@ -173,12 +172,14 @@ def _read(run: RunFolder) -> Result:
     return Result(run.path, json.loads(run.result.read_text()))
 
 
-def _dataset(experiment: Experiment, dataset: Dataset | None, where: Where, quiet: bool | None) -> Dataset:
-    """The data set that was given, or else that of the experiment."""
-    if dataset is not None:
-        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
-        return dataset
-    with reading(where.path or experiment.data.name, quiet):
+def read_dataset(
+    experiment: Experiment, where: Where, quiet: bool | None = None, given: Dataset | None = None
+) -> Dataset:
+    """The data set that was given, or else that of the experiment; lines tell about reading it."""
+    if given is not None:
+        check_type("dataset", given, Dataset, "call crawl.data.from_pyg(graphs), for example")
+        return given
+    with lines(f"reading {where.path or experiment.data.name}", quiet):
         return load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
 
 
@@ -287,7 +288,7 @@ class _Work:
             record = self._evaluate(trainer)
             record |= environment_record(trainer.device, time.perf_counter() - began, self.runs_at_a_time)
             record |= {"commit": commit, "steps": trainer.runner.how, "where": asdict(self.where)}
-            description = {"experiment": record["config"], "features": self.features.to_dict()}
+            description = {"experiment": record["config"], "features": asdict(self.features)}
             description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
             description |= {} if self.data is None else {"data": self.data.to_dict()}
             save_checkpoint(run.best, trainer.model.state_dict(), description)
