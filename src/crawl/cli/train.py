@@ -216,10 +216,7 @@ class _Runs:
     dataset: Dataset | None = None
 
     def train(self, experiment: Experiment, baseline: Baseline = "none") -> list[Result]:
-        """The runs of an experiment, and those of its baseline in a folder within.
-
-        Baselines that were asked for in this folder before count, too.
-        """
+        """The runs of an experiment, and in folders within those of the baselines that were ever asked for here."""
         from crawl.runs.protocol import as_baseline
 
         names = _noted_baselines(self.folder, baseline)
@@ -261,8 +258,7 @@ def report(results: Sequence[Result], folder: Path) -> None:
     for model in dict.fromkeys(titles):
         own = [result for title, result in zip(titles, results, strict=True) if title == model]
         if len(own) > 1:
-            summary = Summary.of(own)
-            mean, internal, cross = (format_score(metric, value) for value in vars(summary).values())
+            mean, internal, cross = (format_score(metric, value) for value in vars(Summary.of(own)).values())
             print(f"{model}: {mean} over {len(own)} models ± {cross} between models, ± {internal} between evaluations")
     print(f"Everything about it is in {folder}")
 
