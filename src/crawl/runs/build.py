@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from crawl.checks import check_type
 from crawl.data.benchmarks import load_benchmark
@@ -15,7 +16,7 @@ from crawl.models import Network
 from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
 from crawl.nn.encoders import Dense, Encoder, OneHot
-from crawl.runs.experiment import Experiment, GivenModel
+from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.features import Features
 from crawl.runs.sources import (
     TU,
@@ -74,6 +75,14 @@ def build_model(experiment: Experiment, features: Features) -> Network:
     if shortest + 1 < widest:  # said here, before anything is trained or a folder is made
         raise ValueError(f"Walks of {shortest} steps are shorter than one window of {widest} nodes: take more.")
     return model
+
+
+def check_given(settings: Model | GivenModel, model: nn.Module | None, place: Path) -> None:
+    """Refuse a run without the model that it was given in Python, and a model for one that says how to build it."""
+    if isinstance(settings, GivenModel) and model is None:
+        raise ValueError(settings.remedy)
+    if isinstance(settings, Model) and model is not None:
+        raise ValueError(f"{place} says how to build its model, a {settings.title}: leave out model.")
 
 
 def count_parameters(experiment: Experiment, features: Features) -> int:

@@ -71,10 +71,9 @@ class Model:
         for block in self.blocks:
             check_choice("A block of model.layer", block, get_args(BlockName))
         check_fields(self, "model", at_least_0=("dropout",))
-        whole_number("model.hidden_channels", self.hidden_channels, 1, _WIDEST)
-        whole_number("model.num_layers", self.num_layers, 1, _DEEPEST)
-        if self.kernel_size is not None:
-            whole_number("model.kernel_size", self.kernel_size, 1, _WIDEST)
+        for name, most in {"hidden_channels": _WIDEST, "num_layers": _DEEPEST, "kernel_size": _WIDEST}.items():
+            if getattr(self, name) is not None:
+                whole_number(f"model.{name}", getattr(self, name), 1, most)
         if not 0 <= real_number("model.dropout", self.dropout) < 1:
             raise ValueError(f"model.dropout must be 0 or more and below 1, not {self.dropout}.")
         for setting in self.without_effect:

@@ -20,7 +20,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.files import write_atomically
-from crawl.runs.build import build_model, load_dataset
+from crawl.runs.build import build_model, check_given, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
 from crawl.runs.experiment import Experiment, GivenModel, Model, settled
@@ -148,10 +148,7 @@ def resume_run(
     if is_finished(run.path):
         return _read(run)
     experiment, where = read_config(run.config), Where.read(run).moved(device, path, root)
-    if isinstance(experiment.model, GivenModel) and model is None:
-        raise ValueError(experiment.model.remedy)
-    if isinstance(experiment.model, Model) and model is not None:
-        raise ValueError(f"{run.config} says how to build the model, a {experiment.model.title}: leave out model.")
+    check_given(experiment.model, model, run.config)
     dataset = read_dataset(experiment, where, quiet, dataset)
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model

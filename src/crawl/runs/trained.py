@@ -18,8 +18,8 @@ from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.store import GraphStore
 from crawl.plain import structure
-from crawl.runs.build import build_model
-from crawl.runs.experiment import Experiment, GivenModel, Model
+from crawl.runs.build import build_model, check_given
+from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import former_where, renamed
@@ -102,10 +102,7 @@ class TrainedModel:
             if experiment.walk is None:
                 raise ValueError(f"{experiment.model.title} does not walk: leave out eval_start_share.")
             experiment = replace(experiment, walk=replace(experiment.walk, eval_start_share=eval_start_share))
-        if isinstance(experiment.model, GivenModel) and model is None:
-            raise ValueError(experiment.model.remedy)
-        if isinstance(experiment.model, Model) and model is not None:
-            raise ValueError(f"{path} says how to build its model, a {experiment.model.title}: leave out model.")
+        check_given(experiment.model, model, path)
         with _damage_named(path):
             weights, is_given = renamed(tensors, ()), model is not None
             if model is None:
