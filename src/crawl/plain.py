@@ -10,6 +10,7 @@ import difflib
 import math
 import typing
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from cattrs import AttributeValidationNote, BaseValidationError, Converter, ForbiddenExtraKeysError
@@ -31,6 +32,15 @@ def structure(kind: type[T], values: Any, what: str) -> T:
         return _CONVERTER.structure(values, kind)
     except (BaseValidationError, _WrongKind) as error:
         raise ValueError(_message(error, "", what)) from None
+
+
+def read_checked(path: Path, make: Callable[[str], T], remedy: str) -> T:
+    """What `make` makes of the text in a file; what it refuses is refused by the name of the file, with the remedy."""
+    try:
+        return make(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # also for what is not JSON, or not UTF-8
+        reason = str(error).rstrip(".")
+        raise ValueError(f"{path} is damaged or of another version ({reason}): {remedy}.") from None
 
 
 def unstructure(value: Any) -> Any:

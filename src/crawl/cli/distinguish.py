@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from crawl.checks import whole_number
+from crawl.checks import between, whole_number
 from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, print_table, say
 from crawl.cli.walk import read_edge_list
@@ -79,8 +79,7 @@ class Distinguish:
             raise ValueError("--windows needs at least one number.")
         for name, number in (("--num-steps", self.num_steps), *(("--windows", window) for window in self.windows)):
             whole_number(name, number, 1, _LONGEST)
-        if not 0.5 < self.confidence < 1:
-            raise ValueError(f"--confidence must lie between 0.5 and 1, not {self.confidence}.")
+        between("--confidence", self.confidence, 0.5, 1)
         check_positive(num_walks=self.num_walks)
         whole_number("--max-k", self.max_k, 1, _LARGEST_K)
         check_seed(self.seed)

@@ -2,23 +2,21 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, NotRequired, TypedDict, TypeVar
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
 from crawl.data.dataset import Dataset
 from crawl.files import parse_json
-from crawl.plain import structure
+from crawl.plain import read_checked, structure
 from crawl.runs.experiment import Experiment
 from crawl.runs.folder import RunFolder, output_names
 from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array, why_no_score
-
-_Content = TypeVar("_Content")
 
 
 @dataclass(frozen=True)
@@ -184,15 +182,6 @@ class Epoch(TypedDict):
     epoch: int
     loss: float | None
     seconds: float
-
-
-def read_checked(path: Path, make: Callable[[str], _Content], remedy: str) -> _Content:
-    """What `make` makes of the text in a file; what it refuses is refused by the name of the file, with the remedy."""
-    try:
-        return make(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # also for what is not JSON, or not UTF-8
-        reason = str(error).rstrip(".")
-        raise ValueError(f"{path} is damaged or of another version ({reason}): {remedy}.") from None
 
 
 def check_record(record: Any, place: str = "record") -> dict[str, Any]:

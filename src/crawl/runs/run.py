@@ -19,7 +19,8 @@ from crawl.checks import as_path, check_type, shown, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
-from crawl.files import write_atomically
+from crawl.files import parse_json, write_atomically
+from crawl.plain import read_checked
 from crawl.runs.build import build_model, check_given, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
@@ -115,7 +116,7 @@ def run_experiment(
         where.write(run)
         write_atomically(run.config, experiment.to_json())
         data = _known_data(run, dataset)
-        write_atomically(run.split, dataset.split.to_json())
+        _keep_split(run, dataset.split)
         warn_of_parts(dataset)
         work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
         return work.train_and_evaluate()
@@ -156,10 +157,7 @@ def resume_run(
         if is_finished(run.path):  # by another process, since
             return _read(run)
         data = _known_data(run, dataset)
-        if not run.split.is_file():  # it was stopped before anything depended on the split
-            write_atomically(run.split, dataset.split.to_json())
-        else:
-            _check_split(run, dataset.split)
+        _keep_split(run, dataset.split)
         where.write(run)
         work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
         return work.train_and_evaluate()
@@ -205,12 +203,12 @@ def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Datase
     return replace(experiment, model=given, walk=None)
 
 
-def _check_split(run: RunFolder, now: Split) -> None:
-    """Refuse to resume with data that are split in another way than when the run was started."""
-    try:
-        before = Split.from_json(run.split.read_text())
-    except ValueError as error:
-        raise ValueError(f"{run.split} is damaged ({error}): remove it to resume with the split of the data.") from None
+def _keep_split(run: RunFolder, now: Split) -> None:
+    """Keep the split with the run; refuse one that is not the split that the run was started with."""
+    if not run.split.is_file():  # nothing depended on it yet
+        write_atomically(run.split, now.to_json())
+        return
+    before = read_checked(run.split, Split.from_json, "remove it to resume with the split of the data")
     if before.to_json() != now.to_json():
         raise ValueError(
             f"The data have changed since {run.path} was started: it split {len(before.ids)} graphs in another way. "
@@ -233,11 +231,8 @@ def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
             return None
         write_atomically(run.data, json.dumps(now.to_dict(), indent=2) + "\n")
         return now
-    try:
-        before = Fingerprint.from_dict(json.loads(run.data.read_text()))
-    except (ValueError, RecursionError) as error:
-        reason = str(error).rstrip(".")
-        raise ValueError(f"{run.data} is damaged ({reason}): remove it to resume without comparing the data.") from None
+    remedy = "remove it to resume without comparing the data"
+    before = read_checked(run.data, lambda text: Fingerprint.from_dict(parse_json(text)), remedy)
     if changes := before.changes_to(now):
         raise ValueError(f"The data have changed since {run.path} was started: {'; '.join(changes)}. Start a new run.")
     return now

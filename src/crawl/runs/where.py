@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawl.files import parse_json, write_atomically
-from crawl.plain import structure
+from crawl.plain import read_checked, structure
 from crawl.runs.former import former_where
 
 if TYPE_CHECKING:
@@ -41,13 +41,14 @@ class Where:
     @classmethod
     def read(cls, run: RunFolder) -> Where:
         """What the folder of a run says; runs of older versions have it in their configuration."""
-        file = run.where if run.where.is_file() else run.config
-        try:
-            values = parse_json(file.read_text())
-            return structure(cls, values if file is run.where else former_where(values), str(file))
-        except ValueError as error:
-            reason = str(error).rstrip(".")
-            raise ValueError(f"{file} is damaged ({reason}): remove it, and say where the data are.") from None
+        is_older = not run.where.is_file()
+        file = run.config if is_older else run.where
+
+        def where(text: str) -> Where:
+            values = parse_json(text)
+            return structure(cls, former_where(values) if is_older else values, str(file))
+
+        return read_checked(file, where, "remove it, and say where the data are")
 
 
 def _absolute(path: str | Path | None) -> str | None:
