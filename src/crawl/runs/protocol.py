@@ -122,14 +122,9 @@ def has_best(record: dict[str, Any]) -> bool:
 
 def model_title(model: Model | GivenModel) -> str:
     """What a model is called in tables; a network of several blocks by their names."""
-    title = _TITLES.get(model.title)
+    acronyms = {name: name.upper() for name in ("gcn", "gin", "gine", "gat", "pna")}
+    title = {**acronyms, "sage": "GraphSAGE", "gated_gcn": "GatedGCN"}.get(model.title)
     return "CRaWl" if model.title == "crawl" else model.title if title is None else f"{title} (message passing)"
-
-
-_TITLES = {
-    **{"gcn": "GCN", "gin": "GIN", "gine": "GINE", "gat": "GAT", "sage": "GraphSAGE", "gated_gcn": "GatedGCN"},
-    "pna": "PNA",
-}
 
 
 def format_score(metric: str, value: float | None) -> str:
