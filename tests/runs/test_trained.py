@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from crawl.runs import GivenData, TrainedModel, run_experiment
+from crawl.runs import GivenData, Model, TrainedModel, run_experiment
+from crawl.runs.build import build_model
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -26,6 +27,18 @@ def test_it_knows_what_it_is(model, finished, tiny, paths):
 def test_a_folder_and_its_checkpoint_are_the_same(model, finished, paths):
     other = TrainedModel.load(str(finished.folder / "best.safetensors"), device="cpu")
     assert np.array_equal(other.predict(paths.store).repeats, model.predict(paths.store).repeats)
+
+
+def test_tables_that_checkpoints_do_not_keep(tiny, paths, tmp_path):
+    x = torch.arange(len(paths.store.x)).remainder(3)[:, None]
+    data = replace(paths, store=replace(paths.store, x=x), node_categories=(3,))
+    run = run_experiment(replace(tiny, model=Model(("walk", "gru"), 8, 1)), tmp_path / "run", dataset=data)
+    found = TrainedModel.load(run.folder, device="cpu")
+    built = build_model(found.experiment, found.features)
+    tables = dict(built.named_buffers()).keys() - built.state_dict().keys()
+    assert len(tables) == 2  # of the one-hot encoder and of the bits along walks
+    assert all(torch.equal(found.model.get_buffer(name), built.get_buffer(name)) for name in tables)
+    assert np.isfinite(found.predict(data.store).mean).all()
 
 
 def test_predictions(model, paths):

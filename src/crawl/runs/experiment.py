@@ -71,10 +71,9 @@ class Model:
         for block in self.blocks:
             check_choice("A block of model.layer", block, get_args(BlockName))
         check_fields(self, "model", at_least_0=("dropout",))
-        whole_number("model.hidden_channels", self.hidden_channels, 1, _WIDEST)
-        whole_number("model.num_layers", self.num_layers, 1, _DEEPEST)
-        if self.kernel_size is not None:
-            whole_number("model.kernel_size", self.kernel_size, 1, _WIDEST)
+        for name, most in {"hidden_channels": _WIDEST, "num_layers": _DEEPEST, "kernel_size": _WIDEST}.items():
+            if getattr(self, name) is not None:
+                whole_number(f"model.{name}", getattr(self, name), 1, most)
         if not 0 <= real_number("model.dropout", self.dropout) < 1:
             raise ValueError(f"model.dropout must be 0 or more and below 1, not {self.dropout}.")
         for setting in self.without_effect:
@@ -158,11 +157,11 @@ class Experiment:
 
     def __post_init__(self) -> None:
         whole_number("seed", self.seed, 0, 2**64 - 1)
-        for name, kind in (("data", Data), ("model", Model | GivenModel), ("training", Training)):
+        kinds = {"data": Data, "model": Model | GivenModel, "training": Training, "evaluation": Evaluation}
+        for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
-                kinds = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
-                raise ValueError(f"experiment.{name} must be a {kinds}, not {shown(getattr(self, name))}.")
-        check_type("experiment.evaluation", self.evaluation, Evaluation)
+                names = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
+                raise ValueError(f"experiment.{name} must be a {names}, not {shown(getattr(self, name))}.")
         if self.model.has_walks:
             object.__setattr__(self, "walk", WalkPlan() if self.walk is None else self.walk)
             assert self.walk is not None
@@ -238,14 +237,8 @@ def _evaluated_once(evaluation: Evaluation, model: str) -> Evaluation:
 def settled(experiment: Experiment, task: Task, device: str, base: Experiment | None = None) -> Experiment:
     """The same experiment with every setting that changes nothing for this task, on this device, at its default.
 
-    Args:
-        experiment: The experiment.
-        task: What is predicted.
-        device: The kind of device that computes.
-        base: What it was before a person changed it. What is as there was not chosen, nor is a default.
-
-    Raises:
-        ValueError: If such a setting was chosen, with the flag that sets it, and why it has no effect.
+    Refuses such a setting if it was chosen, with the flag that sets it, and why it has no effect. What is as in `base`,
+    the experiment before a person changed it, was not chosen, nor is a default.
     """
     for what, group, setting, usual in _without_effect(experiment, task, device):
         part = getattr(experiment, group)
