@@ -13,7 +13,6 @@ from crawl.nn.dropout import Dropout
 from crawl.nn.heads import channels_per_head
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.settings import BlockSettings
 
 
 class Attention(Block):
@@ -44,11 +43,6 @@ class Attention(Block):
             Linear(channels, channels),
             Dropout(dropout),
         )
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> Attention:
-        """The block for a network that names it `attention`."""
-        return cls(settings.channels, settings.num_heads, settings.dropout)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""

@@ -92,7 +92,10 @@ class CRaWlConv(nn.Module):
                 `edge_dim` is 1 they may be missing, which is the same as zeros.
             rows: Which of the nodes are real, for a padded batch; all when None.
         """
-        pooled, _ = self.pooled(x, walks, edge_attr)
+        return self.updated(x, self.pooled(x, walks, edge_attr)[0], rows)
+
+    def updated(self, x: Tensor, pooled: Tensor, rows: Rows | None = None) -> Tensor:
+        """R h(v) + U p(v), `[N, out_channels]`."""
         with precision(self.precision):
             new_x: Tensor = self.update(pooled, rows, add=self.residual(x))
         return new_x

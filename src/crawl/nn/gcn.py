@@ -8,7 +8,6 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
-from crawl.nn.settings import BlockSettings
 
 
 class GCN(MessagePassing):
@@ -28,11 +27,6 @@ class GCN(MessagePassing):
     def __init__(self, channels: int) -> None:
         super().__init__(channels)
         self.linear = Linear(channels, channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> GCN:
-        """The block for a network that names it `gcn`."""
-        return cls(settings.channels)
 
     def conv(self, state: State, batch: Batch) -> Tensor:
         """`[N, d]`: the scaled sums."""

@@ -10,7 +10,6 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.settings import BlockSettings
 from crawl.ops.messages import add_messages
 
 
@@ -35,11 +34,6 @@ class GINE(Block):
         is_wide = edge_channels in (0, channels)
         self.edge = nn.Identity() if is_wide else Linear(edge_channels, channels)
         self.first, self.norm, self.last = Linear(channels, channels), BatchNorm(channels), Linear(channels, channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> GINE:
-        """The block for a network that names it `gine`."""
-        return cls(settings.channels, settings.edge_channels)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""
@@ -66,8 +60,3 @@ class GIN(GINE):
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> GIN:
-        """The block for a network that names it `gin`."""
-        return cls(settings.channels)

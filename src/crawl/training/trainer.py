@@ -77,6 +77,7 @@ class Trainer:
         self.task, self.split, self.store = dataset.task, dataset.split, dataset.store.checked()
         largest = max(training.batch_size, evaluation.batch_size)
         self.runner = Runner(model, self.task, self.store, self.device, largest_batch=largest)
+        self.runner.warn_if_eager()
         self.training, self.evaluation, self.seed = training, evaluation, seed
         self.scaling = Scaling()
         if training.normalise_targets and self.task.kind == "regression":
