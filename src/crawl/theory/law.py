@@ -47,11 +47,9 @@ def feature_law(
     window_size = whole_number("window_size", window_size, 0, MAX_STEPS)
     max_entries = whole_number("max_entries", max_entries, 0, MAX_COUNT)
     chain = window_chain([graph], window_size, strategy, num_steps)
-    rounds = chain.classes(num_steps)
-    start = chain.start_classes(rounds[min(num_steps, len(rounds) - 1)])[0]
+    (start,), steps = chain.unrolled(num_steps)
     law: dict[Matrix, dict[int, int]] = {(0,): start}
-    for left in reversed(range(num_steps)):  # steps left after this one
-        moves = chain.class_moves(rounds[min(left + 1, len(rounds) - 1)], rounds[min(left, len(rounds) - 1)])
+    for step, moves in enumerate(steps, start=1):
         longer: dict[Matrix, dict[int, int]] = {}
         num_entries = 0
         for rows, weights in law.items():
@@ -64,7 +62,7 @@ def feature_law(
             if num_entries > max_entries:
                 number = written(count_walks(graph, num_steps, strategy))
                 raise TooLarge(
-                    f"After {num_steps - left} of {num_steps} steps there are more than {max_entries:,} entries, and "
+                    f"After {step} of {num_steps} steps there are more than {max_entries:,} entries, and "
                     f"there are {number} walks. Take fewer steps or a smaller window, or sample."
                 )
         law = longer

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crawl.checks import as_list, whole_number
 from crawl.tensor_checks import as_array
 from crawl.theory.chain import MAX_STEPS, Steps, TooLarge, WalkStrategy, written
-from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, arcs, simple_graph
+from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, as_networkx, simple_graph
 
 MAX_SUBSETS = 2_000_000
 
@@ -118,16 +118,12 @@ def first_visits(graph: AnyGraph, nodes: ArrayLike) -> Seen:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     seen = visited[order]
-    position, adjacency = rank[inverse], _adjacency_among(graph, seen)
+    position, adjacency = rank[inverse], adjacency_matrix(graph)[np.ix_(seen, seen)]
     missing = np.flatnonzero(~adjacency[position[:-1], position[1:]])
     if missing.size:
         u, v = walk[missing[0] : missing[0] + 2]
         raise ValueError(f"nodes must be a walk, but there is no edge from {u} to {v}.")
     return Seen(position, adjacency)
-
-
-def _adjacency_among(graph: AnyGraph, nodes: Ints) -> NDArray[np.bool_]:
-    return adjacency_matrix(graph)[np.ix_(nodes, nodes)]
 
 
 def cover_time_bound(graph: AnyGraph) -> int:
@@ -142,9 +138,7 @@ def cover_time_bound(graph: AnyGraph) -> int:
     graph = simple_graph(graph)
     if not graph.num_nodes:
         raise ValueError("The graph has no nodes, so there are no walks on it.")
-    as_networkx = nx.empty_graph(graph.num_nodes)
-    as_networkx.add_edges_from(zip(*arcs(graph), strict=True))
-    if not nx.is_connected(as_networkx):
+    if not nx.is_connected(as_networkx(graph)):
         raise ValueError("The graph is not connected, so no walk visits all its nodes.")
     return 2 * graph.num_nodes * graph.num_arcs
 
