@@ -17,7 +17,7 @@ from crawl.ops.triton.streams import backward
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training.runner import Runner
 from crawl.training.seeds import derive_seed
-from crawl.training.trainer import Scaling, task_loss
+from crawl.training.trainer import Scaling, summed_loss
 
 Step = Callable[[], Any]
 Settings = Mapping[str, Any]  # keyword arguments of `crawl.CRaWl`, or of `crawl.Network` if there is a layer
@@ -127,9 +127,9 @@ def eager_step(dataset: Dataset, model: Network, batch_size: int, device: torch.
         batch = store.batch(ids)
         batch.graph_keys = keys[ids]
         output = model(batch, seed=derive_seed(0, "walks", number))
-        loss = task_loss(dataset.task, "auto", output, batch.y, Scaling())
+        total, count = summed_loss(dataset.task, "auto", output, batch.y, Scaling())
         optimiser.zero_grad()
-        torch.autograd.backward(loss)
+        torch.autograd.backward(total / count.clamp_min(1))
         optimiser.step()
 
     return step

@@ -19,7 +19,7 @@ from crawl.training import Cosine, Evaluation, Interval, Plateau, Training
 from crawl.training import Trainer as AnyTrainer
 from crawl.training.evaluation import Scaling, predict, targets_of
 from crawl.training.seeds import derive_seed
-from crawl.training.trainer import choose_device, task_loss
+from crawl.training.trainer import choose_device, summed_loss
 
 GIN = partial(Network, layer=("gin",), edge_dim=None)
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
@@ -132,6 +132,12 @@ class TestNormalisedTargets:
         dataset = make_dataset("binary")
         training = replace(FAST, normalise_targets=True)
         assert Trainer(make_model(dataset), dataset, training, ONCE).scaling == Scaling()
+
+
+def task_loss(*arguments: object) -> torch.Tensor:
+    """The mean loss over the known targets, as in a step."""
+    total, count = summed_loss(*arguments)
+    return total / count.clamp_min(1)
 
 
 class TestTheLoss:

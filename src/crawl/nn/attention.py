@@ -38,11 +38,8 @@ class Attention(Block):
         super().__init__()
         self.num_heads, self.head_channels = num_heads, channels_per_head(channels, num_heads)
         self.norm = BatchNorm(channels)
-        self.first, self.last, self.dropout = (
-            Linear(channels, 3 * channels),
-            Linear(channels, channels),
-            Dropout(dropout),
-        )
+        self.first, self.last = Linear(channels, 3 * channels), Linear(channels, channels)
+        self.dropout = Dropout(dropout)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""

@@ -24,9 +24,7 @@ from crawl.ops.triton.streams import shared_stream, stream_of_thread
 from crawl.walks.plan import WalkPlan
 
 _ALIGNMENT = 256
-_CAPTURING = (
-    threading.Lock()
-)  # runners may work in several threads, each in a stream of its own; one captures at a time
+_CAPTURING = threading.Lock()  # of the threads in which runners may work, one captures at a time
 
 Function = Callable[[Batch], Tensor]
 

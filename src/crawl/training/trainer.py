@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -127,13 +128,10 @@ class Trainer:
 
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
         """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
-        settings: dict[str, Any] = {
-            "num_repeats": num_repeats,
-            "seed": derive_seed(self.seed, "evaluate", purpose),
-            "scaling": self.scaling,
-            "batch_size": self.evaluation.batch_size,
-        }
-        return predict_with(self.runner, ids, **settings)
+        seed, batch_size = derive_seed(self.seed, "evaluate", purpose), self.evaluation.batch_size
+        return predict_with(
+            self.runner, ids, num_repeats=num_repeats, seed=seed, scaling=self.scaling, batch_size=batch_size
+        )
 
     def use_best_weights(self) -> None:
         """Put the weights with the best validation score into the model."""
@@ -196,7 +194,7 @@ class Trainer:
             self._measure_norms(epoch)
         val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch) if is_validated else None
         loss = float(total_loss) / len(self.split.train)  # only now: a GPU works on the evaluation meanwhile
-        if not loss == loss or loss in (float("inf"), float("-inf")):
+        if not math.isfinite(loss):
             raise ValueError(
                 f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
                 "lower training.lr, or set training.clip_norm."
@@ -300,12 +298,6 @@ class Trainer:
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-
-
-def task_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> Tensor:
-    """The mean loss over the known targets; 0 if there are none. See `summed_loss`."""
-    total, count = summed_loss(task, kind, output, targets, scaling)
-    return total / count.clamp_min(1)
 
 
 def summed_loss(task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling) -> tuple[Tensor, Tensor]:
