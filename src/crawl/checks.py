@@ -76,9 +76,9 @@ def between(name: str, value: Any, low: float, high: float) -> float:
     return number
 
 
-def share(name: str, value: Any) -> float:
-    """`value` as a float. Refuses what is not a share: above 0 and at most 1."""
-    return _above_0(name, value, 1, "a share in (0, 1]")
+def share(name: str, value: Any, wanted: str = "a share in (0, 1]") -> float:
+    """`value` as a float. Refuses what is not a share: above 0 and at most 1; the message asks for `wanted`."""
+    return _above_0(name, value, 1, wanted)
 
 
 def _above_0(name: str, value: Any, high: float, wanted: str) -> float:

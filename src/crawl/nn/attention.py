@@ -9,8 +9,8 @@ import torch
 
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
+from crawl.nn.checks import channels_per_head
 from crawl.nn.dropout import Dropout
-from crawl.nn.heads import channels_per_head
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 

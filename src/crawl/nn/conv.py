@@ -111,14 +111,14 @@ class CRaWlConv(nn.Module):
         bits_needed = self.window_size if self.bits.number else 0
         check_walks(walks, bits_needed, 0 if self.padding else self.kernel_size)
         check_walk_features(x, edge_attr, walks, self.in_channels, self.edge_dim, self.project.weight.dtype)
+        walks = walks.sized(len(x), edge_attr)
         num_edges = checked_num_edges(walks, edge_attr) if into_edges else None
         if self.implementation == "reference" or not can_use_triton(x.device):
             walks = walks.without_padding()  # only the kernels of a GPU skip it
         if self.implementation == "fast":
             weights = (self.project.weight, self.depthwise.weight, self.norm.tensors(), self.mix.weight)
-            sized = walks.sized(len(x), edge_attr)
             with precision(self.precision):
-                return walk_conv(x, edge_attr, sized, Weights(*weights, self.bits, self.padding), num_edges)
+                return walk_conv(x, edge_attr, walks, Weights(*weights, self.bits, self.padding), num_edges)
         windows = self.project(self.walk_features(x, walks, edge_attr).transpose(1, 2))
         windows = self.norm(self.depthwise(windows)).relu()
         windows = self.mix(windows).relu().transpose(1, 2)  # [W, number of windows, C]

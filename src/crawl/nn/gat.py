@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from crawl.nn.batch import Batch
 from crawl.nn.block import State
-from crawl.nn.heads import channels_per_head
+from crawl.nn.checks import channels_per_head
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
 

@@ -16,13 +16,7 @@ _SMALL = 10_000_000  # multiplications that are not worth sharing out
 
 
 def linear(x: Tensor, weight: Tensor, add: Tensor | None = None) -> Tensor:
-    """`add + x @ weight.t()`; without `add` when it is None. On a GPU `crawl.ops.precision` decides how it multiplies.
-
-    Args:
-        x: `[…, in]`.
-        weight: `[out, in]`.
-        add: `[…, out]`.
-    """
+    """`add + x @ weight.t()`, without `add` when it is None. On a GPU, `crawl.ops.precision` says how to multiply."""
     is_plain = x.dim() == 2 and x.dtype == weight.dtype and not torch.is_autocast_enabled(x.device.type)
     fast = fast_module("linear", x.device, x.dtype) if is_plain else None
     if fast is not None:

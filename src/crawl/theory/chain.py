@@ -42,15 +42,10 @@ def written(number: int) -> str:
 
 @dataclass(frozen=True)
 class Steps:
-    """The exact step law of a graph.
-
-    Attributes:
-        neighbours: The neighbours of each node.
-        avoids_previous: Non-backtracking: not to the previous node, unless there is no other.
-    """
+    """The exact step law of a graph."""
 
     neighbours: list[tuple[int, ...]]
-    avoids_previous: bool
+    avoids_previous: bool  # non-backtracking: not to the previous node, unless there is no other
 
     @classmethod
     def of(cls, graph: AnyGraph, strategy: WalkStrategy) -> Steps:

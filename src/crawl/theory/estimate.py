@@ -69,9 +69,8 @@ def estimate_law(
     samples = sample_features(
         graph, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=seed
     )
-    margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_walks))
     counts = Counter(samples).most_common()
-    return {rows: _estimate(count / num_walks, margin, confidence, num_walks) for rows, count in counts}
+    return {rows: _hoeffding(count / num_walks, num_walks, confidence, num_walks) for rows, count in counts}
 
 
 def estimate_total_variation(
@@ -164,11 +163,12 @@ def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix
             total += max(0.0, 1 - weights[foreign] / weights[own])
             beliefs = {rows[1 : 1 + i]: beliefs[rows[1 : 1 + i]] for i in range(len(rows))}  # the next begins alike
     num_samples = len(mine) + len(others)
+    return _hoeffding(total / num_samples, num_samples, confidence, len(mine))
+
+
+def _hoeffding(mean: float, num_samples: int, confidence: float, num_walks: int) -> Estimate:
+    """An interval around the mean of this many numbers between 0 and 1."""
     margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_samples))
-    return _estimate(total / num_samples, margin, confidence, len(mine))
-
-
-def _estimate(mean: float, margin: float, confidence: float, num_walks: int) -> Estimate:
     return Estimate(max(0.0, mean - margin), min(1.0, mean + margin), confidence, num_walks)
 
 

@@ -112,13 +112,9 @@ def first_visits(graph: AnyGraph, nodes: ArrayLike) -> Seen:
         raise ValueError("nodes must be a list of node numbers, one for each position of the walk.")
     if not 0 <= walk.min() <= walk.max() < graph.num_nodes:
         raise ValueError(f"nodes must be from 0 to {graph.num_nodes - 1}, not {walk.min()} to {walk.max()}.")
-    walk = walk.astype(np.int64)
-    visited, first, inverse = np.unique(walk, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    seen = visited[order]
-    position, adjacency = rank[inverse], adjacency_matrix(graph)[np.ix_(seen, seen)]
+    number = {node: i for i, node in enumerate(dict.fromkeys(walk.tolist()))}  # in the order of first visits
+    position = np.array([number[node] for node in walk.tolist()])
+    adjacency = adjacency_matrix(graph)[np.ix_(list(number), list(number))]
     missing = np.flatnonzero(~adjacency[position[:-1], position[1:]])
     if missing.size:
         u, v = walk[missing[0] : missing[0] + 2]

@@ -220,12 +220,7 @@ class Runner:
     ) -> Tensor:
         """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the device.
 
-        Args:
-            ids: Which graphs, on the CPU.
-            batch_size: The most graphs of a batch.
-            seed: The seed of the walks.
-            num_steps: Steps of the walks; those of the model in evaluation when None.
-            on_batch: Called after every batch is begun.
+        The arguments are those of `run`. `on_batch` is called after every batch is begun.
         """
         outputs, per_node = [], self.task.level == "node"
         batches = list(torch.split(ids, batch_size))

@@ -81,11 +81,7 @@ class Schedule:
         return state
 
     def restore(self, state: dict[str, float | int | None]) -> None:
-        """Resume from a state.
-
-        Raises:
-            ValueError: If it is not the state of a schedule.
-        """
+        """Resume from a state; refuses what is not the state of a schedule."""
         if not isinstance(state, dict) or state.keys() != self.state().keys():
             raise ValueError("The schedule has other values than a training has.")
         for name, value in state.items():

@@ -109,12 +109,7 @@ class Trainer:
             yield self._epoch(on_batch)
 
     def steps(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
-        """The loss of each training batch, in a tensor that the next may overwrite.
-
-        Args:
-            batches: The graphs of each batch.
-            seed: The seed of the walks.
-        """
+        """The loss of each training batch, in a tensor that the next may overwrite. The seed is that of the walks."""
         last, accumulate = len(batches) - 1, self.training.accumulate
         is_step = [i % accumulate == accumulate - 1 or i == last for i in range(len(batches))]
         return self.runner.run(
