@@ -17,10 +17,6 @@ class FeedForward(Block):
         h ← h + Dropout(W₂ ReLU(BatchNorm(W₁ h)))
 
     Its hidden layer is twice as wide as the state.
-
-    Args:
-        channels: The width of the nodes' state.
-        dropout: The dropout rate.
     """
 
     uses_walks = passes_messages = sees_edges = False

@@ -17,9 +17,6 @@ class GCN(MessagePassing):
 
     where every node has one self-loop, which counts in its degree, whether the graph has none or several. It does not
     see edge features.
-
-    Args:
-        channels: The width of the nodes' state.
     """
 
     sees_edges = False

@@ -50,10 +50,7 @@ class GINE(Block):
 class GIN(GINE):
     """GINE that does not look at edges: message passing as strong as 1-WL (Xu et al., 2019).
 
-        h(v) ← h(v) + MLP(h(v) + Σ_(u→v) h(u))
-
-    Args:
-        channels: The width of the nodes' state.
+    h(v) ← h(v) + MLP(h(v) + Σ_(u→v) h(u))
     """
 
     sees_edges = False

@@ -13,10 +13,7 @@ from crawl.nn.message_passing import MessagePassing
 class SAGE(MessagePassing):
     """The mean over neighbours beside the node itself; it does not see edge features.
 
-        conv(h)(v) = W₁ mean_(u→v) h(u) + W₂ h(v)
-
-    Args:
-        channels: The width of the nodes' state.
+    conv(h)(v) = W₁ mean_(u→v) h(u) + W₂ h(v)
     """
 
     sees_edges = False

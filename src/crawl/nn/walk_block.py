@@ -13,11 +13,7 @@ from crawl.nn.settings import BlockSettings
 
 
 class WalkBlock(Block):
-    """A `CRaWlConv` with the edges' state as edge features.
-
-    Args:
-        conv: The layer.
-    """
+    """A `CRaWlConv` with the edges' state as edge features."""
 
     passes_messages = False
 

@@ -44,14 +44,8 @@ def total_variation(
     observations: states with the same future count as one, sequences with proportional differences have proportional
     futures and count as one, and where a difference is 0, it stays 0.
 
-    Args:
-        graph: One graph.
-        other: The other.
-        num_steps: The number of steps of a walk (ℓ).
-        window_size: How far back the bits look (s); as far as the walk when None.
-        strategy: `uniform` or `non_backtracking`.
-        max_states: The largest number of states to hold.
-        max_terms: The largest number of terms to follow.
+    The bits look as far back as the walk where `window_size` is None. `max_states` and `max_terms` are the most to hold
+    and to follow.
 
     Raises:
         TooLarge: If it would not fit; the message has the number of walks.

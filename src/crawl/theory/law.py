@@ -31,14 +31,8 @@ def feature_law(
     """The probability of every feature matrix that a random walk from a random node can have.
 
     A matrix is written as the codes of its rows, as in `Walks.code`. Walks are merged as soon as they agree in the rows
-    so far and in the law of the rows to come: the work grows with the number of matrices rather than of walks.
-
-    Args:
-        graph: The graph; nodes without an edge start no walk.
-        num_steps: The number of steps of a walk (ℓ).
-        window_size: How far back the bits look (s); any number.
-        strategy: `uniform` or `non_backtracking`.
-        max_entries: The largest number of entries (rows so far, class of states) to hold.
+    so far and in the law of the rows to come: the work grows with the number of matrices rather than of walks. Nodes
+    without an edge start no walk. `max_entries` (rows so far, class of states) are the most to hold.
 
     Raises:
         TooLarge: If it would not fit; the message has the number of walks.

@@ -147,11 +147,7 @@ def visit_probability(
 ) -> Fraction:
     """The exact probability that a walk from a random node visits all of the given nodes, or all there are with None.
 
-    Args:
-        graph: The graph.
-        num_steps: The number of steps of the walk.
-        nodes: Nodes, or groups of nodes, of which the walk must visit one.
-        strategy: `uniform` or `non_backtracking`.
+    Of a group of nodes among `nodes`, the walk must visit one.
 
     Raises:
         ValueError: If there are no such nodes.

@@ -32,7 +32,6 @@ class Refined:
     """What k-WL says.
 
     Attributes:
-        k: The dimension.
         separated_in: The round in which it separates the graphs; None if it does not, or where it would not fit.
         too_large: Why it was not tried, or None.
         implied_by: Where it was not tried, a smaller dimension that separates the graphs, so that this one does, too.
@@ -49,8 +48,6 @@ class Walked:
     """What walks with a window say.
 
     Attributes:
-        window_size: The window (s).
-        strategy: The kind of walk.
         num_steps: The length of the walks the distance is for.
         differs_from: The least number of steps with which the laws differ; None if they agree at all lengths; "unknown"
             if it would not fit.
