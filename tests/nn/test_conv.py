@@ -658,7 +658,7 @@ def test_walks_below_the_first_row_are_refused() -> None:
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
     walks = sample_walks(graph, 10)
     outside = Walks(walks.nodes - 1, walks.edges, walks.code, walks.window_size)
-    with pytest.raises(ValueError, match="row -1"):
+    with pytest.raises(ValueError, match="nodes -1, but num_nodes is 3"):
         CRaWlConv(2, 4)(torch.ones(3, 2), outside)
 
 
