@@ -73,9 +73,9 @@ def between(name: str, value: Any, low: float, high: float) -> float:
     return real_number(name, value, *inside, f"a number between {low:g} and {high:g}")
 
 
-def share(name: str, value: Any) -> float:
-    """`value` as a float. Refuses what is not a share: above 0 and at most 1."""
-    return real_number(name, value, math.ulp(0), 1, "a share in (0, 1]")
+def share(name: str, value: Any, wanted: str = "a share in (0, 1]") -> float:
+    """`value` as a float. Refuses what is not a share: above 0 and at most 1; the message asks for `wanted`."""
+    return real_number(name, value, math.ulp(0), 1, wanted)
 
 
 def truth(name: str, value: Any) -> bool:

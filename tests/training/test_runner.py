@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -30,7 +31,6 @@ ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1, batch_size=3)
 TOLERANCE = 2e-5 if ON_GPU else 1e-5
-WALK_NAMES = {"walk", "gru"}
 
 
 def exact(make_model, dataset: Dataset, **settings: object) -> CRaWl:
@@ -112,6 +112,18 @@ def test_captured_equals_eager_for_every_block(name: str, with_edges: Dataset, m
 
 def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, monkeypatch) -> None:
     assert_captured_equals_eager(lambda: network(*BLOCKS, num_layers=1), with_edges, monkeypatch)
+
+
+def test_captured_equals_eager_where_all_positions_are_pooled(with_edges: Dataset, monkeypatch) -> None:
+    """Walks of three nodes, shorter than a window; pooled into nodes and edges, in training and in evaluation."""
+    make = lambda: network("walk_edges", padding=True, num_steps=2, num_eval_steps=2)  # noqa: E731
+    assert_captured_equals_eager(make, with_edges, monkeypatch)
+    found = []
+    for devices in (set(), {"cuda", "cpu"}):
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
+        torch.manual_seed(0)
+        found.append(runner_of(make().to(DEVICE).eval(), with_edges).predict(torch.arange(8), 3, seed=3))
+    torch.testing.assert_close(found[1], found[0], rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def test_captured_equals_eager_for_blocks_side_by_side(with_edges: Dataset, monkeypatch) -> None:
@@ -337,6 +349,18 @@ def test_without_a_gpu_the_runner_says_so(make_dataset, make_model, monkeypatch)
     monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
     dataset = make_dataset("regression")
     assert runner_of(make_model(dataset), dataset).how == f"eager: there is no NVIDIA GPU with Triton, but {DEVICE}"
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_a_trainer_warns_once_that_its_steps_are_eager(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression", num_graphs=8)
+    eager, captured = make_model(dataset, implementation="reference"), make_model(dataset)
+    with pytest.warns(UserWarning, match=r"eagerly.*blocks.0 \(WalkBlock\): the reference") as caught:
+        trainer = Trainer(eager, dataset, Training(batch_size=4, max_epochs=1), ONCE)
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings(action="error"):
+        list(trainer.epochs())
+        Trainer(captured, dataset, Training(), ONCE)
 
 
 def molecule(generator: torch.Generator) -> Data:

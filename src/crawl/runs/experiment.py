@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from crawl.data.task import Task
 
 _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
-WITH_WALKS = ("walk", "gru")  # the blocks that use walks
+_WITH_CNN = ("walk", "walk_edges")  # the blocks that have a CNN along walks
+WITH_WALKS = (*_WITH_CNN, "gru")  # the blocks that use walks
 _OF_BLOCKS = {  # settings that only some blocks use
-    **{"kernel_size": ("walk",), "identity": WITH_WALKS, "adjacency": WITH_WALKS},
+    **{"kernel_size": _WITH_CNN, "identity": WITH_WALKS, "adjacency": WITH_WALKS},
     "num_heads": ("attention", "gat"),
 }
 
@@ -36,9 +37,9 @@ class Model:
     """A network of blocks; see `crawl.Network`.
 
     Attributes:
-        layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, gru, virtual_node, attention,
-            feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn and pna; with `+` between them they are side
-            by side.
+        layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, walk_edges, gru,
+            virtual_node, attention, feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn and pna; with `+`
+            between them they are side by side.
         hidden_channels: The width of the layers (d).
         num_layers: The number of layers (L).
         kernel_size: The width of the convolution along walks, odd; window_size + 1 when not given.
@@ -268,6 +269,6 @@ def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator
     if model.num_layers == 1 and "virtual_node" in model.layer[1:]:
         layer = tuple(part for part in model.layer if part != "virtual_node")
         yield "A model of one layer", "model", "layer", layer
-    keeps_kernel = model.kernel_size is not None or "walk" not in model.blocks
+    keeps_kernel = model.kernel_size is not None or not set(_WITH_CNN) & set(model.blocks)
     if walk is not None and keeps_kernel and not (model.identity or model.adjacency):
         yield "A model without bits", "walk", "window_size", WalkPlan.window_size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -267,8 +266,6 @@ class _Work:
             seed=experiment.seed,
             device=self.where.device,
         )
-        if trainer.device.type == "cuda" and trainer.runner.reason is not None and not self.quiet:
-            print(f"{run.path}: steps run eagerly, which is slower: {trainer.runner.reason}", file=sys.stderr)
         if run.last.is_file():
             commit = both_commits(self._restore(trainer).get("commit", commit), commit)
         run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
