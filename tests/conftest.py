@@ -50,7 +50,7 @@ def triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def wide_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Triton's interpreter, which takes as long for few walks at once as for many, take 16.
 
-    This is for tests of whole networks. Those in `tests/ops/triton` divide walks as a GPU does.
+    This is for tests of whole networks. `test_triton_walk_conv.py` divides walks as a GPU does.
     """
     if not torch.cuda.is_available():
         monkeypatch.setattr("crawl.ops.triton.convolve._WALKS", (16, 16))
