@@ -40,8 +40,7 @@ def run_crawl(
 ) -> None:
     """`crawl WORDS` in this process; slowly, so that there is time to kill it at a certain moment."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if ignores_hangup:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignores_hangup else signal.SIG_DFL)  # nohup ignores it
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
