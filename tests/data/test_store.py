@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -282,6 +284,13 @@ def test_refuses_what_is_no_data_set(graphs, message):
 def test_refuses_wrong_ids(ids, message):
     with pytest.raises(ValueError, match=message):
         GraphStore.from_graphs([path(2), path(3)]).batch(ids)
+
+
+def test_rows_without_numbers_are_not_taken_for_no_rows():
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    graphs = [Data(edge_index=edge_index, num_nodes=3, y=y) for y in (torch.ones(3), torch.ones(3, 0))]
+    with pytest.raises(ValueError, match=re.escape("[3, 0]")):
+        GraphStore.from_graphs(graphs)
 
 
 def test_refuses_wrong_number_of_rows():

@@ -392,7 +392,7 @@ def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Gra
             raise ValueError(f"{name} of {owner.lower()} {i} has no dimensions: give a row for each node or edge.")
     given = [tensor.long() if tensor.dtype in _UNSIGNED else tensor for tensor in given]
     like = next((tensor for tensor in given if tensor.numel()), given[0])
-    rows = [tensor.reshape(0, *like.shape[1:]) if tensor.numel() == 0 else tensor for tensor in given]
+    rows = [tensor.reshape(0, *like.shape[1:]) if len(tensor) == 0 else tensor for tensor in given]
     for i, tensor in enumerate(rows):
         if tensor.shape[1:] != like.shape[1:]:
             raise ValueError(f"{owner} {i} has {name} of shape {list(tensor.shape)}, others have {list(like.shape)}.")
