@@ -141,6 +141,22 @@ def test_bucket_sizes_are_few_and_large_enough() -> None:
     assert len(buckets) <= 6
 
 
+@pytest.mark.parametrize("share", [None, 0.3])
+@pytest.mark.parametrize(("smallest", "most_padding"), [(40, 1.02), (30, 1.06), (1, 1.125)])
+def test_where_graphs_are_alike_little_is_padded_and_sizes_are_few(smallest, most_padding, share) -> None:
+    sizes = torch.randint(smallest, 41, (2000,), generator=torch.Generator().manual_seed(0))
+    rings = [torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]) for n in sizes.tolist()]
+    store = GraphStore.from_graphs([Data(edge_index=ring, num_nodes=ring.shape[1]) for ring in rings])
+    graphs = Assembler(store, graph_keys(store), DEVICE)
+    graphs.draw_starts(share, 0)
+    batches = list(torch.randperm(2000, generator=torch.Generator().manual_seed(1)).split(50))
+    buckets = graphs.buckets(batches, 50)
+    assert len(set(buckets)) <= 8
+    if share is None:
+        padding = [(bucket.num_nodes - 16) / sizes[batch].sum() for bucket, batch in zip(buckets, batches, strict=True)]
+        assert max(padding) <= most_padding
+
+
 def test_bucket_sizes_depend_on_the_data_set_alone() -> None:
     """Not on the seed that comes first, nor on the part of the data that does: a resumed run has the same ones."""
     store, ids = some_graphs(), torch.arange(6)

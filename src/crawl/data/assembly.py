@@ -21,7 +21,9 @@ from crawl.walks.plan import WalkPlan
 from crawl.walks.sampling import sampler_for, start_nodes
 from crawl.walks.walks import Walks
 
-_RATIO = 1.125  # between one bucket size and the next
+_SMALLEST_RATIO, _LARGEST_RATIO = 1.01, 1.125  # between one bucket size and the next
+_DEVIATIONS = 1.5  # of the size of a batch that a bucket is larger than the one before
+_SMALLEST_SHARE = 0.01  # of the usual batch that a bucket is for
 
 
 @dataclass(frozen=True)
@@ -137,17 +139,26 @@ class Assembler:
         self._mean_size = torch.stack([num_nodes, num_edges, num_walks]).mean(dim=1)
 
     def buckets(self, batches: list[Tensor], num_graphs: int) -> list[Bucket]:
-        """For each batch of ids the smallest bucket among few: each is an eighth larger than the one before."""
+        """For each batch of ids the smallest bucket among few.
+
+        Each is larger than the one before by about the standard deviation of the size of random batches, and by an
+        eighth at most. So a handful serves nearly all batches, and little is padded where graphs are alike.
+        """
         usual = (self._mean_size * num_graphs).clamp_min(1.0)
+        deviation, mean = torch.std_mean(self._all_sizes, dim=1, correction=0)
+        spread = float((deviation / mean.clamp_min(1e-9)).max()) / math.sqrt(num_graphs)
+        if (share := self._drawn[0]) is not None:  # the number of start nodes is random, too
+            spread += math.sqrt((1 - share) / float(usual[2]))
+        ratio = min(max(1 + _DEVIATIONS * spread, _SMALLEST_RATIO), _LARGEST_RATIO)
         largest = int(self._all_sizes[0].max())
         batch = torch.repeat_interleave(torch.tensor([len(ids) for ids in batches]))
         total = torch.zeros(3, len(batches), dtype=torch.double)
         total.index_add_(1, batch, self._sizes[:, torch.cat(batches)].double())
         needed = ((total + 1) / usual.unsqueeze(1)).amax(dim=0).tolist()  # with a spare row of each
-        steps = [max(math.ceil(round(math.log(share, _RATIO), 6)), -40) for share in needed]
+        steps = [math.ceil(round(math.log(max(share, _SMALLEST_SHARE), ratio), 6)) for share in needed]
         buckets = {}
         for step in set(steps):
-            nodes, edges, walks = (math.ceil(size * _RATIO**step / 16) * 16 for size in usual.tolist())
+            nodes, edges, walks = (math.ceil(size * ratio**step / 16) * 16 for size in usual.tolist())
             buckets[step] = Bucket(num_graphs + 1, nodes, edges, walks, largest)
         return [buckets[step] for step in steps]
 
