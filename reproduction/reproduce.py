@@ -23,6 +23,7 @@ import torch
 from crawl.checks import check_choice
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
+from crawl.ops.triton.streams import stream_of_thread
 from crawl.runs.build import load_dataset
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.folder import InUse, RunFolder
@@ -219,7 +220,8 @@ class _Work:
             is_ready.wait()
             torch.set_num_threads(num_threads)
             if self.device != "cpu" and torch.cuda.is_available():
-                torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]  # so that threads overlap
+                device = torch.device("cuda", torch.cuda.current_device())
+                torch.cuda.set_stream(stream_of_thread(device, "main"))  # type: ignore[no-untyped-call]  # they overlap
 
         with ThreadPoolExecutor(jobs, initializer=prepare) as pool:
             try:

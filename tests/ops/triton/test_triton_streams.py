@@ -260,3 +260,25 @@ def test_a_pass_that_fails_leaves_nothing(walks: Walks) -> None:
 def test_a_loss_without_gradient_is_torchs_error() -> None:
     with pytest.raises(RuntimeError, match="does not require grad"):
         streams.backward(torch.ones((), device=DEVICE))
+
+
+def test_streams_of_threads_that_have_ended_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_new_stream", lambda *_: object())
+    monkeypatch.setattr(streams, "_of_threads", {})
+    found: list[object] = []
+    both, device = threading.Barrier(2), torch.device("cuda")
+
+    def claim() -> None:
+        own = streams.stream_of_thread(device, "prepare")
+        both.wait()
+        found.append(own if streams.stream_of_thread(device, "prepare") is own else None)
+
+    for _ in range(3):  # two at a time
+        threads = [threading.Thread(target=claim) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert None not in found
+    assert len({id(stream) for stream in found}) == 2
+    assert streams.stream_of_thread(device, "main") not in found

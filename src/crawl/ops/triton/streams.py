@@ -7,6 +7,7 @@ autograd would have done. So a weight that is used several times, or has a gradi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident
@@ -18,21 +19,30 @@ from torch import Tensor
 from crawl.ops.backends import can_use_triton
 
 _UNHURRIED = ("weights", "prepare")  # streams whose kernels let those of the others go first
+_claiming = threading.Lock()
+_of_threads: dict[tuple[torch.device, str], dict[int, torch.cuda.Stream]] = {}  # whose keys are threads
 _passes: dict[int, _Pass] = {}  # by the number that autograd gives to a pass, which no two threads share
 
 
 def stream_of_thread(device: torch.device, name: str) -> torch.cuda.Stream:
-    """The stream of that name that only this thread uses.
+    """The stream of that name that only this thread uses; one that a thread has left behind, if there is any.
 
-    torch has 32 streams of each priority, which it hands out in turn: one that is asked for anew each time, or many for
-    each thread, are soon somebody else's. Work on a stream that another thread captures would spoil both.
+    torch has 32 streams of each priority, which it hands out in turn: if many were asked for, one would soon be
+    somebody else's, and work on a stream that another thread captures would spoil both.
     """
-    return _stream(device, name, get_ident())
+    with _claiming:
+        owners = _of_threads.setdefault((device, name), {})
+        if get_ident() not in owners:
+            alive = {thread.ident for thread in threading.enumerate()}
+            left = next((owner for owner in owners if owner not in alive), None)
+            owners[get_ident()] = _new_stream(device, name) if left is None else owners.pop(left)
+        return owners[get_ident()]
 
 
+@cache
 def shared_stream(device: torch.device, name: str) -> torch.cuda.Stream:
     """The stream of that name that all threads use, one at a time."""
-    return _stream(device, name, 0)
+    return _new_stream(device, name)
 
 
 def in_parallel(device: torch.device, *branches: Callable[[], Any], of: str = "main") -> list[Any]:
@@ -179,6 +189,5 @@ def _number_of_pass() -> int:
     return number
 
 
-@cache
-def _stream(device: torch.device, name: str, thread: int) -> torch.cuda.Stream:
+def _new_stream(device: torch.device, name: str) -> torch.cuda.Stream:
     return torch.cuda.Stream(device, priority=0 if name.startswith(_UNHURRIED) else -1)
