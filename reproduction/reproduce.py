@@ -221,7 +221,7 @@ class _Work:
             torch.set_num_threads(num_threads)
             if self.device != "cpu" and torch.cuda.is_available():
                 device = torch.device("cuda", torch.cuda.current_device())
-                torch.cuda.set_stream(stream_of_thread(device, "main"))  # type: ignore[no-untyped-call]  # they overlap
+                torch.cuda.set_stream(stream_of_thread(device, "main"))  # so that threads overlap
 
         with ThreadPoolExecutor(jobs, initializer=prepare) as pool:
             try:
