@@ -553,3 +553,40 @@ def test_a_plan_that_is_changed_is_used(make_dataset, make_model):
     trainer.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].walks.num_steps))
     trainer.evaluate(dataset.split.val, 1, "now")
     assert set(seen) == {11}
+
+
+class Parts(nn.Module):
+    """A network whose `forward` names parts of PyG data; the others need something that nobody has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 1)
+
+    def forward(self, x, edge_index, batch):
+        heard = torch.zeros(len(x), 8).index_add(0, edge_index[1], self.first(x).tanh()[edge_index[0]])
+        return self.last(global_add_pool(heard, batch))
+
+
+class Whole(Parts):
+    def forward(self, data):
+        return super().forward(data.x, data.edge_index, data.batch)
+
+
+class Positions(Parts):
+    def forward(self, x, edge_index, pos):
+        raise AssertionError
+
+
+def test_a_model_that_names_parts_of_the_data_gets_them(make_dataset) -> None:
+    dataset, training = make_dataset("regression"), replace(FAST, max_epochs=2)
+    named, whole = (train(model, dataset, training) for model in (Parts(), Whole()))
+    torch.testing.assert_close(named.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
+    with pytest.raises(ValueError, match=r"Positions needs pos.*edge_index"):
+        Trainer(Positions(), dataset, training, ONCE)
+
+
+def test_a_model_without_anything_to_train_is_refused(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression")
+    with pytest.raises(ValueError, match="no parameters to train"):
+        Trainer(make_model(dataset).requires_grad_(False), dataset, FAST, ONCE)

@@ -63,8 +63,8 @@ class Trainer:
         check_type("training", training, Training)
         check_type("evaluation", evaluation, Evaluation)
         seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
-        if next(model.parameters(), None) is None:
-            raise ValueError("model has no parameters to train.")
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError("model has no parameters to train: none of its parameters requires a gradient.")
         if len(dataset.split.train) == 0:
             raise ValueError(f"{dataset.name} has no graphs in its training split.")
         if dataset.store.y is None:
