@@ -539,6 +539,32 @@ def test_a_model_that_takes_no_seed_repeats(make_dataset):
     assert histories[0] == histories[1]
 
 
+class Seeded(Drawing):
+    """A model that takes a seed, and draws from torch's generator nevertheless."""
+
+    def forward(self, data, seed=None):
+        return super().forward(data)
+
+
+def with_random_slopes(dataset: Dataset) -> nn.Module:
+    model = CRaWl(3, 1, num_layers=1, hidden_channels=4, window_size=2, num_steps=4, num_eval_steps=4, edge_dim=None)
+    model.readout.head = nn.Sequential(nn.Linear(4, 4), nn.RReLU(), nn.Linear(4, 1))
+    return model
+
+
+@pytest.mark.parametrize("make", [lambda _: Seeded(), with_random_slopes], ids=["evaluation", "slopes"])
+def test_what_torch_draws_repeats(make_dataset, make) -> None:
+    dataset = make_dataset("regression")
+    histories = []
+    for other in (1, 2):
+        torch.manual_seed(0)
+        model = make(dataset)
+        torch.manual_seed(other)
+        trainer = Trainer(model, dataset, replace(FAST, max_epochs=2), ONCE)
+        histories.append([(record["loss"], record["val_mae"]) for record in trainer.epochs()])
+    assert histories[0] == histories[1]
+
+
 def test_steps_of_walks_are_refused_where_there_are_none(make_dataset):
     dataset = make_dataset("regression")
     with pytest.raises(ValueError, match="Drawing does not walk: leave out num_steps=7"):

@@ -201,8 +201,8 @@ class Runner:
 
     @contextmanager
     def _randomness(self, ids: Tensor) -> Iterator[None]:
-        """Where to evaluate a model that takes no seed: what it draws from torch's generator depends on ours."""
-        if self.model.training or "seed" in self.caller.accepts:
+        """Where to evaluate a model of one's own: what it draws from torch's generator depends on our seed."""
+        if self.model.training:
             yield
             return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):

@@ -219,7 +219,7 @@ class Trainer:
         """Whether all dropout is ours, which has the generator; modules of others may use torch's."""
         for module in self.model.modules():
             origin, rate = type(module).__module__, getattr(module, "dropout", 0.0)
-            is_random = "dropout" in origin or (isinstance(rate, float) and rate > 0)
+            is_random = "dropout" in origin or (isinstance(rate, float) and rate > 0) or isinstance(module, nn.RReLU)
             if not isinstance(module, Dropout) and (is_random or not origin.startswith(("crawl.", "torch.nn."))):
                 return False
         return True
