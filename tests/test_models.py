@@ -170,6 +170,27 @@ def test_walks_follow_edge_weights() -> None:
         model(data)
 
 
+@pytest.mark.parametrize("useless", [{"seed": 1}, {"num_steps": 12}, {"walks": None}])
+def test_arguments_about_walks_that_are_there_already_are_refused(useless: dict[str, Any]) -> None:
+    data, model = cycle(5), make_model(1).eval()
+    walks = model.sample_walks(Graph.from_data(data), seed=1)
+    batch = model.batch_of(data, walks, None, None)
+    assert torch.equal(model(batch), model(data, walks=walks))
+    useless = {name: walks if value is None else value for name, value in useless.items()}
+    with pytest.raises(ValueError, match=f"{next(iter(useless))}.*leave it out"):
+        model(batch, **useless)
+    if "walks" not in useless:
+        with pytest.raises(ValueError, match=f"{next(iter(useless))}.*leave it out"):
+            model(data, walks=walks, **useless)
+
+
+def test_a_batch_without_walks_is_refused() -> None:
+    model = make_model(1)
+    batch = replace(model.batch_of(cycle(5), None, None, 1), walks=None)
+    with pytest.raises(ValueError, match=r"self.walk_plan = network.walk_plan"):
+        model(batch)
+
+
 @each_implementation
 @each_mode
 def test_missing_features_are_ones_at_nodes_and_zeros_at_edges(training: bool, implementation: str) -> None:

@@ -130,7 +130,11 @@ class Network(NetworkInputs):
             walks: The walks to use; drawn afresh when None.
             num_steps: Steps of the walks drawn; `num_steps` in training and `num_eval_steps` in evaluation when None.
             seed: The seed of the walks drawn; taken from torch's generator when None.
+
+        Raises:
+            ValueError: If an argument about walks would have no effect, or a `crawl.nn.Batch` has no walks.
         """
+        self.check_walk_arguments(data, walks, num_steps, seed)
         batch = data if isinstance(data, Batch) else self.batch_of(data, walks, num_steps, seed)
         batch = batch if batch.is_encoded else self.encode(batch)
         with precision(self.precision):

@@ -98,3 +98,9 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         segments.min(torch.zeros(6, 2))
     with pytest.raises(ValueError, match=r"each owner, of shape \[6, .*\[7, 2\]"):
         segments.spread(torch.zeros(7, 2))
+
+
+@pytest.mark.parametrize("owner", [-1, 3])
+def test_owners_that_do_not_exist_are_refused(owner: int) -> None:
+    with pytest.raises(ValueError, match=f"{owner} of 3"):
+        Segments.of(torch.tensor([0, owner, 2]), 3)

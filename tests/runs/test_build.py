@@ -62,6 +62,16 @@ def test_walks_shorter_than_a_window_are_refused_before_anything_is_trained(tiny
         build_model(replace(tiny, walk=replace(walk, **{short: 7})), Features(TASK))
 
 
+def test_padding_reaches_the_blocks_and_lets_walks_be_short(tiny):
+    walk = replace(tiny.walk, num_steps=2, num_eval_steps=2)
+    experiment = replace(tiny, model=replace(tiny.model, padding=True), walk=walk)
+    model = build_model(experiment, Features(TASK))
+    assert all(block.conv.padding for block in model.blocks)
+    assert type(tiny).from_json(experiment.to_json()) == experiment
+    with pytest.raises(ValueError, match=r"gru cannot be changed by model\.padding=True: leave it out"):
+        Model(("gru",), padding=True)
+
+
 @pytest.mark.parametrize(
     ("data", "place", "flag"),
     [

@@ -149,3 +149,19 @@ def test_one_kernel_for_all_parameters_equals_torch(name: str, weight_decay: flo
         torch.testing.assert_close(one, other, rtol=0, atol=1e-7)
         for key, moment in optimisers[1].state[other].items():
             torch.testing.assert_close(optimisers[0].state[one][key], moment, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_parameters_that_are_not_contiguous_are_changed_where_they_are() -> None:
+    """The kernel takes addresses: it would add the change of a number to another one."""
+    pytest.importorskip("triton")
+    torch.manual_seed(0)
+    values = torch.randn(4, 3)
+    ours, theirs = (nn.ParameterList([values.clone().to(DEVICE).t()]) for _ in range(2))
+    optimisers = make_optimiser(ours, Training(), torch.tensor(0.1, device=DEVICE)), torch.optim.Adam(theirs, lr=0.1)
+    assert not ours[0].is_contiguous()
+    factor = torch.arange(12.0, device=DEVICE).view(3, 4) - 5.5
+    for model, optimiser in zip((ours, theirs), optimisers, strict=True):
+        (model[0] * factor).sum().backward()
+        optimiser.step()
+    torch.testing.assert_close(ours[0], theirs[0])

@@ -490,3 +490,13 @@ def test_an_epoch_captures_its_larger_bucket_sizes_first(make_dataset, make_mode
     list(trainer.steps(list(torch.split(dataset.split.train, 3)), seed=1))
     assert len(keys) > 1
     assert keys == largest_first(keys)
+
+
+def test_what_was_captured_is_not_used_after_a_weight_is_frozen(with_edges, triton_everywhere) -> None:
+    """A captured step would still compute its gradient, and change it."""
+    model = network("gine").to(DEVICE)
+    runner = runner_of(model, with_edges)
+    before = runner._recorder(0, True, list)
+    assert runner._recorder(0, True, list) is before
+    model.blocks[0].last.weight.requires_grad_(False)
+    assert runner._recorder(0, True, list) is not before

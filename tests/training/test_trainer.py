@@ -539,6 +539,32 @@ def test_a_model_that_takes_no_seed_repeats(make_dataset):
     assert histories[0] == histories[1]
 
 
+class Seeded(Drawing):
+    """A model that takes a seed, and draws from torch's generator nevertheless."""
+
+    def forward(self, data, seed=None):
+        return super().forward(data)
+
+
+def with_random_slopes(dataset: Dataset) -> nn.Module:
+    model = CRaWl(3, 1, num_layers=1, hidden_channels=4, window_size=2, num_steps=4, num_eval_steps=4, edge_dim=None)
+    model.readout.head = nn.Sequential(nn.Linear(4, 4), nn.RReLU(), nn.Linear(4, 1))
+    return model
+
+
+@pytest.mark.parametrize("make", [lambda _: Seeded(), with_random_slopes], ids=["evaluation", "slopes"])
+def test_what_torch_draws_repeats(make_dataset, make) -> None:
+    dataset = make_dataset("regression")
+    histories = []
+    for other in (1, 2):
+        torch.manual_seed(0)
+        model = make(dataset)
+        torch.manual_seed(other)
+        trainer = Trainer(model, dataset, replace(FAST, max_epochs=2), ONCE)
+        histories.append([(record["loss"], record["val_mae"]) for record in trainer.epochs()])
+    assert histories[0] == histories[1]
+
+
 def test_steps_of_walks_are_refused_where_there_are_none(make_dataset):
     dataset = make_dataset("regression")
     with pytest.raises(ValueError, match="Drawing does not walk: leave out num_steps=7"):
@@ -553,3 +579,40 @@ def test_a_plan_that_is_changed_is_used(make_dataset, make_model):
     trainer.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].walks.num_steps))
     trainer.evaluate(dataset.split.val, 1, "now")
     assert set(seen) == {11}
+
+
+class Parts(nn.Module):
+    """A network whose `forward` names parts of PyG data; the others need something that nobody has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 1)
+
+    def forward(self, x, edge_index, batch):
+        heard = torch.zeros(len(x), 8).index_add(0, edge_index[1], self.first(x).tanh()[edge_index[0]])
+        return self.last(global_add_pool(heard, batch))
+
+
+class Whole(Parts):
+    def forward(self, data):
+        return super().forward(data.x, data.edge_index, data.batch)
+
+
+class Positions(Parts):
+    def forward(self, x, edge_index, pos):
+        raise AssertionError
+
+
+def test_a_model_that_names_parts_of_the_data_gets_them(make_dataset) -> None:
+    dataset, training = make_dataset("regression"), replace(FAST, max_epochs=2)
+    named, whole = (train(model, dataset, training) for model in (Parts(), Whole()))
+    torch.testing.assert_close(named.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
+    with pytest.raises(ValueError, match=r"Positions needs pos.*edge_index"):
+        Trainer(Positions(), dataset, training, ONCE)
+
+
+def test_a_model_without_anything_to_train_is_refused(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression")
+    with pytest.raises(ValueError, match="no parameters to train"):
+        Trainer(make_model(dataset).requires_grad_(False), dataset, FAST, ONCE)

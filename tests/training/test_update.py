@@ -116,6 +116,21 @@ class TestAccumulation:
             before = weight.detach().clone()
         assert changes == [False, False, True, False, False, True, False, True]
 
+    def test_a_parameter_without_a_gradient_in_this_step_is_left_alone(self):
+        """As without accumulation: momentum of earlier steps does not move it, and a resumed training does the same."""
+        found = []
+        for accumulate in (1, 2):
+            model = nn.ParameterList([torch.ones(2), torch.ones(2)])
+            update = WeightUpdate(model, replace(BASE, accumulate=accumulate), [0.1, 0.1, 0.1])
+            for used in ([0, 1], [0], [0, 1]):
+                model.zero_grad()
+                sum(model[i].square().sum() for i in used).backward()
+                if accumulate > 1:
+                    update.add_gradients(torch.ones(()))
+                update.step()
+            found.append(dict(model.state_dict()))
+        torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+
     def test_an_interrupted_step_is_dropped(self, make_dataset):
         dataset = make_dataset("regression")
         whole, stopped = (Trainer(Smooth(), dataset, LION, ONCE) for _ in range(2))

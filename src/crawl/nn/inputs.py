@@ -69,6 +69,25 @@ class NetworkInputs(nn.Module):
             graph, is_training=self.training, num_steps=num_steps, seed=seed, graph_keys=graph_keys
         )
 
+    def check_walk_arguments(
+        self, data: Data | Batch, walks: Walks | None, num_steps: int | None, seed: int | None
+    ) -> None:
+        """Refuses arguments of `forward` that would have no effect, and a `Batch` without the walks it needs."""
+        given = {"walks": walks, "num_steps": num_steps, "seed": seed}
+        if isinstance(data, Batch):
+            if self.walk_plan is not None and data.walks is None:
+                raise ValueError(
+                    "The batch has no walks: a model with this network in it needs its walk_plan (self.walk_plan = "
+                    "network.walk_plan) to get some."
+                )
+            source = "a crawl.nn.Batch has its walks"
+        elif walks is not None:
+            given, source = {"num_steps": num_steps, "seed": seed}, "the walks are given"
+        else:
+            return
+        if useless := [name for name, value in given.items() if value is not None]:
+            raise ValueError(f"{' and '.join(useless)} would have no effect, since {source}: leave it out.")
+
     def batch_of(self, data: Data, walks: Walks | None, num_steps: int | None, seed: int | None) -> Batch:
         """The batch of a PyG `Data` or `Batch`, with the given walks or fresh ones; the arguments of `forward`."""
         if walks is not None:

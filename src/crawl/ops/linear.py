@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from crawl.checks import shown
 from crawl.ops.backends import fast_module
 from crawl.threads import share_out
 
@@ -16,7 +17,16 @@ _SMALL = 10_000_000  # multiplications that are not worth sharing out
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, add: Tensor | None = None) -> Tensor:
-    """`x @ weight.t()` with `bias` and `add` added to it. On a GPU, `crawl.ops.precision` says how to multiply."""
+    """`x @ weight.t()` with `bias` and `add` added to it. On a GPU, `crawl.ops.precision` says how to multiply.
+
+    Raises:
+        ValueError: If rows are not as wide as the weight, or `add` is not of the shape of the product.
+    """
+    if x.shape[-1:] != weight.shape[1:]:  # a kernel would read what is beside them
+        width = x.shape[-1] if x.dim() else 0
+        raise ValueError(f"Rows of width {width} do not fit a weight for {weight.shape[1]}: make it for {width}.")
+    if add is not None and add.shape != (*x.shape[:-1], len(weight)):
+        raise ValueError(f"add must be of shape {[*x.shape[:-1], len(weight)]}, not {shown(add)}.")
     if bias is not None and add is not None:
         return linear(x, weight, bias) + add
     is_plain = x.dim() == 2 and x.dtype == weight.dtype and not torch.is_autocast_enabled(x.device.type)

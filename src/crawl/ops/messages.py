@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from crawl.checks import shown
 from crawl.ops.backends import fast_module
 from crawl.ops.segments import Segments
 
 
 def add_messages(x: Tensor, edges: Tensor, sources: Segments, targets: Segments) -> Tensor:
-    """`[N, C]`: x(v) + Σ_(u→v) ReLU(x(u) + e(u→v)), of `[N, C]` nodes and `[E, C]` edges."""
+    """`[N, C]`: x(v) + Σ_(u→v) ReLU(x(u) + e(u→v)), of `[N, C]` nodes and `[E, C]` edges.
+
+    Raises:
+        ValueError: If edges are not as wide as nodes.
+    """
+    if edges.shape != (targets.rows.size, *x.shape[1:]):  # a kernel would read what is beside them
+        wanted = [targets.rows.size, *x.shape[1:]]
+        raise ValueError(f"Edges must be of shape {wanted} here, not {shown(edges)}: look at edge_channels.")
     fast = fast_module("messages", x.device, x.dtype)
     if fast is not None and edges.dtype == x.dtype:
         heard: Tensor = fast.add_messages(x, edges, sources, targets)

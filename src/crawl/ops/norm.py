@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from crawl.checks import shown
 from crawl.ops.backends import fast_module
 
 
@@ -50,7 +51,14 @@ def batch_norm(x: Tensor, norm: Norm, num_rows: Tensor | None = None, *, relu: b
         norm: The batch norm.
         num_rows: `[1]` int32 on the device: only the first this many rows count, the others come out as zeros.
         relu: Clip the result at zero.
+
+    Raises:
+        ValueError: If `x` does not have a channel for each weight.
     """
+    if x.dim() < 2 or x.shape[1] != norm.weight.numel():  # a kernel would write beside the statistics
+        raise ValueError(
+            f"A batch norm for {norm.weight.numel()} channels does not fit {shown(x)}: make it for others."
+        )
     fast = fast_module("batch_norm", x.device, x.dtype) if x.dim() == 2 else None
     if fast is not None:
         out: Tensor = fast.batch_norm(x, norm, num_rows, relu)

@@ -58,12 +58,18 @@ class Segments:
         """The segments given by the owner of each row, from 0 to `num_owners` - 1.
 
         Raises:
-            ValueError: If `owner` is not a list of whole numbers, or `num_owners` not a number of owners.
+            ValueError: If `owner` is not a list of whole numbers, or `num_owners` not a number of owners; on a CPU also
+                if an owner is outside of them. On a GPU the host would wait, so it does not look.
         """
         num_owners = whole_number("num_owners", num_owners, 0, MAX_COUNT)
         if not holds_integers(owner) or owner.dim() != 1:
             raise ValueError(f"owner must be a tensor of integers, one for each row, not {shown(owner)}.")
         owner = owner if owner.dtype in (torch.int32, torch.int64) else owner.long()
+        if owner.numel() and owner.device.type == "cpu":
+            low, high = (int(bound) for bound in torch.aminmax(owner))
+            if low < 0 or high >= num_owners:
+                found = low if low < 0 else high
+                raise ValueError(f"Owners are from 0 to num_owners - 1, but one is {found} of {num_owners}.")
         return cls(owner, Rows(owner.numel()), Rows(num_owners))
 
     @cached_property

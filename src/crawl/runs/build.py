@@ -68,12 +68,15 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             num_heads=settings.num_heads,
             mean_log_degree=features.mean_log_degree,
             precision=settings.precision,
+            padding=settings.padding,
             **asdict(walk),
         )
     shortest = min(walk.num_steps, walk.num_eval_steps)
     widest = max((module.kernel_size for module in model.modules() if isinstance(module, CRaWlConv)), default=0)
-    if shortest + 1 < widest:  # said here, before anything is trained or a folder is made
-        raise ValueError(f"Walks of {shortest} steps are shorter than one window of {widest} nodes: take more.")
+    if shortest + 1 < widest and not settings.padding:  # said here, before anything is trained or a folder is made
+        raise ValueError(
+            f"Walks of {shortest} steps are shorter than one window of {widest} nodes: take more, or model.padding."
+        )
     return model
 
 

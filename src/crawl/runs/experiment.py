@@ -27,7 +27,7 @@ _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error m
 _WITH_CNN = ("walk", "walk_edges")  # the blocks that have a CNN along walks
 WITH_WALKS = (*_WITH_CNN, "gru")  # the blocks that use walks
 _OF_BLOCKS = {  # settings that only some blocks use
-    **{"kernel_size": _WITH_CNN, "identity": WITH_WALKS, "adjacency": WITH_WALKS},
+    **{"kernel_size": _WITH_CNN, "padding": _WITH_CNN, "identity": WITH_WALKS, "adjacency": WITH_WALKS},
     "num_heads": ("attention", "gat"),
 }
 
@@ -50,6 +50,7 @@ class Model:
         dropout: The dropout rate.
         num_heads: The number of heads of attention.
         precision: What matrix products on a GPU round to.
+        padding: Pool all positions of walks, not those alone that have a whole window around them.
     """
 
     name: ClassVar[str] = "network"
@@ -64,6 +65,7 @@ class Model:
     dropout: float = 0.0
     num_heads: int = 4
     precision: Precision = "tf32"
+    padding: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, tuple | list) or not self.layer:

@@ -18,12 +18,18 @@ from crawl.nn.conv import CRaWlConv
 from crawl.nn.norm import BatchNorm
 from crawl.threads import torch_on_one_thread
 
+_PARTS = ("x", "edge_index", "edge_attr", "edge_weight", "batch")  # of PyG data, which a model may ask for by name
+
 
 class Caller:
     """Calls a model with what its `forward` accepts.
 
-    It gets a `crawl.nn.Batch` if the first argument is annotated as one (`takes_batch`), else PyG data, and those of
-    `seed` and `num_steps` that it `accepts`.
+    It gets a `crawl.nn.Batch` if the first argument is annotated as one (`takes_batch`), else PyG data, or those of
+    `x`, `edge_index`, `edge_attr`, `edge_weight` and `batch` that it names, if `x` is the first; and those of `seed`
+    and `num_steps` that it `accepts`.
+
+    Raises:
+        ValueError: If the model needs anything else.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -33,11 +39,24 @@ class Caller:
         self.model = model
         self.takes_batch = bool(parameters) and _is_batch(parameters[0].annotation, model)
         self.accepts = {name for name in ("seed", "num_steps") if name in names or takes_all}
+        takes_parts = bool(parameters) and parameters[0].name == "x" and "edge_index" in names and not self.takes_batch
+        self.parts = [name for name in _PARTS if name in names] if takes_parts else []
+        given = {*(self.parts or [parameter.name for parameter in parameters[:1]]), *self.accepts}
+        needed = [
+            p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        ]
+        if missing := [name for name in needed if name not in given]:
+            raise ValueError(
+                f"The forward of {type(model).__name__} needs {', '.join(missing)}, but a model is called with a "
+                f"crawl.nn.Batch, with PyG data, or with {', '.join(_PARTS)} by name: take what you need from the data."
+            )
 
     def __call__(self, batch: Any, seed: int, num_steps: int | None) -> Tensor:
         """The answer of the model to a batch."""
-        words = {} if self.takes_batch else {"seed": seed, "num_steps": num_steps}
-        answer = self.model(batch, **{name: value for name, value in words.items() if name in self.accepts})
+        words: dict[str, Any] = {} if self.takes_batch else {"seed": seed, "num_steps": num_steps}
+        words = {name: value for name, value in words.items() if name in self.accepts}
+        parts = {name: getattr(batch, name) for name in self.parts}
+        answer = self.model(**parts, **words) if parts else self.model(batch, **words)
         if not isinstance(answer, Tensor):
             raise ValueError(f"The model must answer with a tensor, not {type(answer).__name__}.")
         return answer

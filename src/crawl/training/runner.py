@@ -40,8 +40,9 @@ class Runner:
 
     Args:
         model: What the functions call, by `answer`. It is called with what its `forward` accepts: a `crawl.nn.Batch` if
-            the first argument is annotated as one, else a PyG `Batch`, and `seed` and `num_steps` of walks. The walks
-            of a `crawl.nn.Batch` are those of the model's `walk_plan`.
+            the first argument is annotated as one, else a PyG `Batch`, or its `x`, `edge_index`, `edge_attr` and
+            `batch` by name, and `seed` and `num_steps` of walks. The walks of a `crawl.nn.Batch` are those of the
+            model's `walk_plan`.
         task: What it predicts.
         store: The graphs, wherever they are.
         device: Where the model is.
@@ -200,8 +201,8 @@ class Runner:
 
     @contextmanager
     def _randomness(self, ids: Tensor) -> Iterator[None]:
-        """Where to evaluate a model that takes no seed: what it draws from torch's generator depends on ours."""
-        if self.model.training or "seed" in self.caller.accepts:
+        """Where to evaluate a model of one's own: what it draws from torch's generator depends on our seed."""
+        if self.model.training:
             yield
             return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -244,6 +245,7 @@ class Runner:
         signature = (
             *(model.training, precision, self.plan),
             *(tensor.data_ptr() for tensor in state),
+            *(parameter.requires_grad for parameter in model.parameters()),
             *map(id, generators),
         )
         known, recorder = self._recorders.get((num_steps, is_training), ((), None))

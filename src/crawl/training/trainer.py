@@ -63,8 +63,8 @@ class Trainer:
         check_type("training", training, Training)
         check_type("evaluation", evaluation, Evaluation)
         seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
-        if next(model.parameters(), None) is None:
-            raise ValueError("model has no parameters to train.")
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError("model has no parameters to train: none of its parameters requires a gradient.")
         if len(dataset.split.train) == 0:
             raise ValueError(f"{dataset.name} has no graphs in its training split.")
         if dataset.store.y is None:
@@ -219,7 +219,7 @@ class Trainer:
         """Whether all dropout is ours, which has the generator; modules of others may use torch's."""
         for module in self.model.modules():
             origin, rate = type(module).__module__, getattr(module, "dropout", 0.0)
-            is_random = "dropout" in origin or (isinstance(rate, float) and rate > 0)
+            is_random = "dropout" in origin or (isinstance(rate, float) and rate > 0) or isinstance(module, nn.RReLU)
             if not isinstance(module, Dropout) and (is_random or not origin.startswith(("crawl.", "torch.nn."))):
                 return False
         return True

@@ -66,13 +66,14 @@ class WeightUpdate:
 
     def _use_sums(self) -> None:
         torch._foreach_div_(self._sums, self._count.clamp_min(1))
-        for i in self._with_gradient:  # the optimiser leaves a parameter that never had one alone
+        for i in self._with_gradient:  # the optimiser leaves a parameter without one alone
             self.parameters[i].grad = self._sums[i]
 
     def _drop_sums(self) -> None:
         if self._sums:
             torch._foreach_zero_(self._sums)
             self._count.zero_()
+            self._with_gradient.clear()
 
     def averaged(self) -> AbstractContextManager[None]:
         """Where to evaluate the model: with averaged weights, if they are averaged."""
