@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, GINConv
 
-from crawl import CRaWl, CRaWlConv, Embedding, Graph, OneHot, VirtualNode, Walks
+from crawl import CRaWl, CRaWlConv, Embedding, Graph, Network, OneHot, VirtualNode, Walks
 from crawl.data.csl import csl
 
 each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
@@ -182,6 +182,21 @@ def test_arguments_about_walks_that_are_there_already_are_refused(useless: dict[
     if "walks" not in useless:
         with pytest.raises(ValueError, match=f"{next(iter(useless))}.*leave it out"):
             model(data, walks=walks, **useless)
+
+
+def test_arguments_about_walks_are_refused_by_a_network_that_does_not_walk() -> None:
+    data, network = cycle(5), Network(1, 1, layer=("gine",), hidden_channels=4, edge_dim=None)
+    network(data, seed=1)  # what any model may be called with
+    walks = make_model(1).sample_walks(Graph.from_data(data), seed=1)
+    for useless in ({"num_steps": 5}, {"walks": walks}):
+        with pytest.raises(ValueError, match=f"{next(iter(useless))}.*leave it out"):
+            network(data, **useless)
+
+
+@pytest.mark.parametrize("settings", [{"layer": ("gine",)}, {"num_layers": 2}])
+def test_a_list_of_all_layers_and_a_number_of_them_exclude_each_other(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="leave out layer and num_layers"):
+        Network(1, 1, layers=["gine", "gine"], edge_dim=None, **settings)
 
 
 def test_a_batch_without_walks_is_refused() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from crawl.checks import MAX_WIDTH, as_list, truth, whole_number
+from crawl.checks import MAX_WIDTH, truth, whole_number
 from crawl.choices import Head, Implementation, Pool, Precision, Strategy
 from crawl.nn.batch import Batch
 from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers
@@ -45,8 +45,8 @@ class Network(NetworkInputs):
         out_channels: The width of the answer.
         layer: The blocks of a layer: names (`walk`, `virtual_node`, `edge_update`, `gine`, …, see `crawl.nn.BLOCKS`) or
             `Block` objects, which are copied for each layer. A tuple among them is a `Parallel` of its blocks. The
-            virtual node is left out of the last layer, where no layer would hear it.
-        num_layers: The number of layers (L).
+            virtual node is left out of the last layer, where no layer would hear it. `walk, virtual_node` when None.
+        num_layers: The number of layers (L); 3 when None.
         layers: All blocks one by one instead, as names or objects; the same object twice shares its weights.
         hidden_channels: The width of the layers (d).
         edge_dim: The width of the edge features `edge_attr`, or an encoder for them. With 1, data may come without
@@ -76,8 +76,8 @@ class Network(NetworkInputs):
         in_channels: int | Encoder,
         out_channels: int,
         *,
-        layer: Sequence[LayerPart] = ("walk", "virtual_node"),
-        num_layers: int = 3,
+        layer: Sequence[LayerPart] | None = None,
+        num_layers: int | None = None,
         layers: Sequence[LayerPart] | None = None,
         hidden_channels: int = 128,
         edge_dim: int | Encoder | None = 0,
@@ -101,7 +101,7 @@ class Network(NetworkInputs):
         implementation: Implementation = "fast",
         precision: Precision = "tf32",
     ) -> None:
-        parts = parts_of_layers(layer, num_layers) if layers is None else as_list("layers", layers, "blocks")
+        parts = parts_of_layers(layer, num_layers, layers)
         channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
         check_precision(precision)
         super().__init__(in_channels, edge_dim, parts, channels)

@@ -43,10 +43,19 @@ BLOCKS: dict[str, type[Block]] = {
 }
 
 
-def parts_of_layers(layer: Sequence[LayerPart], num_layers: int) -> list[LayerPart]:
-    """The parts of this many layers, each a copy; the virtual node is left out of the last."""
-    num_layers = whole_number("num_layers", num_layers, 1, MAX_LAYERS)
-    layer = as_list("layer", layer, "blocks")
+def parts_of_layers(
+    layer: Sequence[LayerPart] | None, num_layers: int | None, layers: Sequence[LayerPart] | None
+) -> list[LayerPart]:
+    """The parts of this many layers, each a copy, without the virtual node in the last; or those that `layers` lists.
+
+    Without any of these, they are three layers of the paper.
+    """
+    if layers is not None:
+        if layer is not None or num_layers is not None:
+            raise ValueError("layers lists all blocks: leave out layer and num_layers, or give these instead.")
+        return as_list("layers", layers, "blocks")
+    num_layers = whole_number("num_layers", 3 if num_layers is None else num_layers, 1, MAX_LAYERS)
+    layer = as_list("layer", ("walk", "virtual_node") if layer is None else layer, "blocks")
     parts = [copy.deepcopy(part) for _ in range(num_layers) for part in layer]
     last = len(parts) - len(layer)
     return [part for i, part in enumerate(parts) if i < last or part != "virtual_node"]

@@ -74,8 +74,10 @@ class NetworkInputs(nn.Module):
     ) -> None:
         """Refuses arguments of `forward` that would have no effect, and a `Batch` without the walks it needs."""
         given = {"walks": walks, "num_steps": num_steps, "seed": seed}
-        if isinstance(data, Batch):
-            if self.walk_plan is not None and data.walks is None:
+        if self.walk_plan is None:  # a seed is what any model may be called with
+            given, source = {"walks": walks, "num_steps": num_steps}, "no block of this network walks"
+        elif isinstance(data, Batch):
+            if data.walks is None:
                 raise ValueError(
                     "The batch has no walks: a model with this network in it needs its walk_plan (self.walk_plan = "
                     "network.walk_plan) to get some."

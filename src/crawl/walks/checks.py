@@ -84,8 +84,13 @@ def check_values(values: Tensor, nodes: Tensor) -> None:
         raise ValueError(f"values must be of shape {[*nodes.shape, 'C']}, not {list(values.shape)}.")
 
 
-def check_bit_rows(bits: Tensor, num_bits: int) -> None:
-    """Refuses what is not a row for each bit of a position."""
+def check_rows_to_add(nodes: Tensor, edges: Tensor | None, bits: Tensor | None, num_bits: int) -> None:
+    """Refuses rows of nodes, edges and bits that are not of one width, and what is not a row for each bit."""
+    for name, rows in {"edges": edges, "bits": bits}.items():
+        if rows is not None and rows.shape[1:] != nodes.shape[1:]:
+            raise ValueError(f"{name} must have rows as wide as those of nodes, {shown(nodes)}, not {shown(rows)}.")
+    if bits is None:
+        return
     if plain_tensor("bits", bits).dim() != 2 or bits.shape[0] != num_bits:
         raise ValueError(
             f"These walks have {num_bits} bits at a position, so give {num_bits} rows, not {shown(bits)}: "

@@ -16,7 +16,7 @@ from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.tensor_checks import as_device
 from crawl.walks import reference
-from crawl.walks.checks import check_bit_rows, check_ids, check_parts, check_values, checked_steps
+from crawl.walks.checks import check_ids, check_parts, check_rows_to_add, check_values, checked_steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,15 +132,15 @@ class Walks:
             bits: `[2s - 1, C]` a row for each bit, in the order of `bits()`.
 
         Raises:
-            ValueError: If there is not a row for each node, edge or bit.
+            ValueError: If there is not a row for each node, edge or bit, or they differ in width.
         """
+        check_rows_to_add(nodes, edges, bits, num_bits(self.window_size))
         num_walks, num_positions = self.nodes.shape
         rows = self.visits.spread(nodes).view(num_walks, num_positions, nodes.shape[1])
         if edges is not None:
             steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
         if bits is not None:
-            check_bit_rows(bits, num_bits(self.window_size))
             rows = rows + self.bits().to(bits.dtype) @ bits
         return rows
 
