@@ -1,0 +1,146 @@
+"""Where a random walk is after k steps, exactly: return probabilities of nodes, and those of the ends of edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from crawl.checks import whole_number
+from crawl.graph import Graph
+from crawl.threads import share_out
+from crawl.walks.checks import check_graph
+
+MAX_STEPS = 1000
+_MOST_WORK = 10**12  # additions, some minutes on a core
+_NODES_AT_ONCE = 64
+
+
+def return_probabilities(graph: Graph, num_steps: int = 20) -> Tensor:
+    """`[N, num_steps]` float32: the probability that a walk from each node is back there after 1, 2, … steps (RWSE).
+
+    Steps are uniform among the arcs of a node, or in proportion to edge weights if the graph has them. An isolated node
+    has zeros.
+
+    Args:
+        graph: On any device; computed on the CPU.
+        num_steps: The number of columns.
+
+    Raises:
+        ValueError: If the graphs are so large that it would take hours: use `estimate_return_probabilities`.
+    """
+    return _probabilities(graph, num_steps, of_arcs=False)
+
+
+def walk_probabilities(graph: Graph, num_steps: int = 20) -> Tensor:
+    """`[E, num_steps]` float32: for each edge (u, v) the probability that a walk from u is at v after 1, 2, … steps.
+
+    With `return_probabilities`, these are the relative random-walk probabilities (RRWP) on nodes and edges. For an edge
+    that was given once and is walked both ways, it is the mean of both directions.
+
+    Args:
+        graph: On any device; computed on the CPU.
+        num_steps: The number of columns.
+
+    Raises:
+        ValueError: If the graphs are so large that it would take hours: use `estimate_walk_probabilities`.
+    """
+    of_arcs = _probabilities(graph, num_steps, of_arcs=True)
+    return mean_of_arcs(of_arcs, graph)
+
+
+def mean_of_arcs(of_arcs: Tensor, graph: Graph) -> Tensor:
+    """`[E, C]` for each edge the mean over its arcs, given `[A, C]`."""
+    edge = graph.edge_id.long().to(of_arcs.device)
+    total = of_arcs.new_zeros(graph.num_edges, of_arcs.shape[1]).index_add(0, edge, of_arcs)
+    return total / torch.bincount(edge, minlength=graph.num_edges).clamp_min(1).unsqueeze(1)
+
+
+def _probabilities(graph: Graph, num_steps: int, *, of_arcs: bool) -> Tensor:
+    check_graph(graph)
+    num_steps = whole_number("num_steps", num_steps, 1, MAX_STEPS)
+    device, graph = graph.device, graph.to("cpu")
+    _check_work(graph, num_steps)
+    rowptr, col, graph_ptr = graph.rowptr.numpy(), graph.col.numpy(), graph.graph_ptr.numpy()
+    first = graph_ptr[graph.batch.numpy()]  # the first node of the graph of each node
+    out = torch.zeros(graph.num_arcs if of_arcs else graph.num_nodes, num_steps)
+    largest = int(np.diff(graph_ptr).max(initial=0))
+    arguments = (rowptr, col, _shares(graph), first, num_steps, of_arcs, out.numpy())
+
+    def work(piece: int) -> None:
+        begin = piece * _NODES_AT_ONCE
+        _spread(*arguments, begin, min(begin + _NODES_AT_ONCE, graph.num_nodes), largest)
+
+    share_out(work, -(-graph.num_nodes // _NODES_AT_ONCE))
+    return out.to(device)
+
+
+def _shares(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """`[A]` the probability of each arc, given the node it leaves."""
+    degree = graph.degree.numpy()
+    if graph.cum_weight is None:
+        return np.repeat(1.0 / np.maximum(degree, 1), degree)
+    sums = graph.cum_weight.numpy().astype(np.float64)
+    before = np.concatenate([[0.0], sums[:-1]])
+    before[graph.rowptr.numpy()[:-1][degree > 0]] = 0.0  # sums begin anew in each row
+    totals = sums[graph.rowptr.numpy()[1:][degree > 0] - 1]
+    shares: np.ndarray[Any, np.dtype[np.float64]] = (sums - before) / np.repeat(totals, degree[degree > 0])
+    return shares
+
+
+def _check_work(graph: Graph, num_steps: int) -> None:
+    """Refuse what would take hours. A walk of k steps from a node sees at most its graph, and at most d^k nodes."""
+    sizes = graph.graph_ptr.diff().double()
+    arcs = torch.zeros(graph.num_graphs, dtype=torch.float64)
+    arcs.index_add_(0, graph.batch.long(), graph.degree.double())
+    most = float(graph.degree.max()) if graph.num_nodes else 0.0
+    ball = torch.tensor(sum(min(most**k, 1e18) for k in range(1, num_steps + 1)), dtype=torch.float64)
+    work = float((sizes * torch.minimum(num_steps * (sizes + arcs), ball)).sum())
+    if work > _MOST_WORK:
+        raise ValueError(
+            f"Exact probabilities of {num_steps} steps on {graph} would take up to {work:.0e} additions: "
+            "estimate them from walks (crawl.encodings.estimate_…), or take fewer steps."
+        )
+
+
+@njit(nogil=True, cache=True)
+def _spread(rowptr, col, share, first, num_steps, of_arcs, out, begin, end, largest):
+    """Let the mass of each start node flow, step by step, over the nodes it reaches."""
+    here, there = np.zeros(largest), np.zeros(largest)
+    reached, next_reached = np.empty(largest, np.int32), np.empty(largest, np.int32)
+    seen = np.full(largest, -1, np.int64)
+    stamp = 0
+    for start in range(begin, end):
+        offset = first[start]
+        here[start - offset] = 1.0
+        reached[0] = start - offset
+        number = 1
+        for k in range(num_steps):
+            stamp += 1
+            next_number = 0
+            for i in range(number):
+                node = reached[i]
+                mass = here[node]
+                here[node] = 0.0
+                for arc in range(rowptr[node + offset], rowptr[node + offset + 1]):
+                    target = col[arc] - offset
+                    if seen[target] != stamp:
+                        seen[target] = stamp
+                        there[target] = 0.0
+                        next_reached[next_number] = target
+                        next_number += 1
+                    there[target] += mass * share[arc]
+            here, there = there, here
+            reached, next_reached = next_reached, reached
+            number = next_number
+            if not of_arcs:
+                out[start, k] = here[start - offset] if seen[start - offset] == stamp else 0.0
+                continue
+            for arc in range(rowptr[start], rowptr[start + 1]):
+                target = col[arc] - offset
+                out[arc, k] = here[target] if seen[target] == stamp else 0.0
+        for i in range(number):
+            here[reached[i]] = 0.0
