@@ -54,8 +54,9 @@ def cycle_counts(graph: Graph, longest: int = 8) -> CycleCounts:
     of_nodes = torch.zeros(graph.num_nodes, longest - 2, dtype=torch.int64)
     of_pairs = torch.zeros(len(pairs), longest - 2, dtype=torch.int64)
     # Pieces of whole graphs: what is counted in one of them is written by nobody else.
-    ends = graph.graph_ptr[1:]
-    ends = ends[torch.cat([ends[1:] // _NODES_AT_ONCE != ends[:-1] // _NODES_AT_ONCE, torch.tensor([True])])].tolist()
+    last = graph.graph_ptr[1:] // _NODES_AT_ONCE
+    is_end = torch.cat([last[1:] != last[:-1], torch.ones(min(len(last), 1), dtype=torch.bool)])
+    ends = graph.graph_ptr[1:][is_end].tolist()
     begins = [0, *ends[:-1]]
 
     def work(piece: int) -> None:
@@ -67,7 +68,7 @@ def cycle_counts(graph: Graph, longest: int = 8) -> CycleCounts:
                 "count shorter cycles."
             )
 
-    share_out(work, len(ends) if graph.num_graphs else 0)
+    share_out(work, len(ends))
     of_edges = torch.zeros(graph.num_edges, longest - 2, dtype=torch.int64)
     of_edges[graph.edge_id.long()[source != target]] = of_pairs[pair_of_arc]
     return CycleCounts(of_nodes.to(device), of_edges.to(device))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from crawl.walks.checks import check_graph
 from crawl.walks.sampling import sample_walks
 
 _MOST_POSITIONS = 2**26  # of the walks that are in memory at once
+_ARCS_AT_ONCE = 2**14
 
 
 def estimate_return_probabilities(graph: Graph, num_steps: int = 20, *, num_walks: int = 100, seed: int = 0) -> Tensor:
@@ -41,20 +44,22 @@ def estimate_walk_probabilities(graph: Graph, num_steps: int = 20, *, num_walks:
         row, degree = graph.rowptr[start].long(), graph.degree[start].long()
         owner = torch.repeat_interleave(degree)
         arc = row[owner] + torch.arange(owner.numel(), device=graph.device) - (degree.cumsum(0) - degree)[owner]
-        for some_owners, some_arcs in zip(owner.split(2**14), arc.split(2**14), strict=True):
+        for some_owners, some_arcs in zip(
+            torch.split(owner, _ARCS_AT_ONCE), torch.split(arc, _ARCS_AT_ONCE), strict=True
+        ):
             is_there = nodes[some_owners, :, 1:] == graph.col[some_arcs].view(-1, 1, 1)
             of_arcs[some_arcs] = is_there.float().mean(dim=1)
     return mean_of_arcs(of_arcs, graph)
 
 
-def _walks(graph: Graph, num_steps: int, num_walks: int, seed: int):  # type: ignore[no-untyped-def]
+def _walks(graph: Graph, num_steps: int, num_walks: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Some nodes with an edge and the nodes of the walks from them, `[n, num_walks, num_steps + 1]`, until all had."""
     check_graph(graph)
     num_steps = whole_number("num_steps", num_steps, 1, MAX_STEPS)
     num_walks = whole_number("num_walks", num_walks, 1, MAX_COUNT)
     starts = (graph.degree > 0).nonzero().flatten()
     at_once = max(_MOST_POSITIONS // (num_walks * (num_steps + 1)), 1)
-    for start in starts.split(at_once):
+    for start in torch.split(starts, at_once):
         repeated = start.repeat_interleave(num_walks)
         keys = repeated * num_walks + torch.arange(num_walks, device=start.device).repeat(len(start))
         walks = sample_walks(graph, num_steps, "uniform", repeated, window_size=0, seed=seed, keys=keys)
