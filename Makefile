@@ -14,12 +14,12 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
 	$(MAKE) test-reproduction
 
 # The tests of the paper's tables, a run of their own that `make test` ends with.
 test-reproduction: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto reproduction/tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal reproduction/tests
 
 # 10,000 calls and 2,000 command lines with hostile values, and a record of what came of them.
 fuzz: $(READY)

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 
 from crawl.data.benchmarks import BENCHMARKS
-from crawl.data.benchmarks.packed import PARTS, Packed, as_ptr, load_arrays, naming, reason, split_in_order
-from crawl.data.benchmarks.symmetry import without_reverse
+from crawl.data.benchmarks.packed import PARTS, Packed, load_arrays, naming, reason, split_in_order
 from crawl.data.splits import Split
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, as_ptr
+from crawl.data.symmetry import without_reverse
 from crawl.data.table import Table
 from crawl.files import parse_json
 

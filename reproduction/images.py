@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from crawl.data.benchmarks.neighbours import nearest_neighbours
-from crawl.data.benchmarks.packed import Packed, as_ptr, naming, open_binary, split_in_order
-from crawl.data.store import GraphStore
+from crawl.data.benchmarks.packed import Packed, naming, open_binary, split_in_order
+from crawl.data.store import GraphStore, as_ptr
 from reproduction.superpixels import Image, Nodes, all_nodes, cifar10_nodes, mnist_nodes
 
 MNIST_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from crawl.files import parse_json, write_atomically
-from crawl.plain import structure
-from crawl.runs.records import RunRecord, check_record, read_checked, read_run_or_problem
+from crawl.plain import read_checked, structure
+from crawl.runs.records import RunRecord, check_record, read_run_or_problem
 from reproduction.plan import PlannedRun, Table
 
 _FORMAT = "crawl-results-1"

@@ -29,7 +29,6 @@ from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.records import is_finished, read_config
 from crawl.runs.run import Stopped, resume_run, run_experiment
 from crawl.runs.sources import Data, InRoot
-from crawl.threads import use_threads
 from crawl.training.trainer import choose_device
 from reproduction.few_walks import evaluate_share
 from reproduction.plan import PlannedRun, Table
@@ -189,20 +188,20 @@ class _Work:
         together = [run for run in left if self._may_share(run)]
         jobs = min(jobs, len(together))
         before = torch.get_num_threads()
-        use_threads(threads or max(1, before // max(1, jobs)))
+        torch.set_num_threads(threads or max(1, before // max(1, jobs)))
         try:
             if jobs > 1:
                 self._run_in_threads(together, jobs)
                 crowded = [run for run in together if "out of memory" in self.problems.get(run.place, "")]
                 for run in [] if self.is_over else crowded:  # alone it may have enough
                     del self.problems[run.place]
-                use_threads(threads or before)
+                torch.set_num_threads(threads or before)
                 left = [run for run in left if run in crowded or run not in together]
             for run in left:
                 if run.place not in self.problems:
                     self.do(run)
         finally:
-            use_threads(before)
+            torch.set_num_threads(before)
             _loaded.cache_clear()
         return self.problems
 
@@ -218,7 +217,7 @@ class _Work:
 
         def prepare() -> None:
             is_ready.wait()
-            use_threads(num_threads)
+            torch.set_num_threads(num_threads)
             if self.device != "cpu" and torch.cuda.is_available():
                 torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]  # so that threads overlap
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crawl.data.benchmarks.packed import as_ptr, split_in_order
+from crawl.data.benchmarks.packed import split_in_order
 from crawl.data.benchmarks.record import Benchmark
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, as_ptr
 
 
 def synthetic(benchmark: Benchmark, num_graphs: int | None = None, seed: int = 0) -> Dataset:

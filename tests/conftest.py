@@ -7,6 +7,8 @@ import signal
 import subprocess
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,12 @@ import torch
 # Without a GPU, Triton's kernels run in its interpreter. Triton reads this when it is first imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+    if find_spec("triton"):
+        from triton.runtime.interpreter import interpreter_builder
+
+        # It computes whether additions and products overflow, and, without `debug`, never looks at the outcome.
+        assert not interpreter_builder.options.debug
+        interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
 
 with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which PyG 2.8 calls when it is imported
     warnings.simplefilter("ignore")
@@ -36,6 +44,16 @@ torch.set_num_threads(1)  # tensors as small as in tests only wait for a second 
 def triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the interpreter stand in for a GPU."""
     monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
+
+
+@pytest.fixture
+def wide_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Triton's interpreter, which takes as long for few walks at once as for many, take 16.
+
+    This is for tests of whole networks. `test_triton_walk_conv.py` divides walks as a GPU does.
+    """
+    if not torch.cuda.is_available():
+        monkeypatch.setattr("crawl.ops.triton.convolve._WALKS", (16, 16))
 
 
 @pytest.fixture

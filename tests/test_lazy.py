@@ -34,5 +34,7 @@ def test_modules_are_attributes():
 
 def test_a_package_is_imported_without_torch():
     code = "import sys, crawl.runs.recipes, crawl.training.settings, crawl; assert 'torch' not in sys.modules; "
-    code += "from crawl import *; assert CRaWl.__name__ == 'CRaWl' and 'torch' in sys.modules"
+    code += "crawl.CRaWl; assert 'torch' in sys.modules and 'crawl.estimators' not in sys.modules; "
+    code += "from crawl import *; assert CRaWl.__name__ == 'CRaWl'; CRaWlRegressor(); "
+    code += "assert 'crawl.estimators' in sys.modules"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import textwrap
 
 HIDE = """
 import os, sys
@@ -15,56 +14,53 @@ for name in ("fcntl", "resource"):
 """
 
 
-def run(script: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", HIDE + textwrap.dedent(script)], capture_output=True, text=True, timeout=300
-    )
+def run(*scripts: str) -> list[str]:
+    """The lines that scripts print, one after the other in one process."""
+    code = HIDE + "".join(scripts)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return done.stdout.splitlines()
 
 
-def test_import_walks_and_estimators() -> None:
-    out = run(
-        """
-        import crawl, networkx as nx
-        graphs = [nx.cycle_graph(n) for n in range(4, 10)] + [nx.path_graph(n) for n in range(4, 10)]
-        small = dict(hidden_channels=8, num_layers=1, num_steps=8, num_eval_steps=8, max_epochs=2, device="cpu")
-        model = crawl.CRaWlClassifier(**small).fit(graphs, [0] * 6 + [1] * 6)
-        assert model.predict(graphs).shape == (12,)
-        crawl.CRaWlRegressor(**small).fit(graphs, range(12)).predict(graphs)
-        walks = crawl.sample_walks(crawl.Graph.from_networkx(graphs[0]), num_steps=5, backend="auto")
-        print(walks.nodes.shape[1])
-        """
-    )
-    assert out == "6\n"
+WALKS_AND_ESTIMATORS = """
+import crawl, networkx as nx
+graphs = [nx.cycle_graph(n) for n in range(4, 10)] + [nx.path_graph(n) for n in range(4, 10)]
+small = dict(hidden_channels=8, num_layers=1, num_steps=8, num_eval_steps=8, max_epochs=2, device="cpu")
+model = crawl.CRaWlClassifier(**small).fit(graphs, [0] * 6 + [1] * 6)
+assert model.predict(graphs).shape == (12,)
+crawl.CRaWlRegressor(**small).fit(graphs, range(12)).predict(graphs)
+walks = crawl.sample_walks(crawl.Graph.from_networkx(graphs[0]), num_steps=5, backend="auto")
+print(walks.nodes.shape[1])
+"""
+
+A_RUN_ITS_LOCK_AND_ITS_RECORD = """
+import json, tempfile
+from pathlib import Path
+from crawl.cli import main
+from crawl.runs import resume_run
+from crawl.runs.folder import RunFolder
+
+tiny = "--model.hidden-channels 8 --model.num-layers 1 --walk.num-steps 8 --walk.num-eval-steps 8 "
+tiny += "--evaluation.num-test-repeats 1 --training.max-epochs 1 --device cpu --quiet"
+with tempfile.TemporaryDirectory() as folder:
+    place = Path(folder, "run")
+    assert main(["train", "csl", "--out", str(place), *tiny.split()]) == 0
+    record = json.loads((place / "result.json").read_text())
+    print(record["peak_memory_mb"], (place / ".in-use").exists())
+    (place / "result.json").unlink()
+    with RunFolder(place).locked():
+        try:
+            resume_run(place)
+        except ValueError as error:
+            print(str(error).replace(folder, ""))
+    resume_run(place, quiet=True)
+    print((place / "result.json").is_file())
+"""
 
 
-def test_a_run_its_lock_and_its_record() -> None:
-    out = run(
-        """
-        import json, tempfile
-        from pathlib import Path
-        from crawl.cli import main
-        from crawl.runs import resume_run
-        from crawl.runs.folder import RunFolder
-
-        tiny = "--model.hidden-channels 8 --model.num-layers 1 --walk.num-steps 8 --walk.num-eval-steps 8 "
-        tiny += "--evaluation.num-test-repeats 1 --training.max-epochs 1 --device cpu --quiet"
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder, "run")
-            assert main(["train", "csl", "--out", str(place), *tiny.split()]) == 0
-            record = json.loads((place / "result.json").read_text())
-            print(record["peak_memory_mb"], (place / ".in-use").exists())
-            (place / "result.json").unlink()
-            with RunFolder(place).locked():
-                try:
-                    resume_run(place)
-                except ValueError as error:
-                    print(str(error).replace(folder, ""))
-            resume_run(place, quiet=True)
-            print((place / "result.json").is_file())
-        """
-    ).splitlines()
+def test_walks_estimators_and_runs() -> None:
+    out = run(WALKS_AND_ESTIMATORS, A_RUN_ITS_LOCK_AND_ITS_RECORD)
+    assert out[0] == "6"
     assert out[-3:] == [
         "None False",
         "Another process is training in /run, or one was killed there: in that case, remove /run/.in-use.",

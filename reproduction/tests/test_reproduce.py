@@ -173,15 +173,15 @@ def test_several_threads_do_the_same(tmp_path, csl_runs):
 
 def test_several_processes_share_the_work(tmp_path, csl_runs):
     code = (
-        "import sys; from reproduction.reproduce import reproduce\n"
+        "import os, sys; from reproduction.reproduce import reproduce\n"
         "from reproduction.tests.test_reproduce import small\n"
-        "reproduce('csl', sys.argv[1], num_seeds=1, rows=('crawl',), device='cpu', change=small)"
+        "child = os.fork()\n"  # imports are made once
+        "reproduce('csl', sys.argv[1], num_seeds=1, rows=('crawl',), device='cpu', change=small)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0)"
     )
-    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
-    assert all(f"{place}: done" in "".join(said) for place in FOLDS), said
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(f"{place}: done" in done.stderr for place in FOLDS), done.stderr
     assert [scores(tmp_path, place) for place in FOLDS] == [scores(csl_runs, place) for place in FOLDS]
 
 

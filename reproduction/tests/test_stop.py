@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from crawl.runs import Experiment
+from crawl.training import Cosine
 from crawl.training.checkpoint import load_checkpoint
 from tests.runs.test_kill import STOPPED_BY, num_epochs, wait_for
 
-_REPRODUCE = """
-import functools, sys
-from dataclasses import replace
-from crawl.training import Cosine
-from reproduction import reproduce as module
-from reproduction.__main__ import main
+_processes = multiprocessing.get_context("forkserver")  # real processes that need not import everything again
+_processes.set_forkserver_preload(["reproduction.__main__", "crawl.runs.protocol", "crawl.data.csl"])
 
-def endless(experiment):
+
+def endless(experiment: Experiment) -> Experiment:
     return replace(
         experiment,
         walk=replace(experiment.walk, num_steps=5, num_eval_steps=5, window_size=4),
@@ -28,26 +31,35 @@ def endless(experiment):
         evaluation=replace(experiment.evaluation, num_val_repeats=1),
     )
 
-module.reproduce = functools.partial(module.reproduce, change=endless)
-sys.exit(main(sys.argv[1:]))
-"""
+
+def run_tables(words: list[str], errors: Path) -> None:
+    """`python -m reproduction WORDS` in a session of its own, of runs that do not end by themselves."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    from reproduction import reproduce as module
+    from reproduction.__main__ import main
+
+    module.reproduce = functools.partial(module.reproduce, change=endless)
+    sys.exit(main(words))
 
 
 @pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (2, signal.SIGTERM)])
-@pytest.mark.usefixtures("interruptible")
 def test_tables_stopped_by_a_signal(tmp_path, jobs, number):
     code, what = STOPPED_BY[number]
     runs = [tmp_path / f"csl/crawl/seed-0-fold-{fold}" for fold in range(jobs)]
     words = ["csl", "--rows", "crawl", "--jobs", str(jobs), "--device", "cpu", "--out", str(tmp_path)]
-    command = [sys.executable, "-W", "ignore", "-c", _REPRODUCE, *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        try:
-            wait_for(lambda: all(num_epochs(run) >= 2 for run in runs), process)
-            os.killpg(process.pid, number)  # as a terminal or a cluster does
-            _, error = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == code, error
+    process = _processes.Process(target=run_tables, args=(words, tmp_path / "errors"), daemon=True)
+    process.start()
+    try:
+        wait_for(lambda: all(num_epochs(run) >= 2 for run in runs), process)
+        assert process.pid is not None
+        os.killpg(process.pid, number)  # as a terminal or a cluster does
+        process.join(60)
+    finally:
+        process.kill()
+    error = (tmp_path / "errors").read_text()
+    assert process.exitcode == code, error
     *said, last = error.splitlines()
     assert last == f"python -m reproduction: {what}; the same command resumes where it was stopped"
     assert sum(line.endswith(": begins") for line in said) == jobs

@@ -64,28 +64,18 @@ def real_number(name: str, value: Any, low: float = -math.inf, high: float = mat
 
 def positive_number(name: str, value: Any) -> float:
     """`value` as a float. Refuses what is not a number above 0 that is finite."""
-    return _above_0(name, value, math.inf, "a positive number")
+    return real_number(name, value, math.ulp(0), wanted="a positive number")
 
 
 def between(name: str, value: Any, low: float, high: float) -> float:
     """`value` as a float. Refuses what is not a number strictly between `low` and `high`."""
-    wanted = f"a number between {low:g} and {high:g}"
-    number = real_number(name, value, wanted=wanted)
-    if not low < number < high:
-        raise ValueError(f"{name} must be {wanted}, not {shown(value)}.")
-    return number
+    inside = math.nextafter(low, high), math.nextafter(high, low)
+    return real_number(name, value, *inside, f"a number between {low:g} and {high:g}")
 
 
-def share(name: str, value: Any) -> float:
-    """`value` as a float. Refuses what is not a share: above 0 and at most 1."""
-    return _above_0(name, value, 1, "a share in (0, 1]")
-
-
-def _above_0(name: str, value: Any, high: float, wanted: str) -> float:
-    number = real_number(name, value, 0, high, wanted)
-    if number == 0:
-        raise ValueError(f"{name} must be {wanted}, not {shown(value)}.")
-    return number
+def share(name: str, value: Any, wanted: str = "a share in (0, 1]") -> float:
+    """`value` as a float. Refuses what is not a share: above 0 and at most 1; the message asks for `wanted`."""
+    return real_number(name, value, math.ulp(0), 1, wanted)
 
 
 def truth(name: str, value: Any) -> bool:
@@ -99,10 +89,22 @@ def check_choice(name: str, value: object, choices: Iterable[str | None]) -> Non
     """Refuses a value that is not one of the choices, and suggests one that is."""
     choices = tuple(choices)
     if not ((value is None or isinstance(value, str)) and value in choices):
-        words = [choice for choice in choices if choice is not None]
-        near = difflib.get_close_matches(value, words, n=1) if isinstance(value, str) else []
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        near = _nearest(value, (choice for choice in choices if choice is not None))
+        hint = f" Did you mean {near!r}?" if near else ""
         raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, not {shown(value)}.{hint}")
+
+
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """A sentence to follow an error message: what the user may have meant, or else what there is."""
+    near = _nearest(name, known)
+    return f" Did you mean {near!r}?" if near else f" There are: {', '.join(known)}."
+
+
+def _nearest(name: object, known: Iterable[str]) -> str | None:
+    """The one of these words that a name is probably meant to be; capitals do not count."""
+    words = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(name.lower(), words, n=1) if isinstance(name, str) else []
+    return words[near[0]] if near else None
 
 
 def check_type(name: str, value: object, kind: type[T], remedy: str = "") -> TypeGuard[T]:

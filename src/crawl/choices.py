@@ -9,6 +9,7 @@ Precision = Literal["tf32", "bf16", "float32"]
 Implementation = Literal["fast", "reference"]
 BlockName = Literal[
     "walk",
+    "walk_edges",
     "gru",
     "virtual_node",
     "attention",

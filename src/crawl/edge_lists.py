@@ -21,7 +21,7 @@ def checked_edge_list(
 ) -> tuple[Tensor, int, Tensor, Tensor, Tensor | None]:
     """The arguments of `Graph.from_edge_index`: `edge_index` int64, `num_nodes`, `batch` and `graph_ptr` int32, and
     `edge_weight` float64, all on one device. Refuses what is not a graph, with the remedy."""
-    edge_index = _checked_edge_index(edge_index)
+    edge_index = checked_edge_index(edge_index).long()
     if batch is not None and not holds_integers(batch):
         raise ValueError("batch must be a tensor of integers: the graph of each node.")
     num_nodes = _checked_num_nodes(edge_index, num_nodes, batch)
@@ -40,15 +40,9 @@ def arguments_of_data(data: Data, weighted: bool | None) -> dict[str, Any]:
         )
     if weighted is not None:
         weighted = truth("weighted", weighted)
-    given = {"x": data.x, "batch": data.batch, "pos": data.pos}
-    per_node = [plain_tensor(name, value) for name, value in given.items() if isinstance(value, Tensor)]
-    if any(value.dim() == 0 for value in per_node):
-        raise ValueError("x, pos and batch of data must have a row for each node, but one has no dimensions.")
-    edge_index = None if data.edge_index is None else _checked_edge_index(data.edge_index)
-    if edge_index is None:
-        if "adj_t" in data or "adj" in data:
-            raise ValueError("data has an adjacency matrix but no edge_index: set data.edge_index.")
-        edge_index = torch.empty(2, 0, dtype=torch.long, device=per_node[0].device if per_node else None)
+    if data.edge_index is None and ("adj_t" in data or "adj" in data):
+        raise ValueError("data has an adjacency matrix but no edge_index: set data.edge_index.")
+    edge_index = edge_index_of(data)
     edge_weight = getattr(data, "edge_weight", None)
     if weighted and edge_weight is None:
         raise ValueError("weighted=True needs data.edge_weight, a positive number for each edge.")
@@ -56,15 +50,9 @@ def arguments_of_data(data: Data, weighted: bool | None) -> dict[str, Any]:
         raise ValueError(
             "data has edge_weight: pass weighted=True to walk in proportion to it, or weighted=False to ignore it."
         )
-    if "num_nodes" in data or per_node:
-        num_nodes = data.num_nodes
-    else:  # if nothing else tells it, PyG takes the largest id, as we do, but with a warning
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            num_nodes = data.num_nodes
     return {
         "edge_index": edge_index,
-        "num_nodes": num_nodes,
+        "num_nodes": num_nodes_of(data),
         "edge_weight": edge_weight if weighted else None,
         "batch": data.batch,
         "num_graphs": None if data.batch is None else getattr(data, "num_graphs", None),
@@ -104,7 +92,26 @@ def weights_differ(edge_weight: Any) -> bool:
     return bool((weights != weights[:1]).any())
 
 
-def _checked_edge_index(edge_index: Tensor) -> Tensor:
+def edge_index_of(data: Data) -> Tensor:
+    """The edges of one graph or of a collated data set, which may have none."""
+    if data.edge_index is not None:
+        return checked_edge_index(data.edge_index)
+    tensors = (value for value in (data.x, data.batch, data.pos) if isinstance(value, Tensor))
+    return torch.empty(2, 0, dtype=torch.long, device=next((value.device for value in tensors), None))
+
+
+def num_nodes_of(data: Data) -> int | None:
+    """The number of nodes of a graph whose edges were checked; None if nothing tells it."""
+    for name, value in (("x", data.x), ("batch", data.batch), ("pos", data.pos)):
+        if isinstance(value, Tensor) and plain_tensor(name, value).dim() == 0:
+            raise ValueError(f"{name} must have a row for each node, but it has no dimensions: give {name}.view(1).")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # if nothing else tells it, PyG takes the largest id, as we do, but warns
+        return data.num_nodes  # type: ignore[no-any-return]
+
+
+def checked_edge_index(edge_index: Tensor) -> Tensor:
+    """`[2, E]` int32, int64, not copied, or else int64. Refuses what cannot be edges; ids are not looked at."""
     edge_index = plain_tensor("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         if edge_index.numel() == 0:
@@ -119,7 +126,7 @@ def _checked_edge_index(edge_index: Tensor) -> Tensor:
         )
     if edge_index.shape[1] > MAX_COUNT:
         raise ValueError(f"The graph has {edge_index.shape[1]} edges; at most {MAX_COUNT} are supported.")
-    return edge_index.long()
+    return edge_index if edge_index.dtype == torch.int32 else edge_index.long()
 
 
 def _checked_num_nodes(edge_index: Tensor, num_nodes: int | None, batch: Tensor | None) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias, get_args, overload
 
 import networkx as nx
@@ -46,46 +46,27 @@ _MOST_CATEGORIES = 1000  # in one column of integers; more are taken for a mista
 _COUNTS = ("num_layers", "num_steps", "num_eval_steps", "num_repeats", "batch_size", "max_epochs", "patience")
 
 
+@dataclass(eq=False, repr=False)
 class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
     """What regressor and classifier share: the parameters, from graphs to a store, fitting and predicting."""
 
-    def __init__(
-        self,
-        hidden_channels: int = 64,
-        num_layers: int = 3,
-        window_size: int = 8,
-        num_steps: int = 50,
-        num_eval_steps: int = 150,
-        num_repeats: int = 5,
-        virtual_node: bool = False,
-        pool: Pool = "sum",
-        dropout: float = 0.0,
-        lr: float = 1e-3,
-        batch_size: int = 50,
-        max_epochs: int = 100,
-        patience: int = 10,
-        validation_fraction: float = 0.1,
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = 0,
-        handle_unknown: HandleUnknown = "warn",
-    ) -> None:
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.window_size = window_size
-        self.num_steps = num_steps
-        self.num_eval_steps = num_eval_steps
-        self.num_repeats = num_repeats
-        self.virtual_node = virtual_node
-        self.pool = pool
-        self.dropout = dropout
-        self.lr = lr
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.random_state = random_state
-        self.handle_unknown = handle_unknown
+    hidden_channels: int = 64
+    num_layers: int = 3
+    window_size: int = 8
+    num_steps: int = 50
+    num_eval_steps: int = 150
+    num_repeats: int = 5
+    virtual_node: bool = False
+    pool: Pool = "sum"
+    dropout: float = 0.0
+    lr: float = 1e-3
+    batch_size: int = 50
+    max_epochs: int = 100
+    patience: int = 10
+    validation_fraction: float = 0.1
+    device: str = "auto"
+    random_state: int | np.random.RandomState | None = 0
+    handle_unknown: HandleUnknown = "warn"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -286,7 +267,7 @@ class CRaWlClassifier(ClassifierMixin, _CRaWlEstimator):  # type: ignore[misc]
 
     def predict(self, X: Graphs) -> NDArray[Any]:
         """`[n]` the most probable class of each graph."""
-        codes = self._predict(X).classes
+        codes = self._predict(X).classes  # which refuses a model that is not fitted
         predicted: NDArray[Any] = self.classes_[codes]
         return predicted
 
@@ -403,9 +384,8 @@ def _refuse_weights(position: int, name: str, differ: bool) -> None:
         )
 
 
-def _attribute(position: int, name: str, values: Iterable[Any]) -> Tensor | None:
+def _attribute(position: int, name: str, values: list[Any]) -> Tensor | None:
     """`[rows, C]` the values, which are numbers or lists of numbers; None if there are none."""
-    values = list(values)
     if all(value is None for value in values):
         return None
     try:

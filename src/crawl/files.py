@@ -52,11 +52,7 @@ def whole_file(path: Path, binary: bool = True) -> Iterator[IO[Any]]:
 
 @contextmanager
 def named_if_full(name: str) -> Iterator[None]:
-    """Within, an error because nothing more can be written there has a name: Python gives it none.
-
-    Raises:
-        OSError: With the name.
-    """
+    """Within, an `OSError` because nothing more can be written there has a name: Python gives it none."""
     try:
         yield
     except OSError as error:

@@ -56,18 +56,13 @@ class Network(NetworkInputs):
         kernel_size: The width of the convolutions along walks, odd; s + 1 when None.
         identity: Use the identity bits.
         adjacency: Use the adjacency bits.
+        padding: Pool all positions of walks, not those alone that have a whole window around them; see `CRaWlConv`.
         pool: `sum` or `mean` over the nodes of a graph; None for one answer per node.
         head: `mlp` or `linear`.
         dropout: The dropout rate in the blocks and before the head.
         num_heads: The number of heads of attention.
         mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
-        strategy: The kind of walk: `non_backtracking`, `uniform` or `node2vec`.
-        p: node2vec's return parameter.
-        q: node2vec's in-out parameter.
-        num_steps: Steps of the walks in training.
-        num_eval_steps: Steps of the walks in evaluation.
-        start_share: The share of nodes that start a walk in training (p*).
-        eval_start_share: The share of nodes that start a walk in evaluation.
+        strategy, p, q, num_steps, num_eval_steps, start_share, eval_start_share: Which walks; see `crawl.WalkPlan`.
         implementation: `fast` or `reference`; see `CRaWlConv`.
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
 
@@ -90,6 +85,7 @@ class Network(NetworkInputs):
         kernel_size: int | None = None,
         identity: bool = True,
         adjacency: bool = True,
+        padding: bool = False,
         pool: Pool | None = "mean",
         head: Head = "mlp",
         dropout: float = 0.0,
@@ -113,7 +109,8 @@ class Network(NetworkInputs):
         plan = WalkPlan(strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q)
         widths, window_size = (self.node_channels, channels, self.edge_channels), plan.window_size
         settings = BlockSettings(
-            *widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree, implementation
+            *(*widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),
+            *(implementation, padding),
         )
         blocks = built_blocks(parts, settings)
         self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice

@@ -10,16 +10,12 @@ import difflib
 import math
 import typing
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from cattrs import (
-    AttributeValidationNote,
-    BaseValidationError,
-    ClassValidationError,
-    Converter,
-    ForbiddenExtraKeysError,
-)
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from cattrs import AttributeValidationNote, BaseValidationError, Converter, ForbiddenExtraKeysError
+from cattrs.cols import list_structure_factory
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, make_mapping_structure_fn, override
 
 from crawl.checks import check_choice, shown
 
@@ -29,18 +25,22 @@ T = TypeVar("T")
 def structure(kind: type[T], values: Any, what: str) -> T:
     """An instance of a dataclass, or a checked dictionary of a `TypedDict`; missing keys take their defaults.
 
-    Args:
-        kind: The class. Keys that a dataclass does not have are refused; a `TypedDict` may have others.
-        values: Plain values.
-        what: What they are, for messages: `The configuration`.
-
-    Raises:
-        ValueError: For a key that does not exist, with the one that was probably meant, or a wrong value.
+    Refuses wrong values, and keys that a dataclass does not have; a `TypedDict` may have others. Messages call the
+    values `what`: `The configuration`.
     """
     try:
         return _CONVERTER.structure(values, kind)
     except (BaseValidationError, _WrongKind) as error:
         raise ValueError(_message(error, "", what)) from None
+
+
+def read_checked(path: Path, make: Callable[[str], T], remedy: str) -> T:
+    """What `make` makes of the text in a file; what it refuses is refused by the name of the file, with the remedy."""
+    try:
+        return make(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # also for what is not JSON, or not UTF-8
+        reason = str(error).rstrip(".")
+        raise ValueError(f"{path} is damaged or of another version ({reason}): {remedy}.") from None
 
 
 def unstructure(value: Any) -> Any:
@@ -49,11 +49,9 @@ def unstructure(value: Any) -> Any:
 
 
 def tagged(union: Any, kinds: Mapping[str, type]) -> None:
-    """Let each member of a union be chosen by its `name`, which is a class variable or a field.
+    """Let each member of a union of dataclasses be chosen by its `name`, which is a class variable or a field.
 
-    Args:
-        union: The union of dataclasses.
-        kinds: The class of each name.
+    One class may have several names, which cattrs's own tagged unions do not allow.
     """
 
     def build(values: Any, _: Any) -> Any:
@@ -63,9 +61,8 @@ def tagged(union: Any, kinds: Mapping[str, type]) -> None:
             check_choice("name", name, kinds)
         except ValueError as error:
             raise _WrongKind(f".{error}") from None
-        kind = kinds[name]
-        has_field = any(field.name == "name" for field in dataclasses.fields(kind))
-        return _CONVERTER.structure({key: values[key] for key in values if key != "name" or has_field}, kind)
+        has_field = "name" in _names(kinds[name])
+        return _CONVERTER.structure({key: values[key] for key in values if key != "name" or has_field}, kinds[name])
 
     def take_apart(value: Any) -> dict[str, Any]:
         return {"name": value.name, **_CONVERTER.unstructure(value, type(value))}
@@ -82,9 +79,11 @@ def _message(error: BaseException, place: str, what: str) -> str:
     """What is wrong first, with its full name."""
     if isinstance(error, BaseValidationError):
         first = error.exceptions[0]
-        notes = [note for note in getattr(first, "__notes__", ()) if isinstance(note, AttributeValidationNote)]
-        inner = ".".join(filter(None, (place, *(note.name.removesuffix("_") for note in notes[:1]))))
-        return _message(first, inner, what)
+        for note in getattr(first, "__notes__", ()):
+            key = note.name.removesuffix("_") if isinstance(note, AttributeValidationNote) else note.index
+            if isinstance(key, str):  # numbers are positions in a list
+                return _message(first, f"{place}.{key}" if place else key, what)
+        return _message(first, place, what)
     if isinstance(error, ForbiddenExtraKeysError):
         key, known = sorted(error.extra_fields)[0], [name.removesuffix("_") for name in _names(error.cl)]
         prefix = f"{place}." if place else ""
@@ -144,24 +143,6 @@ def _choice(value: Any, hint: Any) -> Any:
     return value
 
 
-def _list(values: Any, hint: Any) -> list[Any]:
-    (kind,) = typing.get_args(hint)
-    if not isinstance(values, list):
-        raise _WrongKind(f"must be a list, not {shown(values)}.")
-    return [_CONVERTER.structure(value, kind) if kind is not Any else value for value in values]
-
-
-def _mapping(values: Any, hint: Any) -> dict[str, Any]:
-    kind, read = typing.get_args(hint)[1], {}
-    for key, value in _dictionary(values).items():
-        try:
-            read[key] = value if kind is Any else _CONVERTER.structure(value, kind)
-        except (BaseValidationError, _WrongKind) as error:
-            error.add_note(AttributeValidationNote("", key, kind))
-            raise ClassValidationError("", [error], dict) from None
-    return read
-
-
 def _tuple(values: Any, hint: Any) -> tuple[Any, ...]:
     kinds = typing.get_args(hint)
     if not isinstance(values, list | tuple):
@@ -172,33 +153,46 @@ def _tuple(values: Any, hint: Any) -> tuple[Any, ...]:
     return tuple(_CONVERTER.structure(value, kind) for value, kind in zip(values, kinds, strict=True))
 
 
-def _reader(kind: type, converter: Converter) -> Callable[[Any, Any], Any]:
+def _list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    read = list_structure_factory(hint, converter)
+
+    def check(values: Any, _: Any) -> Any:
+        if not isinstance(values, list):  # cattrs takes whatever can be iterated
+            raise _WrongKind(f"must be a list, not {shown(values)}.")
+        return read(values, hint)
+
+    return check
+
+
+def _mapping(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    read = make_mapping_structure_fn(hint, converter)
+    return lambda values, _: read(_dictionary(values), hint)
+
+
+def _renamed(kind: type) -> dict[str, Any]:
     """Fields that end with an underscore, because Python has their name for itself, are without it in JSON."""
-    renamed = {name: override(rename=name[:-1]) for name in _names(kind) if name.endswith("_")}
-    read: Any = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **renamed)  # type: ignore[arg-type]
+    return {name: override(rename=name[:-1]) for name in _names(kind) if name.endswith("_")}
+
+
+def _reader(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    read = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **_renamed(kind))
     return lambda values, _: read(_dictionary(values), kind)
-
-
-def _writer(kind: type, converter: Converter) -> Callable[[Any], Any]:
-    renamed = {name: override(rename=name[:-1]) for name in _names(kind) if name.endswith("_")}
-    return make_dict_unstructure_fn(kind, converter, **renamed)  # type: ignore[arg-type]
 
 
 def _has_origin(origin: Any) -> Callable[[Any], bool]:
     return lambda hint: typing.get_origin(hint) is origin
 
 
-def _made_converter() -> Converter:
-    converter = Converter()
-    converter.register_structure_hook_factory(dataclasses.is_dataclass, _reader)
-    converter.register_unstructure_hook_factory(dataclasses.is_dataclass, _writer)
-    for kind in (int, bool, str):
-        converter.register_structure_hook(kind, _exactly(kind))
-    converter.register_structure_hook(float, _number)
-    converter.register_structure_hook(str | int, _word)
-    for origin, reader in ((Literal, _choice), (tuple, _tuple), (list, _list), (dict, _mapping)):
-        converter.register_structure_hook_func(_has_origin(origin), reader)
-    return converter
-
-
-_CONVERTER = _made_converter()
+_CONVERTER = Converter()
+_CONVERTER.register_structure_hook_factory(dataclasses.is_dataclass, _reader)
+_CONVERTER.register_unstructure_hook_factory(
+    dataclasses.is_dataclass, lambda kind: make_dict_unstructure_fn(kind, _CONVERTER, **_renamed(kind))
+)
+for _kind in (int, bool, str):
+    _CONVERTER.register_structure_hook(_kind, _exactly(_kind))
+_CONVERTER.register_structure_hook(float, _number)
+_CONVERTER.register_structure_hook(str | int, _word)
+_CONVERTER.register_structure_hook_func(_has_origin(Literal), _choice)
+_CONVERTER.register_structure_hook_func(_has_origin(tuple), _tuple)
+_CONVERTER.register_structure_hook_factory(_has_origin(list), _list)
+_CONVERTER.register_structure_hook_factory(_has_origin(dict), _mapping)

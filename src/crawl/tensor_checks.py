@@ -5,6 +5,7 @@ All of them look at types and shapes only, so they cost nothing beside the work 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeGuard
@@ -53,6 +54,17 @@ def holds_integers(value: object) -> TypeGuard[Tensor]:
     if value.is_nested or value.layout != torch.strided or value.device.type == "meta":
         return False
     return not (value.is_floating_point() or value.is_complex())
+
+
+def as_ids(name: str, values: Any) -> Tensor:
+    """`[n]` int64: the ids of graphs, wherever they are. Refuses what is not a list of whole numbers."""
+    try:
+        ids = plain_tensor(name, torch.as_tensor(values))
+    except (TypeError, ValueError, RuntimeError, LookupError):
+        ids = torch.tensor(math.nan)
+    if ids.dim() != 1 or not (holds_integers(ids) or ids.numel() == 0):  # an empty list is of floats
+        raise ValueError(f"{name} must be a list of graph ids, whole numbers from 0, not {shown(values)}.")
+    return ids.long()
 
 
 def as_device(device: Any) -> torch.device:

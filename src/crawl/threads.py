@@ -24,11 +24,6 @@ _held_count: ContextVar[int | None] = ContextVar("held_count", default=None)
 _starting = threading.Lock()
 
 
-def use_threads(count: int) -> None:
-    """Compute with this many threads, torch as well."""
-    torch.set_num_threads(count)
-
-
 def num_threads() -> int:
     """How many threads share the work: as many as torch uses, which is what users set."""
     held = _held_count.get()

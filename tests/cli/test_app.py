@@ -10,6 +10,7 @@ import pytest
 import crawl as package
 from crawl.cli import app
 from crawl.cli.describe import Datasets
+from tests.cli.conftest import FORKING, Done, in_shell
 
 COMMANDS = ["train", "evaluate", "predict", "info", "datasets", "report", "walk", "distinguish"]
 
@@ -33,50 +34,51 @@ def test_version(crawl):
     assert crawl("--version").out == f"crawl {package.__version__}\n"
 
 
-_WITHOUT_TORCH = """
-import sys
-from crawl.cli import main
-
-code = main(sys.argv[1:])
-heavy = [name for name in ("torch", "numpy", "networkx", "sklearn", "rich", "numba") if name in sys.modules]
-sys.exit(f"imported {heavy}" if heavy else code)
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        ("--help", 0),
-        ("--version", 0),
-        ("train --help", 0),
-        ("train zinc --help", 0),
-        ("predict --help", 0),
-        ("distinguish --help", 0),
-        ("trian csl", 2),
-        ("train csl --training.lrr 1", 2),
-        ("train csl --training.lr fast", 2),
-        ("train csl --training.lr -1", 2),
-        ("train csl --model.num-layers 0", 2),
-        ("train csl --walk.window-size 33", 2),
-        ("train zinc --data.split nonsense", 2),
-        ("train csl --model.layer gin --walk.num-steps 7", 2),
-        ("train csv", 2),
-        ("train csv --data.path missing.csv", 2),
-        ("train tu --data.path missing", 2),
-        ("train folder --data.path missing", 2),
-        ("evaluate RUN --num-repeats 0", 2),
-        ("predict RUN missing.csv", 2),
-        ("walk edges.txt --num-walks 0", 2),
-        ("distinguish rook shrikhande --confidence 2", 2),
-        ("reproduce zinc", 2),
-        ("report", 2),
-    ],
+_HEAVY = ("torch", "numpy", "networkx", "sklearn", "rich", "numba")
+_WITHOUT_TORCH = FORKING.replace(
+    "sys.exit(main(command.split()))",
+    f"code = main(command.split()); heavy = set({_HEAVY}) & set(sys.modules); sys.exit(str(heavy) if heavy else code)",
 )
-def test_help_and_mistakes_need_no_torch(words, code, tmp_path):
-    command = [sys.executable, "-c", _WITHOUT_TORCH, *words.split()]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == code, done.stderr
-    assert done.stderr.startswith("" if code == 0 else ("crawl: error: ", "╭"))
+_WITHOUT_TORCH_ARE = {
+    "--help": 0,
+    "--version": 0,
+    "train --help": 0,
+    "train zinc --help": 0,
+    "predict --help": 0,
+    "distinguish --help": 0,
+    "trian csl": 2,
+    "train csl --training.lrr 1": 2,
+    "train csl --training.lr fast": 2,
+    "train csl --training.lr -1": 2,
+    "train csl --model.num-layers 0": 2,
+    "train csl --walk.window-size 33": 2,
+    "train zinc --data.split nonsense": 2,
+    "train csl --model.layer gin --walk.num-steps 7": 2,
+    "train csv": 2,
+    "train csv --data.path missing.csv": 2,
+    "train tu --data.path missing": 2,
+    "train folder --data.path missing": 2,
+    "evaluate RUN --num-repeats 0": 2,
+    "predict RUN missing.csv": 2,
+    "walk edges.txt --num-walks 0": 2,
+    "distinguish rook shrikhande --confidence 2": 2,
+    "reproduce zinc": 2,
+    "report": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory) -> dict[str, Done]:
+    folder = tmp_path_factory.mktemp("without_torch")
+    commands = list(_WITHOUT_TORCH_ARE)
+    return dict(zip(commands, in_shell("", commands, folder, code=_WITHOUT_TORCH), strict=True))
+
+
+@pytest.mark.parametrize("words", _WITHOUT_TORCH_ARE)
+def test_help_and_mistakes_need_no_torch(words, without_torch):
+    done, code = without_torch[words], _WITHOUT_TORCH_ARE[words]
+    assert done.code == code, done.err
+    assert done.err.startswith("" if code == 0 else ("crawl: error: ", "╭"))
 
 
 @pytest.mark.parametrize(
@@ -176,36 +178,32 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
     assert done.returncode == app.BROKEN_PIPE
 
 
-def _in_bash(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A command line, with `crawl` for this package."""
-    command = line.replace("crawl", f"{sys.executable} -m crawl", 1)
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=folder)
-
-
 class TestClosedStreams:
     @pytest.mark.parametrize("line", ["crawl --version >&-", "crawl --version >&- 2>&-", "crawl --help >&- <&-"])
     def test_nobody_reads(self, tmp_path, line):
-        done = _in_bash(line, tmp_path)
+        command = line.replace("crawl", f"{sys.executable} -m crawl", 1)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
-    def test_a_run_is_a_folder(self, tmp_path, tiny):
-        done = _in_bash(f"crawl train csl --out run {' '.join(tiny)} >&-", tmp_path)
-        assert done.returncode == 0
-        assert done.stderr.startswith("Task: multiclass per graph")
-        assert len(done.stderr.splitlines()) == 1
+    def test_a_run_is_a_folder_and_predictions_need_a_place(self, tmp_path, tiny, molecule_runs, molecules):
+        commands = [f"train csl --out run {' '.join(tiny)}", f"predict {molecule_runs['logS']} {molecules}"]
+        trained, predicted = in_shell(">&-", commands, tmp_path, imports="crawl.runs.protocol crawl.data.molecules")
+        assert trained.code == 0
+        assert trained.err.startswith("Task: multiclass per graph")
+        assert len(trained.err.splitlines()) == 1
         assert (tmp_path / "run/result.json").is_file()
+        assert predicted.code == 2
+        assert predicted.err == "crawl: error: The standard output is closed: name a file to write to.\n"
 
-    def test_predictions_have_no_remarks_among_them(self, tmp_path, molecule_runs, molecules):
-        whole = _in_bash(f"crawl predict {molecule_runs['logS']} {molecules}", tmp_path)
-        done = _in_bash(f"crawl predict {molecule_runs['logS']} {molecules} 2>&-", tmp_path)
-        assert (done.returncode, done.stdout, done.stderr) == (0, whole.stdout, "")
+    def test_predictions_have_no_remarks_among_them(self, crawl, tmp_path, molecule_runs, molecules):
+        whole = crawl("predict", molecule_runs["logS"], molecules)
+        (done,) = in_shell("2>&-", [f"predict {molecule_runs['logS']} {molecules}"], tmp_path)
+        assert whole.code == 0
+        assert done == (0, whole.out, "")
 
-    def test_predictions_need_a_place(self, tmp_path, molecule_runs, molecules):
-        done = _in_bash(f"crawl predict {molecule_runs['logS']} {molecules} >&-", tmp_path)
-        assert done.returncode == 2
-        assert done.stderr == "crawl: error: The standard output is closed: name a file to write to.\n"
-        done = _in_bash(f"crawl predict {molecule_runs['logS']} {molecules} -o out.csv >&- 2>&-", tmp_path)
-        assert done.returncode == 0
+    def test_a_file_gets_the_predictions_that_nobody_else_reads(self, tmp_path, molecule_runs, molecules):
+        (done,) = in_shell(">&- 2>&-", [f"predict {molecule_runs['logS']} {molecules} -o out.csv"], tmp_path)
+        assert done.code == 0
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 13
 
 

@@ -13,6 +13,7 @@ import pytest
 from rich.table import Table
 
 from crawl.cli.output import open_output, print_table, say
+from tests.cli.conftest import in_shell
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -77,14 +78,14 @@ def test_a_full_device_is_named(crawl, writes, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no device that is full")
-@pytest.mark.parametrize("words", ["--version", "datasets", "walk edges.txt", "walk edges.txt -o /dev/stdout"])
-def test_a_full_standard_output_is_named(tmp_path, words):
+def test_a_full_standard_output_is_named(tmp_path):
     (tmp_path / "edges.txt").write_text("a b\nb c\nc a\n")
-    command = f"{sys.executable} -m crawl {words} > /dev/full"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2
-    name = words.rpartition(" ")[2] if "-o" in words else "the standard output"
-    assert done.stderr == f"crawl: error: {name}: No space left on device\n"
+    commands = ["--version", "datasets", "walk edges.txt", "walk edges.txt -o /dev/stdout"]
+    names = [*3 * ["the standard output"], "/dev/stdout"]
+    found = in_shell("> /dev/full", commands, tmp_path, imports="crawl.walks.cpu crawl.data.benchmarks")
+    assert [(done.code, done.err) for done in found] == [
+        (2, f"crawl: error: {name}: No space left on device\n") for name in names
+    ]
 
 
 @pytest.fixture(params=["predict", "walk", "walk.npz", "distinguish", "distinguish.pdf"])

@@ -3,11 +3,21 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from crawl.cli.describe import Datasets
 from crawl.cli.signals import as_interrupts
+
+
+@pytest.fixture(autouse=True)
+def _hangups_are_not_ignored() -> Iterator[None]:
+    """Not even where these tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
 
 NUMBERS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 

@@ -237,6 +237,8 @@ def test_data_without_folds(crawl, tiny, molecules):
     pytest.importorskip("rdkit")
     data = ["--data.path", molecules, "--data.targets", "logS"]
     assert "csv has no folds" in crawl.error("train", "csv", *data, "--protocol", "folds", "--out", "run", *tiny)
+    assert "--protocol" not in crawl("train", "csv", "--help").out
+    assert "--protocol" in crawl("train", "csl", "--help").out
     assert not Path("run").exists()
 
 

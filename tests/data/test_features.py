@@ -10,11 +10,8 @@ from crawl.data.features import (
     Unknown,
     category_sizes,
     check_names,
-    combine,
-    different_integers,
     encode_columns,
     find_columns,
-    rank_integers,
 )
 from crawl.nn.encoders import UNKNOWN
 
@@ -50,14 +47,6 @@ def test_many_whole_numbers_are_quantities():
 
 def test_nothing():
     assert encoded({}) == (None, ())
-    assert combine(None, None, ()) is None
-
-
-def test_integers():
-    labels = torch.tensor([[7, 0], [3, 0], [7, 5]])
-    assert different_integers(labels) == ((3, 7), (0, 5))
-    assert rank_integers(labels, ((3, 7), (0, 5))).tolist() == [[1, 0], [0, 0], [1, 1]]
-    assert rank_integers(labels, ((4, 7), (5,))).tolist() == [[1, UNKNOWN], [UNKNOWN, UNKNOWN], [1, 0]]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -270,7 +272,7 @@ def test_batch_on_gpu_waits_for_nothing():
         ([Data(x=torch.ones(2, 1)), Data(num_nodes=2)], "Graph 1 has no x"),
         ([Data(x=torch.ones(2, 1)), Data(x=torch.ones(2, 2))], "Graph 1 has x of shape"),
         ([Data(num_nodes=1, y="high")], "y must be a tensor or a number, not 'high'"),
-        ([Data(num_nodes=1, edge_index=torch.ones(3, 1, dtype=torch.long))], r"shape \[2, E\]"),
+        ([Data(num_nodes=1, edge_index=torch.ones(3, 1, dtype=torch.long))], r"shape \[2, num_edges\], not \[3, 1\]"),
     ],
 )
 def test_refuses_what_is_no_data_set(graphs, message):
@@ -282,6 +284,13 @@ def test_refuses_what_is_no_data_set(graphs, message):
 def test_refuses_wrong_ids(ids, message):
     with pytest.raises(ValueError, match=message):
         GraphStore.from_graphs([path(2), path(3)]).batch(ids)
+
+
+def test_rows_without_numbers_are_not_taken_for_no_rows():
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    graphs = [Data(edge_index=edge_index, num_nodes=3, y=y) for y in (torch.ones(3), torch.ones(3, 0))]
+    with pytest.raises(ValueError, match=re.escape("[3, 0]")):
+        GraphStore.from_graphs(graphs)
 
 
 def test_refuses_wrong_number_of_rows():
@@ -299,7 +308,7 @@ def test_refuses_wrong_number_of_rows():
             [0, 2, 4],
             [0, 1, 2],
             [[0, 0], [1, 1], [1, 1]],
-            r"edge_index must be integers of shape \[2, E\], not .* \[3, 2\]",
+            r"edge_index must have shape \[2, num_edges\], not \[3, 2\]\. Transpose it",
         ),
         ([0, 5, 4], [0, 1, 2], [[0, 0], [1, 1]], "must begin with 0 and never fall"),
         ([1, 2, 4], [0, 1, 2], [[0, 0], [1, 1]], "must begin with 0 and never fall"),

@@ -181,5 +181,5 @@ def test_other_features_are_refused(tmp_path, files, message):
 
 def test_numbers_of_another_width_are_refused(tmp_path):
     columns = from_tu(write(tmp_path / "train", node_attributes="1, 2\n" * 8)).columns
-    with pytest.raises(ValueError, match="node_attributes has 1 numbers, but had 2 in training"):
+    with pytest.raises(ValueError, match="'node_attributes' has 1 numbers, but had 2 in training"):
         read_tu(write(tmp_path / "new", node_attributes="1\n" * 8), columns, Unknown())

@@ -20,7 +20,8 @@ import crawl.data as cd
 import crawl.runs as cr
 import crawl.theory as ct
 import crawl.training as tr
-from crawl.runs.build import Features
+from crawl.plain import structure
+from crawl.runs.features import Features
 from tests.fuzz import world
 from tests.fuzz.world import World
 
@@ -352,7 +353,9 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         w.trained.predict, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, handle_unknown="warn"
     ),
     "TrainedModel.predict.graphs": lambda w: call(functools.partial(_answers, w.trained), graphs=_bare(4)),
-    "Features.from_dict": lambda w: call(Features.from_dict, values=w.trained.features.to_dict()),
+    "structure.features": lambda w: call(
+        functools.partial(structure, Features, what="It"), values=asdict(w.trained.features)
+    ),
     # estimators
     "CRaWlRegressor.fit": lambda _: call(
         functools.partial(_fitted, crawl.CRaWlRegressor), X=world.graphs(6), y=np.arange(6.0), **_SMALL, **_MORE

@@ -8,7 +8,7 @@ import pytest
 import torch
 from batches import WIDTH, first_state, make_batch, make_block
 
-from crawl.nn import Batch, Block, Parallel, State
+from crawl.nn import Batch, Block, BlockSettings, Parallel, State
 
 
 class Add(Block):
@@ -72,4 +72,4 @@ def test_a_block_without_forward_or_build_says_so() -> None:
     with pytest.raises(NotImplementedError, match=r"Block .*write its forward"):
         Block()(first_state(batch, torch.float64), batch)
     with pytest.raises(NotImplementedError, match=r"Add .*give the object"):
-        Add.build(None)
+        Add.build(BlockSettings(WIDTH, WIDTH))

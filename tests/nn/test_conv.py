@@ -649,7 +649,7 @@ def test_bad_inputs_are_refused(changes: dict[str, object], message: str, implem
 @pytest.mark.parametrize("num_rows", [2, 0])
 def test_walks_that_do_not_know_their_graph_are_looked_at(num_rows: int) -> None:
     walks = replace(sample_walks(ring(3), 10), num_nodes=None, num_edges=None)
-    with pytest.raises(ValueError, match=f"x has {num_rows} rows, but the walks visit row 2: give the features"):
+    with pytest.raises(ValueError, match=f"nodes 2, but num_nodes is {num_rows}: give .* the features"):
         CRaWlConv(2, 4)(torch.ones(num_rows, 2), walks)
     assert CRaWlConv(2, 4)(torch.ones(4, 2), walks).shape == (4, 4)
 
@@ -658,7 +658,7 @@ def test_walks_below_the_first_row_are_refused() -> None:
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
     walks = sample_walks(graph, 10)
     outside = Walks(walks.nodes - 1, walks.edges, walks.code, walks.window_size)
-    with pytest.raises(ValueError, match="row -1"):
+    with pytest.raises(ValueError, match="nodes -1, but num_nodes is 3"):
         CRaWlConv(2, 4)(torch.ones(3, 2), outside)
 
 

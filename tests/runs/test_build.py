@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from crawl.data import Task, csl
 from crawl.graph import Graph
 from crawl.nn import BLOCKS, GIN, Parallel
 from crawl.nn.encoders import Dense, OneHot
+from crawl.plain import structure
 from crawl.runs import TU, Csl, Csv, Folder, GivenModel, Model, Social
 from crawl.runs.build import Features, build_model, load_dataset
 from crawl.runs.protocol import as_baseline
@@ -23,7 +24,7 @@ TASK = Task(kind="regression", num_outputs=2, target_names=("a", "b"))
     [Features(TASK), Features(TASK, (3, 4), (2,)), Features(TASK, num_node_features=5, num_edge_features=2)],
 )
 def test_features_survive_json(features):
-    assert Features.from_dict(json.loads(json.dumps(features.to_dict()))) == features
+    assert structure(Features, json.loads(json.dumps(asdict(features))), "It") == features
 
 
 def test_encoders_follow_the_features(tiny):

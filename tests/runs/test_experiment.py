@@ -98,7 +98,7 @@ def test_unknown_keys_suggest_the_right_one():
         ("model__identity", 1, "model.identity must be of type bool, not 1."),
         ("model__kernel_size", "9", "model.kernel_size must be of type int, not '9'."),
         ("model__layer", "walk", "model.layer must be a list, not 'walk'."),
-        ("model__layer", ["wlk"], "A block of model.layer must be one of walk, gru, "),
+        ("model__layer", ["wlk"], "A block of model.layer must be one of walk, walk_edges, gru, "),
         ("model__layer", [], "model.layer must be a list of blocks"),
         ("model__name", "forest", "model.name must be one of network, given, not 'forest'."),
         ("data__name", "zink", "data.name must be one of"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import pytest
@@ -65,8 +66,8 @@ def weights(folder) -> dict[str, torch.Tensor]:
     return load_checkpoint(folder / "best.safetensors")[0]
 
 
-@pytest.mark.parametrize("make", [network, PyGModel])
-def test_a_stop_and_a_resume_change_no_bit(experiment, paths, tmp_path, make):
+def assert_a_stop_and_a_resume_change_no_bit(experiment, dataset, folder, make, device: str) -> list[dict]:
+    """The records of a whole run and of one that was stopped after an epoch and resumed."""
     start = make().state_dict()
 
     def new() -> nn.Module:
@@ -74,17 +75,47 @@ def test_a_stop_and_a_resume_change_no_bit(experiment, paths, tmp_path, make):
         model.load_state_dict(start)
         return model
 
-    whole = run_experiment(experiment, tmp_path / "whole", model=new(), dataset=paths)
+    where = {"dataset": dataset, "device": device}
+    whole = run_experiment(experiment, folder / "whole", model=new(), **where)
     with pytest.raises(Stopped):
-        run_experiment(experiment, tmp_path / "run", model=new(), dataset=paths, stop=lambda: True)
-    again = resume_run(tmp_path / "run", model=make(), dataset=paths)  # its own weights are replaced
+        run_experiment(experiment, folder / "run", model=new(), stop=lambda: True, **where)
+    again = resume_run(folder / "run", model=make(), **where)  # its own weights are replaced
     assert again.record["scores"] == whole.record["scores"]
     one, other = weights(whole.folder), weights(again.folder)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
-    trained = TrainedModel.load(again.folder, model=make())
-    expected = TrainedModel.load(whole.folder, model=make()).predict(paths.store)
-    assert (trained.predict(paths.store).repeats == expected.repeats).all()
+    assert any(not torch.equal(value.cpu(), one[name].cpu()) for name, value in start.items())
+    trained = TrainedModel.load(again.folder, model=make(), device=device)
+    expected = TrainedModel.load(whole.folder, model=make(), device=device).predict(dataset.store)
+    assert (trained.predict(dataset.store).repeats == expected.repeats).all()
+    return [whole.record, again.record]
+
+
+@pytest.mark.parametrize("make", [network, PyGModel])
+def test_a_stop_and_a_resume_change_no_bit(experiment, paths, tmp_path, make):
+    assert_a_stop_and_a_resume_change_no_bit(experiment, paths, tmp_path, make, "cpu")
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param("cuda", marks=pytest.mark.gpu),
+        pytest.param("cpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="kernels run on the GPU")),
+    ],
+)
+@pytest.mark.usefixtures("triton_everywhere")
+def test_a_block_of_ones_own_is_captured_and_resumed(experiment, paths, tmp_path, device):
+    """Without a GPU Triton's interpreter runs what is captured there."""
+    pytest.importorskip("triton")
+    assert len(inspect.getsource(WalkRNN).splitlines()) <= 40
+    experiment = replace(
+        experiment,
+        training=replace(experiment.training, max_epochs=2, batch_size=6),  # one step an epoch
+        evaluation=replace(experiment.evaluation, num_test_repeats=1),
+    )
+    records = assert_a_stop_and_a_resume_change_no_bit(experiment, paths, tmp_path, network, device)
+    assert [record["steps"] for record in records] == ["captured", "captured"]
+    assert {record["config"]["model"]["class"] for record in records} == {"crawl.models.Network"}
 
 
 def test_the_record_names_the_class(experiment, paths, tmp_path):

@@ -35,8 +35,12 @@ _processes.set_forkserver_preload(
 )
 
 
-def run_crawl(words: list[str], output: str, slowly: bool, seconds_between_checkpoints: float) -> None:
+def run_crawl(
+    words: list[str], output: str, slowly: bool, seconds_between_checkpoints: float, ignores_hangup: bool
+) -> None:
     """`crawl WORDS` in this process; slowly, so that there is time to kill it at a certain moment."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignores_hangup else signal.SIG_DFL)  # nohup ignores it
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -62,9 +66,15 @@ def _then_wait(function: Callable) -> Callable:
     return slow
 
 
-def start(folder: Path, *words: str, slowly: bool = False, seconds_between_checkpoints: float = 10.0) -> BaseProcess:
+def start(
+    folder: Path,
+    *words: str,
+    slowly: bool = False,
+    seconds_between_checkpoints: float = 10.0,
+    ignores_hangup: bool = False,
+) -> BaseProcess:
     output = str(folder.with_suffix(".log"))
-    arguments = (list(words), output, slowly, seconds_between_checkpoints)
+    arguments = (list(words), output, slowly, seconds_between_checkpoints, ignores_hangup)
     process = _processes.Process(target=run_crawl, args=arguments, daemon=True)
     process.start()
     return process
@@ -214,21 +224,35 @@ STOPPED_BY = {
 }
 
 
-@pytest.mark.parametrize("number", STOPPED_BY)
 @pytest.mark.usefixtures("interruptible")
-def test_stopped_by_a_signal(whole, tmp_path, number):
+def test_a_command_line_is_interrupted(tmp_path):
     folder = tmp_path / "run"
-    code, what = STOPPED_BY[number]
     command = [sys.executable, "-m", "crawl", "train", "csl", "--out", str(folder), *LONG]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            wait_for(lambda: num_epochs(folder) >= 5, process)
-            process.send_signal(number)
+            wait_for(lambda: num_epochs(folder) >= 1, process)
+            process.send_signal(signal.SIGINT)
             _, error = process.communicate(timeout=20)
         finally:
             process.kill()
-    assert process.returncode == code
-    task, stopped = error.splitlines()
+    assert process.returncode == 130
+    assert error.splitlines()[-1] == f"crawl: interrupted; resume with: crawl train --resume {folder}"
+
+
+@pytest.mark.parametrize("number", STOPPED_BY)
+def test_stopped_by_a_signal(whole, tmp_path, number):
+    folder = tmp_path / "run"
+    code, what = STOPPED_BY[number]
+    process = start(folder, "train", "csl", "--out", str(folder), *LONG)
+    try:
+        wait_for(lambda: num_epochs(folder) >= 5, process)
+        assert process.pid is not None
+        os.kill(process.pid, number)
+        process.join(20)
+    finally:
+        process.kill()
+    assert process.exitcode == code
+    task, stopped = folder.with_suffix(".log").read_text().splitlines()
     assert task.startswith("Task: multiclass per graph")
     assert stopped == f"crawl: {what}; resume with: crawl train --resume {folder}"
     assert not list(folder.glob(".*.part*"))
@@ -262,15 +286,15 @@ def test_terminated_while_a_file_is_written(whole, tmp_path, name):
 
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "crawl", "train", "csl", "--out", str(folder), *LONG]
-    with subprocess.Popen(["nohup", *command], stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL) as process:
-        try:
-            wait_for(lambda: num_epochs(folder) >= 1, process)
-            process.send_signal(signal.SIGHUP)
-            before = num_epochs(folder)
-            wait_for(lambda: num_epochs(folder) > before + 3, process)
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
-        finally:
-            process.kill()
-    assert process.returncode == 143
+    process = start(folder, "train", "csl", "--out", str(folder), *LONG, ignores_hangup=True)
+    try:
+        wait_for(lambda: num_epochs(folder) >= 1, process)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGHUP)
+        before = num_epochs(folder)
+        wait_for(lambda: num_epochs(folder) > before + 3, process)
+        process.terminate()
+        process.join(20)
+    finally:
+        process.kill()
+    assert process.exitcode == 143

@@ -57,9 +57,8 @@ def test_lines_tell_of_reading_data(tiny, tmp_path, capsys, monkeypatch, soon):
 
 def test_lines_tell_of_reading_data_on_the_command_line(capsys, monkeypatch, soon, tmp_path):
     from crawl.cli import main
-    from crawl.runs import build
 
-    slowed(monkeypatch, build, "load_dataset")
+    slowed(monkeypatch, run_module, "load_dataset")
     words = ["train", "csl", "--training.max-epochs", "1", "--model.hidden-channels", "8", "--out", str(tmp_path / "r")]
     assert main(words) == 0
     assert "reading csl" in capsys.readouterr().err.splitlines()

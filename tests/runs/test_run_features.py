@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from crawl.data import GraphStore, Task, csl, from_pyg
 from crawl.data.features import Column, Columns
 from crawl.nn.encoders import UNKNOWN
+from crawl.plain import structure
 from crawl.runs.features import Features
 
 TASK = Task(kind="regression", num_outputs=1)
@@ -121,6 +122,6 @@ def test_survives_json():
         replace(CATEGORIES, node_gaps=((1,), ()), edge_gaps=((2, 3),)),
         replace(CATEGORIES, columns=some),
     ):
-        assert Features.from_dict(json.loads(json.dumps(features.to_dict()))) == features
-    older = {key: value for key, value in CATEGORIES.to_dict().items() if "gaps" not in key and key != "columns"}
-    assert Features.from_dict(json.loads(json.dumps(older))) == CATEGORIES
+        assert structure(Features, json.loads(json.dumps(asdict(features))), "It") == features
+    older = {key: value for key, value in asdict(CATEGORIES).items() if "gaps" not in key and key != "columns"}
+    assert structure(Features, json.loads(json.dumps(older)), "It") == CATEGORIES

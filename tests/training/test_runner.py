@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,12 +26,14 @@ from crawl.training.settings import Cosine, Evaluation, Training
 from crawl.training.trainer import Trainer
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.usefixtures("wide_tiles")
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1, batch_size=3)
 TOLERANCE = 2e-5 if ON_GPU else 1e-5
-WALK_NAMES = {"walk", "gru"}
+# Two steps, the second on a smaller batch; and graphs that are left for validation.
+NUM_GRAPHS, BATCH_SIZE = (10, 4) if ON_GPU else (5, 2)
 
 
 def exact(make_model, dataset: Dataset, **settings: object) -> CRaWl:
@@ -114,6 +117,18 @@ def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, m
     assert_captured_equals_eager(lambda: network(*BLOCKS, num_layers=1), with_edges, monkeypatch)
 
 
+def test_captured_equals_eager_where_all_positions_are_pooled(with_edges: Dataset, monkeypatch) -> None:
+    """Walks of three nodes, shorter than a window; pooled into nodes and edges, in training and in evaluation."""
+    make = lambda: network("walk_edges", padding=True, num_steps=2, num_eval_steps=2)  # noqa: E731
+    assert_captured_equals_eager(make, with_edges, monkeypatch)
+    found = []
+    for devices in (set(), {"cuda", "cpu"}):
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
+        torch.manual_seed(0)
+        found.append(runner_of(make().to(DEVICE).eval(), with_edges).predict(torch.arange(8), 3, seed=3))
+    torch.testing.assert_close(found[1], found[0], rtol=TOLERANCE, atol=TOLERANCE)
+
+
 def test_captured_equals_eager_for_blocks_side_by_side(with_edges: Dataset, monkeypatch) -> None:
     assert_captured_equals_eager(
         lambda: network("edge_update", ("walk", "gine", "edge_update")), with_edges, monkeypatch
@@ -152,7 +167,7 @@ def test_captured_equals_eager_for_a_weight_normed_block(with_edges: Dataset, mo
 def test_predictions_are_those_of_eager_steps(make_dataset, make_model, monkeypatch, level: str) -> None:
     dataset = make_dataset("regression", level=level)
     model = exact(make_model, dataset).to(DEVICE).eval()
-    ids = torch.tensor([4, 1, 7, 0, 2])
+    ids = torch.tensor([4, 1, 7, 0, 2] if ON_GPU else [7, 0, 4])
     arguments = {"num_repeats": 2, "seed": 3, "batch_size": 2}
     monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
     expected = predict(model, dataset.task, dataset.store.to(DEVICE), ids, **arguments)
@@ -165,7 +180,7 @@ def test_predictions_are_those_of_eager_steps(make_dataset, make_model, monkeypa
 @pytest.mark.usefixtures("triton_everywhere")
 def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_model) -> None:
     dataset = make_dataset("regression")
-    model = exact(make_model, dataset).to(DEVICE).eval()
+    model = make_model(dataset, precision="float32").to(DEVICE).eval()
     whole = runner_of(model, dataset, largest_batch=3)
     parts = runner_of(model, dataset, largest_batch=3, most_bytes=9000)
     assert whole.is_resident
@@ -181,8 +196,8 @@ def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_mod
 
 @pytest.mark.parametrize("settings", [{}, {"start_share": 0.5}, {"edge_dim": 1}])
 def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, settings) -> None:
-    dataset = make_dataset("regression", num_graphs=14 if ON_GPU else 10)
-    training = Training(batch_size=4, max_epochs=2 if ON_GPU else 1, clip_norm=1.0, normalise_targets=True)
+    dataset = make_dataset("regression", num_graphs=14 if ON_GPU else NUM_GRAPHS)
+    training = Training(batch_size=BATCH_SIZE, max_epochs=2 if ON_GPU else 1, clip_norm=1.0, normalise_targets=True)
     results = []
     for devices in (set(), {"cuda", "cpu"}):
         monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
@@ -200,14 +215,16 @@ def test_training_is_that_of_plain_torch(make_dataset, make_model, monkeypatch, 
 
 
 def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypatch) -> None:
-    dataset = make_dataset("regression", num_graphs=10)
-    # With so small a rate both stay at the first weights.
-    training = Training(batch_size=4, max_epochs=1, lr=1e-9, schedule=Cosine())
+    dataset = make_dataset("regression", num_graphs=NUM_GRAPHS)
+    # With this small a rate both stay at the first weights.
+    training = Training(batch_size=BATCH_SIZE, max_epochs=1, lr=1e-9, schedule=Cosine())
+    num_norm_graphs, batch_size = (5, 3) if ON_GPU else (3, 2)  # the second batch is smaller
+    evaluation = replace(ONCE, num_norm_graphs=num_norm_graphs, batch_size=batch_size)
     found = []
     for devices in (set(), {"cuda", "cpu"}):
         monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         model = exact(make_model, dataset, start_share=0.5)
-        trainer = Trainer(model, dataset, training, replace(ONCE, num_norm_graphs=5))  # batches of 3 and 2
+        trainer = Trainer(model, dataset, training, evaluation)
         assert (trainer.runner.reason is None) == bool(devices)
         list(trainer.epochs())
         found.append(trainer.norms.moments())
@@ -217,8 +234,11 @@ def test_norms_are_measured_as_by_plain_torch(make_dataset, make_model, monkeypa
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "multilabel"])
 def test_every_kind_of_target(make_dataset, make_model, monkeypatch, kind: str) -> None:
     """A last batch that is smaller, and missing labels: what is not there counts nowhere."""
-    dataset = make_dataset(kind, num_outputs=1 if kind == "binary" else 3, num_graphs=10, missing=kind == "multilabel")
-    training = Training(batch_size=4, max_epochs=1)
+    num_outputs, missing = 1 if kind == "binary" else 3, kind == "multilabel"
+    dataset = make_dataset(kind, num_outputs=num_outputs, num_graphs=NUM_GRAPHS, missing=missing)
+    if missing:
+        assert 0 < int(dataset.store.y[dataset.split.train].isnan().sum()) < 3 * len(dataset.split.train)
+    training = Training(batch_size=BATCH_SIZE, max_epochs=1)
     losses = []
     for devices in (set(), {"cuda", "cpu"}):
         monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
@@ -337,6 +357,18 @@ def test_without_a_gpu_the_runner_says_so(make_dataset, make_model, monkeypatch)
     monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
     dataset = make_dataset("regression")
     assert runner_of(make_model(dataset), dataset).how == f"eager: there is no NVIDIA GPU with Triton, but {DEVICE}"
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_a_trainer_warns_once_that_its_steps_are_eager(make_dataset, make_model) -> None:
+    dataset = make_dataset("regression", num_graphs=8)
+    eager, captured = make_model(dataset, implementation="reference"), make_model(dataset)
+    with pytest.warns(UserWarning, match=r"eagerly.*blocks.0 \(WalkBlock\): the reference") as caught:
+        trainer = Trainer(eager, dataset, Training(batch_size=4, max_epochs=1), ONCE)
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings(action="error"):
+        list(trainer.epochs())
+        Trainer(captured, dataset, Training(), ONCE)
 
 
 def molecule(generator: torch.Generator) -> Data:

@@ -321,9 +321,10 @@ def test_lion_trains_crawl(make_dataset, make_model):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter stands in for a GPU")
-def test_captured_functions_do_the_same(make_dataset: Callable[..., Dataset], make_model, monkeypatch):
+def test_captured_functions_do_the_same(make_dataset: Callable[..., Dataset], make_model, monkeypatch, request):
     """The functions that a GPU captures are called in Triton's interpreter."""
     pytest.importorskip("triton")
+    request.getfixturevalue("wide_tiles")
     dataset = make_dataset("regression", num_graphs=10)
     training = replace(ADAMW, accumulate=2, batch_size=2, max_epochs=2, clip_norm=1.0)
     found = []

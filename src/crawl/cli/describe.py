@@ -17,17 +17,13 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from crawl.runs import TrainedModel
+    from crawl.runs import Experiment, TrainedModel
     from crawl.runs.features import Features
+    from crawl.runs.folder import RunFolder
 
+_MADE = "other such graphs, made in code, and one substructure"
 _OWN = (
-    (
-        "counting",
-        "other such graphs, made in code, and one substructure",
-        "regression",
-        "in the package",
-        "crawl train counting",
-    ),
+    ("counting", _MADE, "regression", "in the package", "crawl train counting"),
     ("csv", "molecules: a CSV with SMILES", "any", "your file", "crawl train csv --data.path FILE --data.targets NAME"),
     ("tu", "a folder in the TU format", "any", "your folder", "crawl train tu --data.path FOLDER"),
     ("folder", "GraphML or JSON files with labels.csv", "any", "your folder", "crawl train folder --data.path FOLDER"),
@@ -102,11 +98,10 @@ def datasets(root: Path | None = None) -> list[tuple[str, ...]]:
     rows = []
     for name, benchmark in BENCHMARKS.items():
         task = benchmark.task
-        targets = f"{task.num_outputs} {'classes' if task.kind == 'multiclass' else 'labels'}"
-        if task.kind == "binary":
-            targets = "2 classes"
-        if task.kind == "regression":
-            targets = "regression" if task.num_outputs == 1 else f"{task.num_outputs} numbers"
+        kinds = {"binary": "2 classes", "multiclass": f"{task.num_outputs} classes", "regression": "regression"}
+        targets = kinds.get(task.kind, f"{task.num_outputs} labels")
+        if task.kind == "regression" and task.num_outputs > 1:
+            targets = f"{task.num_outputs} numbers"
         place = "in the package" if benchmark.make else "in the data root"
         where = place if is_ready(name, root) else "to be downloaded" if benchmark.form else "to be imported"
         rows.append((name, benchmark.about, targets, where, f"crawl train {name}"))
@@ -174,21 +169,14 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
 
 
 def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
-    """Name and value of what there is to say about a run that is not finished.
-
-    Raises:
-        ValueError: If one of its files is damaged; the message names it.
-    """
+    """Name and value of what there is to say about a run that is not finished."""
     from crawl.runs.folder import RunFolder
     from crawl.runs.records import read_config, read_history
-    from crawl.runs.where import Where
     from crawl.training.checkpoint import load_checkpoint
 
     run = RunFolder(path)
     experiment, history = read_config(run.config), read_history(run)
-    yield "name", f"{experiment.name} (seed {experiment.seed})"
-    yield "model", experiment.model.title
-    yield "data", f"{experiment.data.name} {Where.read(run).path or ''}".strip()
+    yield from _named(run, experiment)
     yield "state", f"unfinished: {len(history)} epochs of at most {experiment.training.max_epochs}"
     if history:
         yield "last epoch", f"at {_time_of(run.metrics)}, loss {_or_dash(history[-1]['loss'])}"
@@ -202,21 +190,14 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
 
 
 def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:
-    """Name and value of what there is to say about the runs on all folds of some data, finished or not.
-
-    Raises:
-        ValueError: If one of their files is damaged; the message names it.
-    """
+    """Name and value of what there is to say about the runs on all folds of some data, finished or not."""
     from crawl.runs.folder import RunFolder
     from crawl.runs.protocol import num_folds
     from crawl.runs.records import read_config, read_run
-    from crawl.runs.where import Where
 
     first = RunFolder.open(path / "fold-1")
     experiment = read_config(first.config)
-    yield "name", f"{experiment.name} (seed {experiment.seed})"
-    yield "model", experiment.model.title
-    yield "data", f"{experiment.data.name} {Where.read(first).path or ''}".strip()
+    yield from _named(first, experiment)
     scores, number = [], num_folds(experiment)
     for fold in range(1, number + 1):
         run = read_run(path / f"fold-{fold}", "")
@@ -233,6 +214,14 @@ def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:
         yield "resume with", f"crawl train --resume {path}"
     elif None not in scores:
         yield "test", f"{metric} {fmean(scores):.4f} ± {pstdev(scores):.4f} over {number} models"
+
+
+def _named(run: RunFolder, experiment: Experiment) -> Iterable[tuple[str, str]]:
+    from crawl.runs.where import Where
+
+    yield "name", f"{experiment.name} (seed {experiment.seed})"
+    yield "model", experiment.model.title
+    yield "data", f"{experiment.data.name} {Where.read(run).path or ''}".strip()
 
 
 def _has_folds(path: Path) -> bool:

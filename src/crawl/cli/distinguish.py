@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from crawl.checks import whole_number
+from crawl.checks import between, whole_number
 from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, print_table, say
 from crawl.cli.walk import read_edge_list
@@ -79,8 +79,7 @@ class Distinguish:
             raise ValueError("--windows needs at least one number.")
         for name, number in (("--num-steps", self.num_steps), *(("--windows", window) for window in self.windows)):
             whole_number(name, number, 1, _LONGEST)
-        if not 0.5 < self.confidence < 1:
-            raise ValueError(f"--confidence must lie between 0.5 and 1, not {self.confidence}.")
+        between("--confidence", self.confidence, 0.5, 1)
         check_positive(num_walks=self.num_walks)
         whole_number("--max-k", self.max_k, 1, _LARGEST_K)
         check_seed(self.seed)
@@ -95,17 +94,8 @@ class Distinguish:
         for name, graph in zip(names, graphs, strict=True):
             if graph.num_edges == 0:
                 raise ValueError(f"{name}: there is no edge in it.")
-        walks = list(
-            walked(
-                first,
-                second,
-                self.windows,
-                num_steps=self.num_steps,
-                num_walks=self.num_walks,
-                confidence=self.confidence,
-                seed=self.seed,
-            )
-        )
+        how: dict[str, Any] = {"num_steps": self.num_steps, "num_walks": self.num_walks, "confidence": self.confidence}
+        walks = list(walked(first, second, self.windows, **how, seed=self.seed))
         sizes = " and ".join(
             f"{name} ({_counted(graph.num_nodes, 'node')}, {_counted(graph.num_arcs // 2, 'edge')})"
             for name, graph in zip(names, graphs, strict=True)
@@ -195,12 +185,7 @@ def _read_simple_graph(text: str, *, header: bool) -> Graph:
 
 
 def read_any_graph(text: str, *, header: bool = False) -> nx.Graph:
-    """The networkx graph of a name or a file. An existing file wins over a name.
-
-    Raises:
-        ValueError: For what is neither; the message lists the names.
-        OSError: If the file cannot be read.
-    """
+    """The networkx graph of a name or a file. An existing file wins over a name; what is neither is refused."""
     import networkx as nx
 
     from crawl.data.folder import read_graph

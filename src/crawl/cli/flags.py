@@ -2,60 +2,95 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from crawl.checks import whole_number
 
 if TYPE_CHECKING:
-    from crawl.runs import Experiment
+    from crawl.data import GraphStore
+    from crawl.runs import TrainedModel
+    from crawl.training.evaluation import Predictions
 
+Device = Literal["auto", "cpu", "cuda"]
 Threads = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
 
 
 def check_positive(**flags: int | None) -> None:
-    """Refuse numbers that are given and below 1, or too large to be meant.
-
-    Raises:
-        ValueError: With the name of the flag.
-    """
+    """Refuse numbers that are given and below 1, or too large to be meant."""
     for name, value in flags.items():
         if value is not None:
             whole_number(f"--{name.replace('_', '-')}", value)
 
 
 def check_seed(seed: int) -> None:
-    """Refuse seeds that walks cannot have.
-
-    Raises:
-        ValueError: With the seed.
-    """
+    """Refuse seeds that walks cannot have."""
     whole_number("--seed", seed, 0, 2**64 - 1)
 
 
-def check_walks(experiment: Experiment, *, num_repeats: int | None, num_steps: int | None, seed: int) -> None:
-    """Refuse flags about walks for a network without any.
-
-    Raises:
-        ValueError: With the name of the flag.
-    """
-    if experiment.walk is not None:
-        return
-    for flag, value in {"--num-repeats": num_repeats, "--num-steps": num_steps, "--seed": seed or None}.items():
-        if value is not None:
-            raise ValueError(f"{experiment.model.title} does not walk, so {flag} cannot change anything: leave it out.")
-
-
 def compute_with(threads: int | None) -> None:
-    """Compute with this many threads from now on, if a number is given.
-
-    Raises:
-        ValueError: If it is not a number of threads.
-    """
+    """Compute with this many threads from now on, if a number is given; refuse one that cannot be."""
     if threads is None:
         return
     whole_number("--threads", threads, 1, 1024)
-    from crawl.threads import use_threads
+    import torch
 
-    use_threads(threads)
+    torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithModel:
+    """What a command needs to predict with a trained model.
+
+    Attributes:
+        run_folder: The folder of a finished run, or a checkpoint.
+        num_repeats: Evaluations, each with its own walks; as many as in training when not given.
+        num_steps: Steps of a walk; as many as in training when not given.
+        batch_size: Graphs at a time; changes no result.
+        seed: Of the walks.
+        device: Where to compute.
+        threads: How many threads compute; as many as the machine has cores when not given.
+    """
+
+    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    num_repeats: int | None = None
+    num_steps: int | None = None
+    batch_size: int | None = None
+    seed: int = 0
+    device: Device = "auto"
+    threads: int | None = None
+
+    def check(self) -> None:
+        """Refuse numbers that no model can take."""
+        check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
+        check_seed(self.seed)
+
+    def load(self) -> TrainedModel:
+        """The model; refuses flags about walks if it does not walk."""
+        compute_with(self.threads)
+        from crawl.runs import TrainedModel
+
+        trained = TrainedModel.load(self.run_folder, self.device)
+        about_walks = {"--num-repeats": self.num_repeats, "--num-steps": self.num_steps, "--seed": self.seed or None}
+        for flag, value in about_walks.items():
+            if value is not None and trained.experiment.walk is None:
+                title = trained.experiment.model.title
+                raise ValueError(f"{title} does not walk, so {flag} cannot change anything: leave it out.")
+        return trained
+
+    def predictions(
+        self, trained: TrainedModel, store: GraphStore, on_batch: Callable[[], None] | None = None
+    ) -> Predictions:
+        """The model's predictions for all graphs of a store, as the flags say."""
+        return trained.predict(
+            store,
+            num_repeats=self.num_repeats,
+            num_steps=self.num_steps,
+            seed=self.seed,
+            batch_size=self.batch_size,
+            on_batch=on_batch,
+        )

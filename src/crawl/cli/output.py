@@ -37,12 +37,7 @@ def replace_closed_streams() -> None:
 
 @contextmanager
 def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """A file to write, as `whole_file` does; the standard output for `-`.
-
-    Raises:
-        ValueError: If the standard output is closed.
-        OSError: If it cannot be written. A file that was at `path` before is still there then.
-    """
+    """A file to write, as `whole_file` does; the standard output for `-`, refused if it is closed."""
     if path == STDOUT:
         if isinstance(sys.stdout, _Nowhere):
             raise ValueError("The standard output is closed: name a file to write to.")
@@ -55,20 +50,12 @@ def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether output goes to a device, a pipe or the standard output, whose name says nothing about a format.
-
-    Raises:
-        OSError: If it is a folder.
-    """
+    """Whether output goes to a device, a pipe or the standard output, whose name says nothing about a format."""
     return path == STDOUT or not is_regular(path)
 
 
 def check_folder(path: Path) -> None:
-    """Refuse `-` where output is a folder of files.
-
-    Raises:
-        ValueError: If it is that.
-    """
+    """Refuse `-` where output is a folder of files."""
     if path == STDOUT:
         raise ValueError("--out - is not possible: a run is a folder of files; choose a name for it.")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.flags import check_positive, check_seed, check_walks, compute_with
+from crawl.cli.flags import WithModel
 from crawl.cli.output import STDOUT, open_output, say
 
 if TYPE_CHECKING:
@@ -25,19 +25,11 @@ if TYPE_CHECKING:
     from crawl.training.evaluation import Predictions, Scaling
 
 _ROWS_AT_A_TIME = 1000
+Row = tuple[dict[str, str], "Data | str"]  # the columns of a line of the input, and its graph or why there is none
 
 
-@dataclass(frozen=True)
-class Row:
-    """A line of the input: its columns, and its graph or why there is none."""
-
-    cells: dict[str, str]
-    graph: Data | None
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Predict:
+@dataclass(frozen=True, kw_only=True)
+class Predict(WithModel):
     """Predict with a trained model.
 
     All rows and columns of the input come out again in the same order, with columns added: for numbers predicted_NAME
@@ -47,49 +39,31 @@ class Predict:
     reason. If no row can be read, that is an error.
 
     Attributes:
-        run_folder: The folder of a finished run, or a checkpoint.
         input: A CSV file with SMILES (.gz is fine), a folder in the TU format, or one of GraphML or JSON files with
             labels.csv, or without; targets are not looked at.
         output: A CSV file; - prints.
         smiles: The SMILES column; found by its name when not given.
-        num_repeats: Evaluations, each with its own walks; as many as in training when not given.
-        num_steps: Steps of a walk; as many as in training when not given.
-        batch_size: Graphs at a time; changes no result.
-        seed: Of the walks.
-        device: Where to compute.
         unknown: What to do about categories that did not occur in training: encode them as zeros and say so, or stop.
-        threads: How many threads compute; as many as the machine has cores when not given.
     """
 
-    run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = STDOUT
     smiles: str | None = None
-    num_repeats: int | None = None
-    num_steps: int | None = None
-    batch_size: int | None = None
-    seed: int = 0
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = None
     unknown: Literal["warn", "error"] = "warn"
 
     def run(self) -> None:
         """Read, predict and write piece by piece."""
-        check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
-        check_seed(self.seed)
+        self.check()
         if not self.input.exists():
             raise ValueError(f"There is no file or folder {self.input}.")
         if self.output.exists() and self.output.samefile(self.input):
             raise ValueError(f"The output would replace the input {self.input}: choose another name.")
         if self.smiles is not None and self.input.is_dir():
             raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
-        compute_with(self.threads)
+        trained = self.load()
         from crawl.data.features import Unknown
-        from crawl.runs import TrainedModel
         from crawl.runs.features import unknown_message
 
-        trained = TrainedModel.load(self.run_folder, self.device)
-        check_walks(trained.experiment, num_repeats=self.num_repeats, num_steps=self.num_steps, seed=self.seed)
         if trained.features.task.level != "graph":
             raise ValueError(f"{self.run_folder} predicts nodes; use crawl.runs.TrainedModel in Python.")
         unknown = Unknown()
@@ -108,12 +82,13 @@ class Predict:
                     raise ValueError(f"Categories in {self.input} were not there in training: {unknown}.")
                 writer.writerows(header)  # only now, and once: what is refused leaves no header
                 header = []
-                for row, answer in zip(piece, answers, strict=True):
-                    writer.writerow([*(row.cells[name] for name in columns), *answer])
+                for (cells, _), answer in zip(piece, answers, strict=True):
+                    writer.writerow([*(cells[name] for name in columns), *answer])
                 count(len(piece))
                 num_rows += len(piece)
-                num_bad += sum(row.graph is None for row in piece)
-                first_reason = first_reason or next((row.reason for row in piece if row.graph is None), "")
+                reasons = [graph for _, graph in piece if isinstance(graph, str)]
+                num_bad += len(reasons)
+                first_reason = first_reason or next(iter(reasons), "")
             if num_rows and num_bad == num_rows:
                 reason = f"The first of {num_rows} has none because: {first_reason}."
                 raise ValueError(f"No row of {self.input} has a prediction. {reason}")
@@ -129,7 +104,7 @@ class Predict:
         Values in a folder that did not occur in training are counted in `unknown`.
         """
         if self.input.is_dir():
-            return ("graph",), (_row({"graph": name}, graph) for name, graph in self._graphs(trained, unknown))
+            return ("graph",), (({"graph": name}, graph) for name, graph in self._graphs(trained, unknown))
         from crawl.data.molecules import read_molecules
         from crawl.data.table import Table
         from crawl.runs.sources import Csv
@@ -139,7 +114,7 @@ class Predict:
             raise ValueError(f"{self.run_folder} was not trained on molecules: give a folder of graphs, not a file.")
         columns = Table(self.input).columns
         molecules = read_molecules(self.input, self.smiles or data.smiles)
-        return columns, (_row(cells, molecule) for _, cells, molecule in molecules)
+        return columns, ((cells, molecule) for _, cells, molecule in molecules)
 
     def _graphs(self, trained: TrainedModel, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:
         """The names of the graphs in a folder, each with its graph or with the reason why there is none."""
@@ -153,11 +128,7 @@ class Predict:
         return ((str(i), store.graph(i)) for i in range(len(store)))
 
     def _columns(self, trained: TrainedModel) -> Columns:
-        """What the features of the training graphs were.
-
-        Raises:
-            ValueError: If that is not known.
-        """
+        """What the features of the training graphs were; an error if that is not known."""
         from crawl.data.features import Columns
         from crawl.runs.build import load_dataset
         from crawl.runs.features import Features
@@ -183,21 +154,13 @@ class Predict:
         """The added cells of each row. Categories that did not occur in training are counted in `unknown`."""
         from crawl.data import GraphStore
 
-        graphs = [row.graph for row in rows if row.graph is not None]
+        graphs = [graph for _, graph in rows if not isinstance(graph, str)]
         answers: Iterator[list[str]] = iter(())
         if graphs:
             store = trained.features.encoded(GraphStore.from_graphs(graphs), unknown)
-            predictions = trained.predict(
-                store,
-                num_repeats=self.num_repeats,
-                num_steps=self.num_steps,
-                seed=self.seed,
-                batch_size=self.batch_size,
-            )
-            answers = added_cells(predictions, trained.scaling)
-        width = len(added_columns(trained.features.task))
-        empty = [""] * (width - 1)
-        return [next(answers) if row.graph is not None else [*empty, row.reason] for row in rows]
+            answers = added_cells(self.predictions(trained, store), trained.scaling)
+        empty = [""] * (len(added_columns(trained.features.task)) - 1)
+        return [[*empty, graph] if isinstance(graph, str) else next(answers) for _, graph in rows]
 
 
 @contextmanager
@@ -220,10 +183,6 @@ def _counter() -> Iterator[Callable[[int], None]]:
         yield lambda number: progress.advance(task, number)
 
 
-def _row(cells: dict[str, str], graph: Data | str) -> Row:
-    return Row(cells, None, graph) if isinstance(graph, str) else Row(cells, graph)
-
-
 def added_columns(task: Task) -> list[str]:
     """The names of the columns that predictions of a task fill."""
     from crawl.runs.folder import output_names
@@ -239,9 +198,10 @@ def added_columns(task: Task) -> list[str]:
 
 def added_cells(predictions: Predictions, scaling: Scaling) -> Iterator[list[str]]:
     """What `added_columns` names, for each graph; nothing is the reason."""
+    from crawl.runs.folder import output_names
+
     task, shown = predictions.task, predictions.for_each_class()
-    has_class = task.kind in ("binary", "multiclass")
-    names = task.class_names or [str(i) for i in range(max(task.num_outputs, 2))]
+    names, has_class = output_names(task), task.kind in ("binary", "multiclass")
     predicted = [[names[i]] for i in predictions.classes] if has_class else [[] for _ in predictions.mean]
     for words, mean, spread in zip(predicted, shown.mean, shown.walk_spread, strict=True):
         means = [f"{value:.{num}g}" for value, num in zip(mean, scaling.num_digits or [6] * len(mean), strict=True)]

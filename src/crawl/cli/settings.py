@@ -24,20 +24,12 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an experiment from the command line; the fields of a subclass are its groups of flags.
+    """Settings of an experiment from the command line; the fields of a subclass are its groups of flags."""
 
-    Attributes:
-        base: The experiment without changes.
-    """
-
-    base: ClassVar[Experiment]
+    base: ClassVar[Experiment]  # without changes
 
     def experiment(self) -> Experiment:
-        """The experiment with what the flags say.
-
-        Raises:
-            ValueError: If they do not go together; the message says what to do.
-        """
+        """The experiment with what the flags say; refused if they do not go together."""
         changes: dict[str, Any] = {}
         for group, value in vars(self).items():
             before = getattr(self.base, group)
@@ -58,12 +50,9 @@ class Settings:
 
 
 def settings_type(base: Experiment, about: str, is_second_order: bool = False) -> type[Settings]:
-    """The class whose fields are the flags of an experiment.
+    """The class whose fields are the flags of an experiment; what has no effect in it is not a flag.
 
-    Args:
-        base: The experiment without changes; what has no effect in it is not a flag.
-        about: What it is, for people.
-        is_second_order: Whether its walks are to be those of node2vec.
+    `about` says what it is; `is_second_order`, whether its walks are to be those of node2vec.
     """
     docs = _sentences(Experiment)
     groups: list[tuple[str, Any, Any]] = []
@@ -146,9 +135,9 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
     schedule, layer = given(arguments, "--training.schedule"), given(arguments, "--model.layer")
     if schedule and schedule[0] in SCHEDULES and schedule[0] != base.training.schedule.name:
         base = replace(base, training=replace(base.training, schedule=SCHEDULES[schedule[0]]()))
-    for optimiser in ("adamw", "lion"):
-        if given(arguments, "--training.optimiser") == [optimiser]:
-            base = replace(base, training=replace(base.training, optimiser=optimiser))
+    optimiser: Any = given(arguments, "--training.optimiser")
+    if optimiser in (["adamw"], ["lion"]):
+        base = replace(base, training=replace(base.training, optimiser=optimiser[0]))
     if layer and isinstance(base.model, Model):
         like = base.model
         kept = {name: getattr(like, name) for name in ("hidden_channels", "num_layers", "pool", "head", "dropout")}
@@ -164,11 +153,7 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
 
 
 def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
-    """Refuse flags of settings that other experiments have, but which would change nothing in this one.
-
-    Raises:
-        ValueError: With the flag.
-    """
+    """Refuse flags of settings that other experiments have, but which would change nothing in this one."""
     groups = {field.name: typing.cast(Any, field.type) for field in fields(kind)}
     used = {f"{name}.{field.name}" for name, group in groups.items() if is_dataclass(group) for field in fields(group)}
     for flag in flags:

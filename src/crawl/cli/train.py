@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
-from crawl.cli.flags import Threads, compute_with
+from crawl.cli.flags import Device, Threads, compute_with
 from crawl.cli.output import check_folder, print_table, say
 from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
@@ -57,7 +57,7 @@ class Train(Generic[RecipeT]):
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
     protocol: Literal["single", "folds"] = "single"
     baseline: Baseline = "none"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
     threads: Threads = None
     quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
 
@@ -74,15 +74,13 @@ class Train(Generic[RecipeT]):
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
         _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
-        from crawl.runs.build import load_dataset
         from crawl.runs.folder import RunFolder
-        from crawl.runs.progress import reading
+        from crawl.runs.run import read_dataset
         from crawl.training.trainer import choose_device
 
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
-        with reading(where.path or experiment.data.name, self.quiet):
-            dataset = load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
+        dataset = read_dataset(experiment, where, self.quiet)
         experiment = settled(experiment, dataset.task, device.type, settings.base)
         _report_skipped(dataset)
         has_folds = self.protocol == "folds"
@@ -92,6 +90,12 @@ class Train(Generic[RecipeT]):
             (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
             runs = _Runs(folder, where, has_folds, self.quiet, dataset)
             report(runs.train(experiment, self.baseline), folder)
+
+
+@dataclass(frozen=True)
+class _TrainWithoutFolds(Train[RecipeT]):
+    __doc__ = Train.__doc__
+    protocol: tyro.conf.Suppress[Literal["single"]] = "single"
 
 
 def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
@@ -143,9 +147,7 @@ class Resume:
     resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     data: Moved = Moved()
     baseline: Baseline = "none"
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"] | None, tyro.conf.arg(metavar="{auto,cpu,cuda}", help_behavior_hint="")
-    ] = None
+    device: Annotated[Device | None, tyro.conf.arg(metavar="{auto,cpu,cuda}", help_behavior_hint="")] = None
     threads: Threads = None
     quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
 
@@ -168,8 +170,7 @@ class Resume:
 def train_type(arguments: Sequence[str]) -> Any:
     """The type of the command `train`: with a subcommand for every recipe, or for resuming without any.
 
-    Raises:
-        ValueError: If a run is to be resumed with other settings, or for a flag of older versions.
+    Refuses other settings for a run that is resumed, and flags of older versions.
     """
     flags = [word.split("=")[0] for word in arguments if word.startswith("--")]
     if "--resume" in flags:
@@ -191,7 +192,12 @@ def train_type(arguments: Sequence[str]) -> Any:
         if words:
             refuse_unused(type_, flags)
         recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])
-    return Train[Union[tuple(recipes)]]  # type: ignore[misc]  # noqa: UP007
+    any_recipe: Any = Union[tuple(recipes)]  # noqa: UP007
+    if not chosen or isinstance(RECIPES[chosen[0]]().data, Csl | Social):
+        return Train[any_recipe]
+    if "--protocol" in flags:
+        raise ValueError(f"{chosen[0]} has no folds: leave out --protocol.")
+    return _TrainWithoutFolds[any_recipe]
 
 
 def _refuse_settings(given: Sequence[str]) -> None:
@@ -201,15 +207,7 @@ def _refuse_settings(given: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of a command in one folder: begun, resumed or only read.
-
-    Attributes:
-        folder: Where they are.
-        where: Where to compute, and where the data are.
-        has_folds: Whether there is one for each fold.
-        quiet: Show no progress.
-        dataset: The data, to spare reading them again where there are no folds.
-    """
+    """The runs of a command in one folder: begun, resumed or only read. `dataset` spares reading the data again."""
 
     folder: Path
     where: Where
@@ -218,10 +216,7 @@ class _Runs:
     dataset: Dataset | None = None
 
     def train(self, experiment: Experiment, baseline: Baseline = "none") -> list[Result]:
-        """The runs of an experiment, and those of its baseline in a folder within.
-
-        Baselines that were asked for in this folder before count, too.
-        """
+        """The runs of an experiment, and in folders within those of the baselines that were ever asked for here."""
         from crawl.runs.protocol import as_baseline
 
         names = _noted_baselines(self.folder, baseline)
@@ -263,8 +258,7 @@ def report(results: Sequence[Result], folder: Path) -> None:
     for model in dict.fromkeys(titles):
         own = [result for title, result in zip(titles, results, strict=True) if title == model]
         if len(own) > 1:
-            summary = Summary.of(own)
-            mean, internal, cross = (format_score(metric, value) for value in vars(summary).values())
+            mean, internal, cross = (format_score(metric, value) for value in vars(Summary.of(own)).values())
             print(f"{model}: {mean} over {len(own)} models ± {cross} between models, ± {internal} between evaluations")
     print(f"Everything about it is in {folder}")
 

@@ -78,10 +78,8 @@ class WalkEdges:
         edge_list = read_edge_list(self.edges, header=self.header)
         compute_with(self.threads)
         walks = self._walks(edge_list)
-        if self.output.suffix == ".npz":
-            _write_npz(self.output, walks, edge_list.names)
-        else:
-            _write_csv(self.output, walks, edge_list.names)
+        write = _write_npz if self.output.suffix == ".npz" else _write_csv
+        write(self.output, walks, edge_list.names)
         if self.output != STDOUT:
             say(f"{walks.num_walks} walks of {walks.num_steps} steps on {edge_list} → {self.output}")
 
@@ -127,11 +125,7 @@ class EdgeList:
     names: list[str]
 
     def graph(self, *, directed: bool) -> Graph:
-        """The graph to walk on.
-
-        Raises:
-            ValueError: If walks along directed edges would end somewhere.
-        """
+        """The graph to walk on; refused if walks along directed edges would end somewhere."""
         import torch
 
         from crawl.graph import Graph
@@ -153,19 +147,14 @@ class EdgeList:
 
 
 def read_edge_list(path: Path, *, header: bool = False) -> EdgeList:
-    """The edges of a text file.
-
-    Raises:
-        ValueError: For a line that is no edge; the message names it.
-    """
+    """The edges of a text file. Refuses a line that is not an edge, by its number."""
     index: dict[str, int] = {}
     source: list[int] = []
     target: list[int] = []
     weight: list[float] = []
     num_columns = 0
     for number, fields in _edge_lines(path, header=header):
-        if not num_columns:
-            num_columns = len(fields)
+        num_columns = num_columns or len(fields)
         if len(fields) not in (2, 3) or len(fields) != num_columns:
             expected = f"{num_columns} columns, as before" if num_columns in (2, 3) and source else "2 or 3 columns"
             raise ValueError(f"{path}, line {number}: expected {expected} (node, node, weight), not {len(fields)}.")
@@ -185,9 +174,7 @@ def read_edge_list(path: Path, *, header: bool = False) -> EdgeList:
         )
     if all(is_integer):
         order = sorted(range(len(names)), key=lambda i: int(names[i]))
-        rank = [0] * len(names)
-        for position, i in enumerate(order):
-            rank[i] = position
+        rank = sorted(range(len(order)), key=order.__getitem__)  # the inverse permutation
         names = [names[i] for i in order]
         source, target = [rank[i] for i in source], [rank[i] for i in target]
     return EdgeList(source, target, weight or None, names)

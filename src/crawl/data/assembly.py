@@ -7,13 +7,12 @@ serves all batches that are padded to one bucket size; padding changes results b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, rows_of
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
@@ -36,18 +35,6 @@ class Bucket:
     num_edges: int
     num_walks: int
     largest_graph: int
-
-
-@dataclass(frozen=True)
-class _End:
-    """One end of all edges: their nodes, and the edges by this node, graph by graph, if sums need them; no node has
-    more than `longest`.
-    """
-
-    node: Tensor
-    ptr: Tensor | None
-    order: Tensor | None
-    longest: int | None
 
 
 class Assembler:
@@ -83,11 +70,7 @@ class Assembler:
         self.load(store, keys)
 
     def load(self, store: GraphStore, keys: Tensor) -> None:
-        """Put other graphs in the place of these.
-
-        Raises:
-            ValueError: If they are not graphs.
-        """
+        """Put other graphs in the place of these. Refuses what are not graphs."""
         self.store = store = store.to(self.device)
         num_nodes, num_edges = store.num_nodes, store.num_edges
         most_graphs, most_nodes, most_edges = self._most or (len(store), num_nodes, num_edges)
@@ -104,7 +87,7 @@ class Assembler:
         rowptr = self._kept("rowptr", graph.rowptr, most_nodes + 1, int(graph.num_arcs))
         col = self._kept("col", graph.col, most_edges)
         edge_id = self._kept("edge_id", graph.edge_id, most_edges)
-        self.ends: list[_End] = []
+        self.ends: list[Segments] = []  # from all edges to the nodes at one end
         for end in edge_index:
             ptr = order = longest = None
             name = f"end {len(self.ends)}"
@@ -113,8 +96,11 @@ class Assembler:
                 longest = int(ptr.diff().max()) if num_nodes else 0
                 ptr = self._kept(f"{name} ptr", ptr, most_nodes + 1, num_edges)
                 order = self._kept(f"{name} order", order, most_edges)
-            self.ends.append(_End(self._kept(name, end, most_edges), ptr, order, longest))
-        y = None if store.y is None else store.y.to(_target_dtype(store))  # which can say that one is missing
+            owner = self._kept(name, end, most_edges)
+            self.ends.append(Segments(owner, Rows(most_edges), Rows(most_nodes), ptr, order, longest))
+        y = store.y
+        if y is not None and y.dtype != torch.float64:
+            y = y.float()  # which can say that a target is missing
         self.x = None if store.x is None else self._kept("x", store.x, most_nodes)
         self.edge_attr = None if store.edge_attr is None else self._kept("edge_attr", store.edge_attr, most_edges)
         self.y = None if y is None else self._kept("y", y, most_nodes if store.y_per_node else most_graphs)
@@ -177,52 +163,30 @@ class Assembler:
         num_nodes, num_edges, num_walks = self._sizes[:, ids].sum(dim=1).tolist()
         largest = int(self._sizes[0, ids].max()) if len(ids) else 0
         bucket = Bucket(len(ids), num_nodes, num_edges, num_walks, largest)
-
-        def sample(start: Tensor, node_offset: Tensor, edge_offset: Tensor, _: Tensor) -> list[Tensor]:
-            assert plan is not None
-            sampler = sampler_for(self.graph.device)
-            settings = (num_steps, plan.law, plan.window_size, seed)
-            nodes, edges, code = sampler(self.graph, start, self.node_keys[start], *settings)
-            return [nodes - node_offset.unsqueeze(1), edges - edge_offset.unsqueeze(1), code]
-
-        return self._assembled(ids.to(self.device), bucket, plan, sample if plan is not None else None, is_padded=False)
+        return self._assembled(ids.to(self.device), bucket, plan, num_steps, seed, is_padded=False)
 
     def padded_batch(
         self, ids: Tensor, bucket: Bucket, plan: WalkPlan | None, num_steps: int, seed: Tensor, *, is_training: bool
     ) -> Batch:
-        """The graphs `ids` with walks on them, padded; nothing here waits for the device.
+        """The graphs `ids`, a row of `padded_ids`, with walks on them, padded; nothing here waits for the device.
 
-        Args:
-            ids: `[bucket.num_graphs]` on the device; see `padded_ids`.
-            bucket: What to pad to.
-            plan: The walks; None for none.
-            num_steps: Steps of the walks.
-            seed: `[1]` int64; the seed of the walks.
-            is_training: Whether there is a backward pass, which sums into edges.
+        `seed` is `[1]` int64 there, too. In training there is a backward pass, which sums into edges.
         """
-        from crawl.walks import gpu
-
-        def sample(start: Tensor, node_offset: Tensor, edge_offset: Tensor, num_walks: Tensor) -> list[Tensor]:
-            assert plan is not None
-            slots = gpu.Slots(num_walks, node_offset, edge_offset, no_node=bucket.num_nodes, no_edge=bucket.num_edges)
-            settings = (num_steps, plan.law, plan.window_size, seed, slots)
-            return list(gpu.sample(self.graph, start, self.node_keys[start], *settings))
-
-        chosen = sample if plan is not None else None
-        return self._assembled(ids, bucket, plan, chosen, is_padded=True, sums_into_edges=is_training)
+        return self._assembled(ids, bucket, plan, num_steps, seed, is_padded=True, sums_into_edges=is_training)
 
     def _assembled(
         self,
         ids: Tensor,
         bucket: Bucket,
         plan: WalkPlan | None,
-        sample: Callable[..., list[Tensor]] | None,
+        num_steps: int,
+        seed: int | Tensor,
         *,
         is_padded: bool,
         sums_into_edges: bool = False,
     ) -> Batch:
-        node, graph, ptr, node_offset = _rows(self.node_ptr, ids, bucket.num_nodes)
-        edge, edge_graph, edge_ptr, edge_offset = _rows(self.edge_ptr, ids, bucket.num_edges)
+        node, graph, ptr, node_offset = rows_of(self.node_ptr, ids, bucket.num_nodes)
+        edge, edge_graph, edge_ptr, edge_offset = rows_of(self.edge_ptr, ids, bucket.num_edges)
         is_graph = ids < len(self.node_ptr) - 2
         graphs, nodes, edges = Rows(bucket.num_graphs), Rows(bucket.num_nodes), Rows(bucket.num_edges)
         is_node = is_edge = None
@@ -231,7 +195,7 @@ class Assembler:
             nodes, edges = Rows(nodes.size, ptr[-1:].int()), Rows(edges.size, edge_ptr[-1:].int())
             is_node = torch.arange(nodes.size, device=ids.device) < ptr[-1]
             is_edge = torch.arange(edges.size, device=ids.device) < edge_ptr[-1]
-        edge_index = torch.stack([end.node[edge] for end in self.ends]) - node_offset[edge_graph]
+        edge_index = torch.stack([end.owner[edge] for end in self.ends]) - node_offset[edge_graph]
         edge_index = edge_index if is_edge is None else torch.where(is_edge, edge_index, nodes.size - 1)
         ends = []
         for owner, end in zip(edge_index, self.ends, strict=True):
@@ -248,6 +212,10 @@ class Assembler:
             y = y[rows]
             if is_padded and is_real is not None:
                 y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y, torch.nan)
+        walks = None
+        if plan is not None:
+            offsets = (node_offset, edge_offset)
+            walks = self._walks(ids, bucket, plan, num_steps, seed, *offsets, is_padded, sums_into_edges)
         return Batch(
             edge_index,
             Segments(graph, nodes, graphs, ptr, None, bucket.largest_graph),
@@ -256,9 +224,7 @@ class Assembler:
             None if self.x is None else self.x[node],
             None if self.edge_attr is None else self.edge_attr[edge],
             y,
-            None
-            if sample is None or plan is None
-            else self._walks(ids, bucket, plan, sample, node_offset, edge_offset, is_padded, sums_into_edges),
+            walks,
         )
 
     def _walks(
@@ -266,19 +232,26 @@ class Assembler:
         ids: Tensor,
         bucket: Bucket,
         plan: WalkPlan,
-        sample: Callable[..., list[Tensor]],
+        num_steps: int,
+        seed: int | Tensor,
         node_offset: Tensor,
         edge_offset: Tensor,
         is_padded: bool,
         sums_into_edges: bool,
     ) -> Walks:
-        start, graph, ptr, _ = _rows(self.start_ptr, ids, bucket.num_walks)
-        count = ptr[-1:].int()
-        offsets = (node_offset[graph].int(), edge_offset[graph].int())
-        nodes, edges, code = sample(self.start_nodes[start], *offsets, count)
+        start, graph, ptr, _ = rows_of(self.start_ptr, ids, bucket.num_walks)
+        start, count = self.start_nodes[start], ptr[-1:].int()
+        node_offset, edge_offset = node_offset[graph].int(), edge_offset[graph].int()
+        settings = (self.graph, start, self.node_keys[start], num_steps, plan.law, plan.window_size, seed)
         sizes = (bucket.num_nodes, bucket.num_edges)
         if not is_padded:
+            nodes, edges, code = sampler_for(self.graph.device)(*settings)
+            nodes, edges = nodes - node_offset.unsqueeze(1), edges - edge_offset.unsqueeze(1)
             return Walks(nodes, edges, code, plan.window_size, *sizes)
+        from crawl.walks import gpu
+
+        slots = gpu.Slots(count, node_offset, edge_offset, no_node=bucket.num_nodes, no_edge=bucket.num_edges)
+        nodes, edges, code = gpu.sample(*settings, slots)
         longest = bucket.largest_graph * nodes.shape[1]  # no node starts more than one walk
         segments = {"visits": _segments(nodes, bucket.num_nodes, count, longest)}
         if sums_into_edges:
@@ -293,22 +266,3 @@ def _segments(ids: Tensor, num_ids: int, num_walks: Tensor, longest: int) -> Seg
     ptr, order = places_of(owner, num_ids)
     rows = Rows(owner.numel(), num_walks * ids.shape[1])
     return Segments(owner.clamp_max(num_ids - 1), rows, Rows(num_ids), ptr, order, longest)
-
-
-def _rows(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows of the graphs `ids` one after the other, the position of the graph of each row, the new ptr, and how far
-    each graph moved. After the last real row come others that exist; they belong to the last graph.
-    """
-    start = ptr[ids]
-    end = (ptr[ids + 1] - start).cumsum(0)
-    new_ptr = torch.cat([torch.zeros_like(end[:1]), end])
-    offset = start - new_ptr[:-1]
-    place = torch.arange(num_rows, device=ids.device)
-    graph = torch.searchsorted(end, place, right=True).clamp_max(len(ids) - 1)
-    rows = torch.where(place < end[-1:], place + offset[graph], 0)
-    return rows, graph, new_ptr, offset
-
-
-def _target_dtype(store: GraphStore) -> torch.dtype:
-    """A floating-point one, which can say that a target is missing."""
-    return torch.float64 if store.y is not None and store.y.dtype == torch.float64 else torch.float32

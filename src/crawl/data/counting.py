@@ -7,22 +7,19 @@ with one edge for each of its nodes taken away.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import networkx as nx
-import numpy as np
 import torch
 from torch import Tensor
 
 from crawl.checks import MAX_SEED, check_choice, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.splits import random_split
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, as_ptr
 from crawl.data.task import Task
 
 Pattern = Literal["triangle", "tailed_triangle", "star", "cycle4"]
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 NODES_AND_DEGREE = ((10, 6), (15, 6), (20, 5), (30, 5))
 
@@ -48,10 +45,10 @@ def counting(target: Pattern = "triangle", num_graphs: int = 5000, seed: int = 0
     rng = random.Random(seed)
     graphs = [_random_edges(rng) for _ in range(num_graphs)]
     sizes = torch.tensor([[num_nodes, 2 * len(edges)] for num_nodes, edges in graphs])
-    node_ptr, edge_ptr = torch.cat([sizes.new_zeros(1, 2), sizes.cumsum(0)]).t().contiguous()
+    node_ptr, edge_ptr = as_ptr(sizes[:, 0]), as_ptr(sizes[:, 1])
     edge_index = torch.tensor([(u, v) for _, edges in graphs for a, b in edges for u, v in ((a, b), (b, a))]).t()
 
-    counts = _counts(_COUNTS[target], sizes[:, 0], edge_ptr, edge_index)
+    counts = _counts(target, sizes[:, 0], edge_ptr, edge_index)
     split = random_split(num_graphs, (0.3, 0.2, 0.5), seed)
     scale = counts[split.train].std(correction=0)
     if scale == 0:
@@ -68,41 +65,27 @@ def _random_edges(rng: random.Random) -> tuple[int, list[tuple[int, int]]]:
     return num_nodes, sorted(rng.sample(edges, len(edges) - num_nodes))
 
 
-def _counts(count: Callable[[Array], Array], num_nodes: Tensor, edge_ptr: Tensor, edge_index: Tensor) -> Tensor:
+def _counts(target: str, num_nodes: Tensor, edge_ptr: Tensor, edge_index: Tensor) -> Tensor:
     """`[G]` how often the pattern occurs, for all graphs with equally many nodes at once."""
     counts = torch.zeros(len(num_nodes), dtype=torch.float64)
-    graph_of_edge = torch.arange(len(num_nodes)).repeat_interleave(edge_ptr.diff())
+    graph_of_edge = torch.repeat_interleave(edge_ptr.diff())
     for n in num_nodes.unique().tolist():  # type: ignore[no-untyped-call]
         ids = (num_nodes == n).nonzero().flatten()
         chosen = num_nodes[graph_of_edge] == n
-        adjacency = np.zeros((len(ids), n, n))
+        adjacency = torch.zeros(len(ids), n, n, dtype=torch.float64)
         adjacency[torch.searchsorted(ids, graph_of_edge[chosen]), edge_index[0, chosen], edge_index[1, chosen]] = 1
-        counts[ids] = torch.from_numpy(count(adjacency))
+        counts[ids] = _count(target, adjacency)
     return counts
 
 
-def _triangles_at(adjacency: Array) -> Array:
-    at_nodes: Array = (adjacency @ adjacency * adjacency).sum(axis=2) / 2
-    return at_nodes
-
-
-def _stars(adjacency: Array) -> Array:
-    degree = adjacency.sum(axis=2)
-    count: Array = (degree * (degree - 1) * (degree - 2)).sum(axis=1) / 6
-    return count
-
-
-def _cycles4(adjacency: Array) -> Array:
-    """Half the pairs of common neighbours that two nodes have, summed over all pairs of nodes."""
-    common = np.triu(adjacency @ adjacency, k=1)
-    count: Array = (common * (common - 1)).sum(axis=(1, 2)) / 4
-    return count
-
-
-# From adjacency matrices, [G, n, n], to the numbers of patterns, [G].
-_COUNTS: dict[str, Callable[[Array], Array]] = {
-    "triangle": lambda adjacency: _triangles_at(adjacency).sum(axis=1) / 3,
-    "tailed_triangle": lambda adjacency: (_triangles_at(adjacency) * (adjacency.sum(axis=2) - 2)).sum(axis=1),
-    "star": _stars,
-    "cycle4": _cycles4,
-}
+def _count(target: str, adjacency: Tensor) -> Tensor:
+    """`[G]` how often the pattern occurs in graphs given by their adjacency matrices, `[G, n, n]`."""
+    degree, num_common = adjacency.sum(dim=2), adjacency @ adjacency
+    triangles_at = (num_common * adjacency).sum(dim=2) / 2
+    pairs = (num_common * (num_common - 1) / 2).triu(1)  # of common neighbours of two nodes: each closes a 4-cycle
+    return {
+        "triangle": triangles_at.sum(dim=1) / 3,
+        "tailed_triangle": (triangles_at * (degree - 2)).sum(dim=1),
+        "star": (degree * (degree - 1) * (degree - 2)).sum(dim=1) / 6,
+        "cycle4": pairs.sum(dim=(1, 2)) / 2,
+    }[target]

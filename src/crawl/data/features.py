@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,50 +57,33 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the attributes of nodes and edges are. With these, other files are numbered in the same way.
-
-    Attributes:
-        nodes: The columns of `x`.
-        edges: The columns of `edge_attr`.
-    """
+    """What the columns of `x` and of `edge_attr` are. With these, other files are numbered in the same way."""
 
     nodes: tuple[Column, ...] = ()
     edges: tuple[Column, ...] = ()
 
     @classmethod
     def from_dict(cls, content: Any) -> Columns:
-        """The columns written by `dataclasses.asdict`, perhaps through JSON.
-
-        Raises:
-            ValueError: If the content is something else.
-        """
+        """The columns written by `dataclasses.asdict`, perhaps through JSON. Refuses other content."""
         return structure(cls, content, "A list of columns")
 
 
-class Unknown:
-    """Values that a model has no category for: where they occur, and how often. Empty is false."""
-
-    def __init__(self) -> None:
-        self.counts: dict[tuple[str, str], Counter[Any]] = {}
+class Unknown(Counter[tuple[str, str, Any]]):
+    """How often values occur that a model has no category for: `node` or `edge`, the column, and the value."""
 
     def add(self, owner: str, column: str, values: Iterable[Any]) -> None:
         """Count the values of nodes or edges (`owner` is `node` or `edge`) in a column."""
-        self.counts.setdefault((owner, column), Counter()).update(values)
-
-    def update(self, other: Unknown) -> None:
-        """Count the values of another as well."""
-        for (owner, column), counts in other.counts.items():
-            self.add(owner, column, counts.elements())
-
-    def __bool__(self) -> bool:
-        return any(self.counts.values())
+        self.update((owner, column, value) for value in values)
 
     def __str__(self) -> str:
         """As in `'Xe' in element (2 nodes); 7, 8 in bond (1 edge)`."""
+        counts: defaultdict[tuple[str, str], dict[Any, int]] = defaultdict(dict)
+        for (owner, column, value), count in self.items():
+            counts[owner, column][value] = count
         parts = []
-        for (owner, column), counts in self.counts.items():
-            if number := counts.total():
-                parts.append(f"{listed(sorted(counts))} in {column} ({number} {owner}{'s' * (number > 1)})")
+        for (owner, column), found in counts.items():
+            number = sum(found.values())
+            parts.append(f"{listed(sorted(found))} in {column} ({number} {owner}{'s' * (number > 1)})")
         return "; ".join(parts)
 
 
@@ -140,23 +123,18 @@ def encode_columns(
     """
     numbers: list[Tensor] = []
     codes: list[Tensor] = []
+    sizes: list[int] = []
     for column in columns:
         values = attributes.get(column.name, ())
         if column.values is None:
             numbers.append(_as_numbers(column.name, values, column.width))
         else:
             codes.append(_as_codes(column, values, owner, unknown))
-    return combine(
-        torch.cat(numbers, dim=1) if numbers else None, torch.stack(codes, dim=1) if codes else None, columns
-    )
-
-
-def combine(numbers: Tensor | None, codes: Tensor | None, columns: Sequence[Column]) -> Tensor | None:
-    """Numbers with the categories of the columns beside them, one-hot; one of both if the other is None."""
-    if numbers is None or codes is None:
-        return codes if numbers is None else numbers
-    sizes = [len(column.values) for column in columns if column.values is not None]
-    return torch.cat([numbers, OneHot(sizes)(codes, len(codes), numbers)], dim=1)
+            sizes.append(len(column.values))
+    categories = torch.stack(codes, dim=1) if codes else None
+    if categories is None or not numbers:
+        return torch.cat(numbers, dim=1) if numbers else categories
+    return torch.cat([*numbers, OneHot(sizes)(categories, len(categories), numbers[0])], dim=1)
 
 
 def category_sizes(columns: Sequence[Column]) -> tuple[int, ...]:
@@ -183,21 +161,6 @@ def check_names(owner: str, names: Iterable[str], columns: Sequence[Column], num
             f"There are other features than in training: the {owner} attributes are "
             f"{listed(here) or 'none'} and were {listed(there) or 'none'}."
         )
-
-
-def different_integers(labels: Tensor) -> tuple[tuple[int, ...], ...]:
-    """The different integers of each column of `[rows, K]`, ascending."""
-    return tuple(tuple(column.unique().tolist()) for column in labels.unbind(1))  # type: ignore[no-untyped-call]
-
-
-def rank_integers(labels: Tensor, values: Sequence[Sequence[int | str]]) -> Tensor:
-    """`[rows, K]` the place of each integer among the ascending values of its column; `UNKNOWN` for any other."""
-    codes = []
-    for column, known in zip(labels.unbind(1), values, strict=True):
-        ascending = torch.tensor([int(value) for value in known], dtype=labels.dtype)
-        places = torch.searchsorted(ascending, column.contiguous()).clamp_max(len(ascending) - 1)
-        codes.append(torch.where(ascending[places] == column, places, UNKNOWN))
-    return torch.stack(codes, dim=1)
 
 
 def _as_codes(column: Column, values: Sequence[Any], owner: str, unknown: Unknown) -> Tensor:

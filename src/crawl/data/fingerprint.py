@@ -67,11 +67,7 @@ class Fingerprint:
 
     @classmethod
     def from_dict(cls, content: Any) -> Fingerprint:
-        """The fingerprint that `to_dict` wrote, perhaps through JSON.
-
-        Raises:
-            ValueError: If the content is something else.
-        """
+        """The fingerprint that `to_dict` wrote, perhaps through JSON. Refuses other content."""
         fingerprint = structure(cls, content, "The fingerprint of data")
         if fingerprint.hashes.keys() != _PARTS.keys() or fingerprint.num_graphs < 0:
             raise ValueError(f"This is not the fingerprint of data: {shown(content)}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
@@ -53,15 +53,9 @@ def from_folder(
         file_column: The column with the names of the files.
         undirected: Forget the directions of directed graphs. Otherwise a node that can be entered but not left makes a
             graph unusable, because a walk would end there.
-        split: `random`, `stratified` (by class), the name of a column that says `train`, `val` or `test`, or a JSON
-            file of row numbers from 0, as `read_split` reads it.
-        fractions: The shares of training, validation and test, if they are drawn.
-        seed: Fixes the draw.
-        bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
-            table. Bad are files that cannot be read, attributes that most other graphs do not have or that are not
-            finite, cells that are not targets, and missing targets except for `multilabel`.
-        task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
-        metric: The score; the usual one of the task when None.
+        split: As in `from_csv`, except `scaffold`; so are `fractions`, `seed`, `task` and `metric`.
+        bad_rows: As in `from_csv`. Bad are also files that cannot be read, and attributes that most other graphs do not
+            have or that are not finite.
 
     Raises:
         ValueError: For anything wrong with the files or the choices; the message says what to do.
@@ -83,11 +77,12 @@ def from_folder(
     examples = _alike(examples)
     labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric)
     files = tuple(row.cells[file_column] for row in labelled.rows)
-    of_nodes, of_edges = _columns(map(_of_nodes, labelled.graphs)), _columns(map(_of_edges, labelled.graphs))
+    of_nodes = _columns([node for graph in labelled.graphs for node in graph.nodes])
+    of_edges = _columns([edge for graph in labelled.graphs for edge in graph.edges])
     columns = Columns(find_columns(of_nodes), find_columns(of_edges))
     x = encode_columns("node", of_nodes, columns.nodes, Unknown())
     edge_attr = encode_columns("edge", of_edges, columns.edges, Unknown())
-    plain = GraphStore.from_graphs(_data(graph) for graph in labelled.graphs)
+    plain = GraphStore.from_graphs(graph.data for graph in labelled.graphs)
     return Dataset(
         name=folder.resolve().name,
         store=replace(plain, x=x, edge_attr=edge_attr, y=labelled.y),
@@ -208,66 +203,58 @@ def _check_nodes(nodes: Iterable[Any], edges: Iterable[tuple[Any, Any]]) -> None
                 raise ValueError(f"it has an edge from {source!r} to {target!r}, but no node {node!r}")
 
 
-def _graph(path: Path, undirected: bool) -> nx.Graph | str:
-    """The graph, or the reason why there is none that can be walked on."""
+@dataclass(frozen=True)
+class _Graph:
+    """A graph without its attributes, and those of each node and edge."""
+
+    data: Data
+    nodes: list[dict[str, Any]]
+    edges: list[dict[str, Any]]
+
+
+def _graph(path: Path, undirected: bool) -> _Graph | str:
+    """The graph, or the reason why there is none that can be walked on. Edges go both ways in an undirected one."""
     try:
         graph = read_graph(path)
     except ValueError as error:
         return str(error)
     if not len(graph):
         return f"{path.name!r} has no nodes"
-    if not graph.is_directed():
-        return graph
-    if undirected:
-        return graph.to_undirected()
-    for node in graph:
-        if graph.in_degree(node) and not graph.out_degree(node):
-            return f"{path.name!r} is directed, and node {node!r} can be entered but not left; use undirected=True"
-    return graph
-
-
-def _arcs(graph: nx.Graph) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-    """All edges; in an undirected graph both ways, except loops."""
-    for source, target, attributes in graph.edges(data=True):
-        yield source, target, attributes
-        if not graph.is_directed() and source != target:
-            yield target, source, attributes
-
-
-def _data(graph: nx.Graph) -> Data:
-    """The graph without its attributes; nodes and edges are in the order of `graph.nodes` and `_arcs`."""
+    if undirected and graph.is_directed():
+        graph = graph.to_undirected()
+    if graph.is_directed():
+        dead_ends = [node for node in graph if graph.in_degree(node) and not graph.out_degree(node)]
+        if dead_ends:
+            problem = f"node {dead_ends[0]!r} can be entered but not left; use undirected=True"
+            return f"{path.name!r} is directed, and {problem}"
     index = {node: i for i, node in enumerate(graph.nodes)}
-    ends = [(index[source], index[target]) for source, target, _ in _arcs(graph)]
+    ends, edges = [], []
+    for source, target, attributes in graph.edges(data=True):
+        ways = [(index[source], index[target])]
+        if not graph.is_directed() and source != target:
+            ways.append((index[target], index[source]))
+        ends += ways
+        edges += [attributes] * len(ways)
     edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t().contiguous()
-    return Data(edge_index=edge_index, num_nodes=len(index))
+    nodes = [attributes for _, attributes in graph.nodes(data=True)]
+    return _Graph(Data(edge_index=edge_index, num_nodes=len(index)), nodes, edges)
 
 
-def _of_nodes(graph: nx.Graph) -> Iterator[dict[str, Any]]:
-    """The attributes of each node."""
-    return (attributes for _, attributes in graph.nodes(data=True))
-
-
-def _of_edges(graph: nx.Graph) -> Iterator[dict[str, Any]]:
-    """The attributes of each edge, in the order of `_arcs`."""
-    return (attributes for _, _, attributes in _arcs(graph))
-
-
-def _columns(graphs: Iterable[Iterable[dict[str, Any]]]) -> dict[str, list[Any]]:
-    """The values of each attribute at all nodes, or edges, of all graphs, which are alike."""
-    owners = [attributes for of_graph in graphs for attributes in of_graph]
+def _columns(owners: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The values of each attribute at all nodes, or edges, which are alike."""
     return {name: [attributes[name] for attributes in owners] for name in sorted(owners[0] if owners else ())}
 
 
-def _alike(examples: Sequence[tuple[Row, nx.Graph | str]]) -> list[tuple[Row, nx.Graph | str]]:
+def _alike(examples: Sequence[tuple[Row, _Graph | str]]) -> list[tuple[Row, _Graph | str]]:
     """The same rows, with the reason in the place of a graph whose attributes cannot be used beside those of most."""
     kept = list(examples)
-    for what, attributes_of in (("node", _of_nodes), ("edge", _of_edges)):
+    for what in ("node", "edge"):
         found: dict[int, tuple[tuple[str, str], ...]] = {}
         for i, (row, graph) in enumerate(kept):
             if isinstance(graph, str):
                 continue
             try:
-                kinds = _kinds(what, attributes_of(graph))
+                kinds = _kinds(what, getattr(graph, f"{what}s"))
             except ValueError as error:
                 kept[i] = row, str(error)
             else:
@@ -324,10 +311,9 @@ def _with_features(path: Path, columns: Columns, unknown: Unknown) -> Data | str
         return graph
     found = Unknown()
     try:
-        _kinds("node", _of_nodes(graph))
-        _kinds("edge", _of_edges(graph))
-        of_nodes, of_edges = _columns([_of_nodes(graph)]), _columns([_of_edges(graph)])
-        data = _data(graph)
+        _kinds("node", graph.nodes)
+        _kinds("edge", graph.edges)
+        data, of_nodes, of_edges = graph.data, _columns(graph.nodes), _columns(graph.edges)
         check_names("node", of_nodes, columns.nodes, data.num_nodes)
         check_names("edge", of_edges, columns.edges, data.num_edges)
         data.x = encode_columns("node", of_nodes, columns.nodes, found)

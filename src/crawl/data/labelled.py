@@ -10,9 +10,9 @@ from typing import Generic, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from crawl.checks import as_list, as_path, check_choice, shown
+from crawl.checks import as_list, as_path, check_choice, shown, suggestion
 from crawl.data.splits import Fractions, Split, choose_split, read_split, scaffold_split, split_from_column
-from crawl.data.table import UNNAMED, Row, Table, suggestion
+from crawl.data.table import UNNAMED, Row, Table
 from crawl.data.targets import AnyKind, targets_from_text
 from crawl.data.task import Task
 
@@ -22,27 +22,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Labelled(Generic[T]):
-    """The usable rows of a table.
-
-    Attributes:
-        table: The table.
-        rows: The usable rows.
-        graphs: The graph of each.
-        places: The number of each among all rows of the table, usable or not, from 0.
-        num_rows: The number of all rows.
-        task: What is to be predicted.
-        y: The targets in the form of the task.
-        skipped: A line for each row that cannot be used, with the reason.
-    """
+    """The usable rows of a table, with their graphs and targets."""
 
     table: Table
     rows: tuple[Row, ...]
     graphs: tuple[T, ...]
-    places: tuple[int, ...]
-    num_rows: int
+    places: tuple[int, ...]  # of these rows among all of the table, usable or not
+    num_rows: int  # usable or not
     task: Task
     y: Tensor
-    skipped: tuple[str, ...]
+    skipped: tuple[str, ...]  # a line for each row that cannot be used, with the reason
 
 
 def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[object]) -> tuple[str, ...]:

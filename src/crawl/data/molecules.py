@@ -37,8 +37,7 @@ def from_csv(
         target_columns: The columns to predict; may be left out if there is only one besides.
         split: `random`, `stratified` (by class), `scaffold` (by Bemis–Murcko scaffold), the name of a column that says
             `train`, `val` or `test`, or a JSON file of row numbers from 0, as `read_split` reads it.
-        fractions: The shares of training, validation and test, if they are drawn.
-        seed: Fixes the draw.
+        fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
             file. Bad are molecules that cannot be read, cells that are not targets, and missing targets except for
             `multilabel`.
@@ -72,11 +71,7 @@ def read_molecules(
 ) -> Iterator[tuple[int, dict[str, str], Data | str]]:
     """For each row of a CSV file, its line, its cells, and the molecule or the reason why there is none; needs rdkit.
 
-    Rows are read as they are asked for, so the file may be of any length.
-
-    Args:
-        path: The file, plain or compressed with gzip.
-        smiles_column: The column with the molecules; the one called SMILES, in capitals or not, when None.
+    Rows are read as they are asked for, so the file may be of any length; the arguments are those of `from_csv`.
 
     Raises:
         ValueError: If the file cannot be read or has no such column, at once and not with the first row.

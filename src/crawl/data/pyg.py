@@ -49,8 +49,7 @@ def from_pyg(
         test: The graphs for the test.
         split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself; `auto`
             takes the one that the data set brings along, as data sets of OGB do, otherwise `random`.
-        fractions: The shares of training, validation and test, if they are drawn.
-        seed: Fixes the draw.
+        fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes.
         task: The kind of the task; found from `y` with `auto`, as `targets_from_tensor` says.
         metric: The score; the usual one of the task when None.
         level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.

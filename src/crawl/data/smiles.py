@@ -50,17 +50,12 @@ def read_smiles(smiles: str) -> Chem.Mol:
 
 
 def molecule_graph(smiles: str) -> Data:
-    """The graph of the molecule, as `graph_of_molecule` makes it. Refuses text that is not one, with the reason."""
-    return graph_of_molecule(read_smiles(smiles))
-
-
-def graph_of_molecule(molecule: Chem.Mol) -> Data:
     """The molecule with `x` `[N, 9]`, `edge_index` and `edge_attr` `[E, 3]`; each bond is listed both ways.
 
-    The columns of `x` are atomic number, chirality, degree, formal charge, number of hydrogens, number of radical
-    electrons, hybridisation, whether aromatic and whether in a ring; those of `edge_attr` are type, stereo
-    configuration and whether conjugated.
+    Refuses text that is not a molecule, with the reason. The columns are those of `features.ATOM_COLUMNS` and
+    `features.BOND_COLUMNS`.
     """
+    molecule = read_smiles(smiles)
     atoms = [_atom_categories(atom) for atom in molecule.GetAtoms()]
     edges: list[tuple[int, int]] = []
     bonds: list[list[int]] = []

@@ -6,7 +6,6 @@ import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from crawl.checks import MAX_COUNT, MAX_SEED, as_list, as_path, real_number, shown, whole_number
 from crawl.files import parse_json
-from crawl.tensor_checks import holds_integers, in_memory, plain_tensor
+from crawl.tensor_checks import as_ids, in_memory
 
 Fractions = tuple[float, float, float]
 
@@ -27,12 +26,8 @@ _PART_OF = {
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Three lists of graph ids, without a graph in common.
-
-    Attributes:
-        train: int64 ids of the graphs to learn from.
-        val: int64 ids of the graphs to choose the best epoch with.
-        test: int64 ids of the graphs for the final score.
+    """Three lists of graph ids, int64, without a graph in common: to learn from, to choose the best epoch with, and for
+    the final score.
     """
 
     train: Tensor
@@ -41,9 +36,9 @@ class Split:
 
     def __post_init__(self) -> None:
         for part in fields(self):
-            ids = _as_ids(getattr(self, part.name))
-            if ids is None or ids.dim() != 1 or bool((ids < 0).any()):
-                raise ValueError(f"The {part.name} part of a split must be a list of graph ids, counted from 0.")
+            ids = as_ids(f"The {part.name} part of a split", getattr(self, part.name))
+            if bool((ids < 0).any()):
+                raise ValueError(f"The {part.name} part of a split holds {int(ids.min())}; ids are counted from 0.")
             object.__setattr__(self, part.name, ids)
         ids = self.ids
         repeated = ids[1:][ids[1:] == ids[:-1]]
@@ -61,11 +56,7 @@ class Split:
 
     @classmethod
     def from_json(cls, text: str) -> Split:
-        """The split that `to_json` wrote.
-
-        Raises:
-            ValueError: If the text is something else.
-        """
+        """The split that `to_json` wrote. Refuses other text."""
         try:
             parts = parse_json(text)
             tensors = {part: torch.tensor(parts[part]) for part in ("train", "val", "test")}
@@ -80,15 +71,9 @@ class Split:
 
 
 def random_split(num_graphs: int, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
-    """Parts drawn without regard to anything.
+    """Parts drawn without regard to anything; `fractions` are the shares of training, validation and test.
 
-    Args:
-        num_graphs: The number of graphs (G).
-        fractions: The shares of training, validation and test; they sum to 1.
-        seed: Fixes the draw.
-
-    Raises:
-        ValueError: If a part would be empty.
+    They must sum to 1. Refuses to leave a part empty; so do the other splits.
     """
     num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
     num_train, num_val = _part_sizes(num_graphs, fractions)
@@ -102,8 +87,7 @@ def stratified_split(
 ) -> Split:
     """Parts in which every class has about the same share; `labels`, `[G]`, is the class of each graph.
 
-    Raises:
-        ValueError: If a part would be empty or there are too few graphs of a class.
+    Refuses classes of too few graphs.
     """
     from sklearn.model_selection import train_test_split
 
@@ -125,15 +109,8 @@ def stratified_split(
 def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, seed: int = 0) -> list[Split]:
     """Splits for cross-validation, in which every class has about the same share.
 
-    Fold i is the test part of split i, and the validation part of the split before.
-
-    Args:
-        labels: `[G]` the class of each graph.
-        num_folds: The number of folds, at least 3.
-        seed: Fixes the draw.
-
-    Raises:
-        ValueError: If there are too few graphs of a class.
+    Fold i is the test part of split i, and the validation part of the split before. `labels`, `[G]`, is the class of
+    each graph. Refuses fewer than 3 folds, and classes of too few graphs.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -146,8 +123,7 @@ def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, s
     folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(classes, classes)
     tests = [test for _, test in folds]
     splits = []
-    for i, test in enumerate(tests):
-        val = tests[(i + 1) % num_folds]
+    for val, test in zip([*tests[1:], tests[0]], tests, strict=True):
         train = np.setdiff1d(np.arange(len(classes)), np.concatenate([val, test]))
         splits.append(_sorted_split(train, val, test))
     return splits
@@ -156,39 +132,25 @@ def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, s
 def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
     """Parts such that graphs of one group stay together: the largest groups come into training.
 
-    Args:
-        groups: `[G]` the group of each graph.
-        fractions: The shares of training, validation and test; they sum to 1 and are met as well as groups allow.
-        seed: Fixes the order of groups of equal size.
-
-    Raises:
-        ValueError: If a part would be empty.
+    `groups`, `[G]`, is the group of each graph. The fractions are met as well as groups allow; the seed fixes the order
+    of groups of equal size.
     """
     numbers = _as_classes(groups)
     num_train, num_val = _part_sizes(len(numbers), fractions)
-    members: dict[int, list[int]] = {}
-    for i, group in enumerate(numbers.tolist()):
-        members.setdefault(group, []).append(i)
-    blocks = list(members.values())
-    shuffled = [
-        blocks[i] for i in np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED)).permutation(len(blocks))
-    ]
-    train: list[int] = []
-    val: list[int] = []
-    test: list[int] = []
-    for block in sorted(shuffled, key=len, reverse=True):
-        if len(train) + len(block) <= num_train:
-            train += block
-        elif len(val) + len(block) <= num_val:
-            val += block
-        else:
-            test += block
-    if not (train and val and test):
+    sizes = np.bincount(numbers)
+    shuffled = np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED)).permutation(len(sizes))
+    space = [num_train, num_val, len(numbers)]
+    part_of_group = np.empty_like(sizes)
+    for group in sorted(shuffled, key=lambda group: -sizes[group]):
+        part = next(part for part in range(3) if sizes[group] <= space[part])
+        space[part] -= sizes[group]
+        part_of_group[group] = part
+    if len(np.unique(part_of_group)) < 3:
         raise ValueError(
-            f"The {len(blocks)} groups (the largest has {max(map(len, blocks))} of {len(numbers)} graphs) do not fill "
-            "three parts; use other fractions or a random split."
+            f"The {len(sizes)} groups (the largest has {sizes.max()} of {len(numbers)} graphs) do not fill three "
+            "parts; use other fractions or a random split."
         )
-    return _sorted_split(np.array(train), np.array(val), np.array(test))
+    return Split(*(torch.from_numpy(np.flatnonzero(part_of_group[numbers] == part)) for part in range(3)))
 
 
 def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
@@ -203,38 +165,27 @@ def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1)
 
 
 def split_from_column(values: Sequence[str], places: Sequence[str] | None = None) -> Split:
-    """The parts that a column of a table names.
+    """The parts that a column of a table names: `train`, `val` or `test` for each graph, or their usual synonyms.
 
-    Args:
-        values: `[G]` `train`, `val` or `test` for each graph; their usual synonyms and capitals are fine.
-        places: `[G]` where each value stands, for the error message; its row when None.
-
-    Raises:
-        ValueError: For any other word, or if a part is empty.
+    Refuses any other word. `places`, `[G]`, says where each value stands, for the message; its row when None.
     """
-    ids: dict[str, list[int]] = {"train": [], "val": [], "test": []}
     values = _as_words("values", values)
     places = None if places is None else as_list("places", places, "words")
     if places is not None and len(places) != len(values):
         raise ValueError(f"places must be a list of {len(values)} words, one for each value, not {shown(places)}.")
-    for i, value in enumerate(values):
-        part = _PART_OF.get(value.strip().lower())
-        if part is None:
-            place = f"row {i + 1}" if places is None else places[i]
-            raise ValueError(f"The split column says {shown(value)} in {place}; it may say train, val or test.")
-        ids[part].append(i)
-    empty = [part for part, members in ids.items() if not members]
-    if empty:
+    parts = [_PART_OF.get(value.strip().lower()) for value in values]
+    if None in parts:
+        i = parts.index(None)
+        place = f"row {i + 1}" if places is None else places[i]
+        raise ValueError(f"The split column says {shown(values[i])} in {place}; it may say train, val or test.")
+    ids = {name: [i for i, part in enumerate(parts) if part == name] for name in ("train", "val", "test")}
+    if empty := [part for part, members in ids.items() if not members]:
         raise ValueError(f"The split column puts no graph into {' and '.join(empty)}.")
     return Split(**{part: torch.tensor(members) for part, members in ids.items()})
 
 
 def read_split(path: str | Path) -> Split:
-    """The split in a JSON file of the form `{"train": [ids], "val": [ids], "test": [ids]}`.
-
-    Raises:
-        ValueError: If the file cannot be read or is something else.
-    """
+    """The split in a JSON file of the form `{"train": [ids], "val": [ids], "test": [ids]}`. Refuses other files."""
     path = as_path("path", path)
     try:
         return Split.from_json(path.read_text(encoding="utf-8"))
@@ -249,17 +200,9 @@ def choose_split(
     fractions: Fractions = (0.8, 0.1, 0.1),
     seed: int = 0,
 ) -> Split:
-    """The split that a user asks for.
+    """The split that a user asks for: `random`, `stratified`, a file for `read_split`, or the split itself.
 
-    Args:
-        split: `random`, `stratified`, a file for `read_split`, or the split itself.
-        num_graphs: The number of graphs (G).
-        labels: `[G]` the class of each graph, if they have any.
-        fractions: The shares of training, validation and test, if they are drawn.
-        seed: Fixes the draw.
-
-    Raises:
-        ValueError: If there is no such split.
+    `labels`, `[G]`, is the class of each graph, if they have any; `fractions` and `seed` are for parts that are drawn.
     """
     if isinstance(split, Split):
         return split
@@ -296,17 +239,6 @@ def _as_classes(labels: Sequence[Hashable] | Tensor) -> np.ndarray[tuple[int], n
     except (TypeError, RuntimeError, RecursionError):  # a list, say, which cannot be a key
         raise ValueError(f"Each graph must have one class, a word or a number, not as in {shown(labels)}.") from None
     return np.array([number[value] for value in values], dtype=np.int64)
-
-
-def _as_ids(values: Any) -> Tensor | None:
-    """The ids as int64; None if these are not ids."""
-    try:
-        ids = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError, LookupError):
-        return None
-    if holds_integers(ids):
-        return ids.long()
-    return ids.long() if ids.numel() == 0 and plain_tensor("ids", ids).dim() == 1 else None
 
 
 def _as_words(name: str, values: Sequence[str]) -> list[str]:

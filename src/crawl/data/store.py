@@ -15,8 +15,8 @@ from torch_geometric.data.data import BaseData
 
 from crawl.checks import MAX_COUNT, as_list, check_choice, check_type, shown, truth, whole_number
 from crawl.data.task import Level
-from crawl.edge_lists import weights_differ
-from crawl.tensor_checks import as_device, holds_integers, plain_tensor
+from crawl.edge_lists import checked_edge_index, edge_index_of, num_nodes_of, weights_differ
+from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # of which torch only knows how to convert them
 
@@ -53,8 +53,7 @@ class GraphStore:
             if not holds_integers(ptr) or ptr.dim() != 1 or ptr.numel() == 0:
                 raise ValueError(f"{name} must be integers, one more than there are graphs, not {shown(ptr)}.")
             object.__setattr__(self, name, ptr.long())
-        if not holds_integers(self.edge_index) or self.edge_index.dim() != 2 or self.edge_index.shape[0] != 2:
-            raise ValueError(f"edge_index must be integers of shape [2, E], not {shown(self.edge_index)}.")
+        object.__setattr__(self, "edge_index", checked_edge_index(self.edge_index))
         truth("y_per_node", self.y_per_node)
         if self.node_ptr.shape != self.edge_ptr.shape:
             raise ValueError(f"node_ptr has {self.node_ptr.numel()} entries, but edge_ptr {self.edge_ptr.numel()}.")
@@ -114,36 +113,27 @@ class GraphStore:
                 keep, that are not to be ignored.
         """
         if isinstance(dataset, Data):
-            return cls.from_graphs(_each_graph(dataset), level=level, ignore=ignore)
+            dataset = dataset.to_data_list() if isinstance(dataset, Batch) else [dataset]
         if isinstance(dataset, list | tuple | np.ndarray):
             return cls.from_graphs(dataset, level=level, ignore=ignore)
         is_sequence = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
         if not is_sequence or isinstance(dataset, type | str | bytes | Mapping | Tensor | nx.Graph | BaseData):
             raise ValueError(f"Give a PyG data set or a list of Data, not {type(dataset).__name__}.")
+        graphs = (dataset[i] for i in range(len(dataset)))
         if not isinstance(dataset, InMemoryDataset) or dataset.transform is not None:
-            return cls.from_graphs((dataset[i] for i in range(len(dataset))), level=level, ignore=ignore)
+            return cls.from_graphs(graphs, level=level, ignore=ignore)
         _check_choices(level, ignore)
-        data, num_graphs = dataset._data, dataset.len()
-        slices = _slices(dataset) if isinstance(data, Data) else {}
-        if {ptr.numel() for ptr in slices.values()} != {num_graphs + 1}:  # as when PyG lost graphs without edges
-            return cls.from_graphs((dataset[i] for i in range(len(dataset))), level=level, ignore=ignore)
+        data = dataset._data
+        ptr = _slices(dataset) if isinstance(data, Data) else {}
+        if {len(each) for each in ptr.values()} != {dataset.len() + 1}:  # as when PyG lost graphs without edges
+            return cls.from_graphs(graphs, level=level, ignore=ignore)
         if "edge_weight" not in ignore:
             _refuse_weights(data.edge_weight, "The data set")
-        y, y_per_node = None, False
-        if data.y is not None:
-            y, y_per_node = _as_targets(_as_rows(data.y), slices["y"], slices["nodes"], level)
-        edge_index = _edge_index(data)
-        store = cls(
-            node_ptr=slices["nodes"].to(edge_index.device),
-            edge_ptr=slices["edges"].to(edge_index.device),
-            edge_index=edge_index,
-            x=None if "x" in ignore else data.x,
-            edge_attr=None if "edge_attr" in ignore else data.edge_attr,
-            y=y,
-            y_per_node=y_per_node,
-        ).checked()
+        features = {name: getattr(data, name) for name in ("x", "edge_attr") if name not in ignore}
+        y = None if data.y is None else _as_rows(data.y)
+        store = cls._of(ptr, edge_index_of(data), y, level, **features)
         chosen = list(dataset.indices())
-        return store if chosen == list(range(num_graphs)) else store.subset(chosen)
+        return store if chosen == list(range(len(store))) else store.subset(chosen)
 
     @classmethod
     def from_graphs(
@@ -163,34 +153,29 @@ class GraphStore:
                 raise ValueError(f"Graph {i} must be a PyG Data, not {type(data).__name__}.")
             if "edge_weight" not in ignore:
                 _refuse_weights(data.edge_weight, f"Graph {i}")
-        edge_indices = [_edge_index(data) for data in graphs]
-        node_ptr = _ptr([_num_nodes(data) for data in graphs])
-        edge_ptr = _ptr([edges.shape[1] for edges in edge_indices])
-        y_per_node = False
+        edge_indices = [edge_index_of(data) for data in graphs]
         targets = [None if data.y is None else _as_rows(data.y) for data in graphs]
-        y = _concatenated("y", targets)
-        if y is not None:
-            y, y_per_node = _as_targets(y, _ptr([len(rows) for rows in targets if rows is not None]), node_ptr, level)
-        edge_index = torch.cat(edge_indices, dim=1)
-        return cls(
-            node_ptr=node_ptr.to(edge_index.device),
-            edge_ptr=edge_ptr.to(edge_index.device),
-            edge_index=edge_index,
-            x=None if "x" in ignore else _concatenated("x", [data.x for data in graphs]),
-            edge_attr=None
-            if "edge_attr" in ignore
-            else _concatenated("edge_attr", [data.edge_attr for data in graphs]),
-            y=y,
-            y_per_node=y_per_node,
-        ).checked()
+        ptr = {
+            "nodes": as_ptr([_num_nodes(data) for data in graphs]),
+            "edges": as_ptr([edges.shape[1] for edges in edge_indices]),
+            "y": as_ptr([len(rows) for rows in targets if rows is not None]),
+        }
+        names = [name for name in ("x", "edge_attr") if name not in ignore]
+        features = {name: _concatenated(name, [getattr(data, name) for data in graphs]) for name in names}
+        return cls._of(ptr, torch.cat(edge_indices, dim=1), _concatenated("y", targets), level, **features)
+
+    @classmethod
+    def _of(
+        cls, ptr: Mapping[str, Tensor], edge_index: Tensor, y: Tensor | None, level: Level | None, **features: Any
+    ) -> GraphStore:
+        """The store, with what the rows of `y` belong to found out."""
+        node_ptr, edge_ptr = (ptr[name].to(edge_index.device) for name in ("nodes", "edges"))
+        y, y_per_node = (None, False) if y is None else _as_targets(y, ptr["y"], node_ptr, level)
+        return cls(node_ptr, edge_ptr, edge_index, **features, y=y, y_per_node=y_per_node).checked()
 
     @classmethod
     def concatenate(cls, stores: Sequence[GraphStore]) -> GraphStore:
-        """A copy of the graphs of all stores, one after the other.
-
-        Raises:
-            ValueError: If there are none, or they do not go together.
-        """
+        """A copy of the graphs of all stores, one after the other. Refuses those that do not go together."""
         stores = as_list("stores", stores, "GraphStore")
         if not stores:
             raise ValueError("There are no graphs.")
@@ -200,13 +185,12 @@ class GraphStore:
             raise ValueError("Some targets belong to graphs and others to nodes.")
         sizes = torch.cat([store.sizes for store in stores], dim=1)
         device = stores[0].device
-        node_ptr, edge_ptr = (_ptr(counts.tolist()).to(device) for counts in sizes)
+        node_ptr, edge_ptr = (as_ptr(counts).to(device) for counts in sizes)
         edge_index = torch.cat([store.edge_index for store in stores], dim=1)
-        parts = {
-            name: _concatenated(name, [getattr(store, name) for store in stores], "Part")
-            for name in ("x", "edge_attr", "y")
-        }
-        return cls(node_ptr, edge_ptr, edge_index, **parts, y_per_node=stores[0].y_per_node)
+        x, edge_attr, y = (
+            _concatenated(name, [getattr(store, name) for store in stores], "Part") for name in ("x", "edge_attr", "y")
+        )
+        return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node)
 
     def checked(self) -> GraphStore:
         """The same store, for arrays that come from outside, if they are graphs.
@@ -251,36 +235,22 @@ class GraphStore:
         return replace(self, **moved)
 
     def subset(self, ids: Tensor | Sequence[int]) -> GraphStore:
-        """A store of the graphs `ids` only, in this order.
-
-        Raises:
-            ValueError: If there is no graph with such an id.
-        """
-        host_ids = self.checked_ids(ids)
-        ids = host_ids.to(self.device)
-        num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
-        nodes, node_ptr, _ = _rows(self.node_ptr, ids, num_nodes)
-        edges, edge_ptr, _ = _rows(self.edge_ptr, ids, num_edges)
+        """A store of the graphs `ids` only, in this order. Refuses ids that no graph has."""
+        ids, (nodes, _, node_ptr, _), (edges, _, edge_ptr, _) = self._chosen(ids)
         return GraphStore(node_ptr, edge_ptr, y_per_node=self.y_per_node, **self._rows_of(nodes, edges, ids))
 
     def batch(self, ids: Tensor | Sequence[int]) -> Batch:
         """The graphs `ids`, in this order, as one PyG `Batch`; a graph may come more than once.
 
         The batch has `x`, `edge_attr` and `y` where the store has them, `edge_index`, `batch`, `ptr` and `num_nodes`,
-        equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids. Give the ids on the CPU: the
-        batch is put together on the device of the store, and the host does not wait for it.
-
-        Raises:
-            ValueError: If there is no graph with such an id.
+        equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids; those that no graph has are
+        refused. Give the ids on the CPU: the batch is put together on the device of the store, and the host does not
+        wait for it.
         """
-        host_ids = self.checked_ids(ids)
-        ids = host_ids.to(self.device, non_blocking=True)
-        num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
-        nodes, ptr, batch = _rows(self.node_ptr, ids, num_nodes)
-        edges, _, graph_of_edge = _rows(self.edge_ptr, ids, num_edges)
+        ids, (nodes, batch, ptr, _), (edges, graph_of_edge, _, _) = self._chosen(ids)
         parts = self._rows_of(nodes, edges, ids)
         parts["edge_index"] += ptr.to(self.edge_index.dtype)[graph_of_edge]
-        return Batch(**parts, batch=batch, ptr=ptr, num_nodes=num_nodes, graph_ids=ids)
+        return Batch(**parts, batch=batch, ptr=ptr, num_nodes=len(nodes), graph_ids=ids)
 
     def graph(self, i: int) -> Data:
         """Graph `i` alone, as views of the store's tensors."""
@@ -288,6 +258,13 @@ class GraphStore:
         nodes = slice(int(self.node_ptr[i]), int(self.node_ptr[i + 1]))
         edges = slice(int(self.edge_ptr[i]), int(self.edge_ptr[i + 1]))
         return Data(**self._rows_of(nodes, edges, slice(i, i + 1)), num_nodes=nodes.stop - nodes.start)
+
+    def _chosen(self, ids: Tensor | Sequence[int]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The ids on the device, and `rows_of` the nodes and edges; nothing waits for the device."""
+        host_ids = self.checked_ids(ids)
+        ids = host_ids.to(self.device, non_blocking=True)
+        num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
+        return ids, rows_of(self.node_ptr, ids, num_nodes), rows_of(self.edge_ptr, ids, num_edges)
 
     def _rows_of(self, nodes: Tensor | slice, edges: Tensor | slice, graphs: Tensor | slice) -> dict[str, Tensor]:
         """Edges, features and targets, as far as there are any."""
@@ -307,69 +284,53 @@ class GraphStore:
         return f"GraphStore({', '.join([counts, *parts])}, device='{self.device}')"
 
     def checked_ids(self, ids: Tensor | Sequence[int]) -> Tensor:
-        """The ids as int64 on the CPU.
-
-        Raises:
-            ValueError: If there is no graph with such an id.
-        """
-        try:
-            ids = torch.as_tensor(ids)
-        except (TypeError, ValueError, RuntimeError, LookupError):
-            raise ValueError(f"ids must be a list of whole numbers, the graphs wanted, not {shown(ids)}.") from None
-        if plain_tensor("ids", ids).numel() == 0:
-            return torch.empty(0, dtype=torch.long)
-        if not holds_integers(ids) or ids.dim() != 1:
-            raise ValueError("ids must be a list of whole numbers: the graphs wanted, counted from 0.")
-        ids = ids.cpu().long()
+        """The ids as int64 on the CPU. Refuses those that no graph has."""
+        ids = as_ids("ids", ids).cpu()
         wrong = ids[(ids < 0) | (ids >= len(self))]
         if wrong.numel():
             raise ValueError(f"There is no graph {int(wrong[0])}: ids go from 0 to {len(self) - 1}.")
         return ids
 
 
-def _each_graph(data: Data) -> list[Data]:
-    """The graphs of a batch, or the one that is given."""
-    return data.to_data_list() if isinstance(data, Batch) else [data]
-
-
-def _rows(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows of the graphs `ids` one after the other, their new `ptr`, and for each row the position of its graph."""
+def rows_of(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows of the graphs `ids` one after the other, the position of the graph of each row, the new ptr, and how far
+    each graph moved. After the last real row come others that exist; they belong to the last graph.
+    """
     start = ptr[ids]
-    sizes = ptr[ids + 1] - start
-    new_ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    position = torch.arange(ids.numel(), device=ids.device).repeat_interleave(sizes, output_size=num_rows)
-    rows = torch.arange(num_rows, device=ids.device) + (start - new_ptr[:-1])[position]
-    return rows, new_ptr, position
+    end = (ptr[ids + 1] - start).cumsum(0)
+    new_ptr = torch.cat([end.new_zeros(1), end])
+    offset = start - new_ptr[:-1]
+    place = torch.arange(num_rows, device=ids.device)
+    graph = torch.searchsorted(end, place, right=True).clamp_max(len(ids) - 1)
+    rows = torch.where(place < new_ptr[-1], place + offset[graph], 0)
+    return rows, graph, new_ptr, offset
 
 
-def _ptr(sizes: Sequence[int]) -> Tensor:
-    return torch.tensor([0, *sizes]).cumsum(0)
+def as_ptr(sizes: Tensor | Sequence[int]) -> Tensor:
+    """`[G + 1]` int64: where each graph begins, from the sizes of all."""
+    ends = torch.as_tensor(sizes, dtype=torch.long).cumsum(0)
+    return torch.cat([ends.new_zeros(1), ends])
 
 
 def _num_nodes(data: Data) -> int:
     """The number of nodes of a graph, whose `edge_index` was checked."""
-    for name in ("x", "pos"):
-        if name in data and data[name] is not None and plain_tensor(name, data[name]).dim() == 0:
-            raise ValueError(f"{name} must have a row for each node, but it has no dimensions: give {name}.view(1, 1).")
-    if "num_nodes" in data or data.x is not None or data.pos is not None:
-        return whole_number("num_nodes", data.num_nodes, 0, MAX_COUNT - 1)
-    edge_index = _edge_index(data)
-    return int(edge_index.max()) + 1 if edge_index.numel() else 0
+    num_nodes = num_nodes_of(data)
+    return whole_number("num_nodes", 0 if num_nodes is None else num_nodes, 0, MAX_COUNT - 1)
 
 
 def _slices(dataset: InMemoryDataset) -> dict[str, Tensor]:
     """Where the nodes, edges and targets of each graph begin in the collated storage of a PyG data set."""
     data, slices = dataset._data, dataset.slices
     if slices is None:  # PyG keeps a single graph as it is
-        found = {"nodes": _ptr([_num_nodes(data)]), "edges": _ptr([data.num_edges])}
-        return found if data.y is None else found | {"y": _ptr([len(_as_rows(data.y))])}
+        found = {"nodes": as_ptr([_num_nodes(data)]), "edges": as_ptr([data.num_edges])}
+        return found if data.y is None else found | {"y": as_ptr([len(_as_rows(data.y))])}
     sizes = getattr(data, "_num_nodes", None)  # where PyG keeps the num_nodes of each graph
     if sizes is not None:
-        nodes = _ptr(sizes.tolist() if isinstance(sizes, Tensor) else sizes)
+        nodes = as_ptr(sizes)
     elif "x" in slices or "pos" in slices:
         nodes = slices["x"] if "x" in slices else slices["pos"]
     else:
-        nodes = _ptr([_num_nodes(dataset.get(i)) for i in range(dataset.len())])
+        nodes = as_ptr([_num_nodes(dataset.get(i)) for i in range(dataset.len())])
     edges = slices["edge_index"] if "edge_index" in slices else torch.zeros_like(nodes)
     found = {"nodes": nodes.long(), "edges": edges.long()}
     return found if data.y is None else found | {"y": slices["y"]}
@@ -431,20 +392,8 @@ def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Gra
             raise ValueError(f"{name} of {owner.lower()} {i} has no dimensions: give a row for each node or edge.")
     given = [tensor.long() if tensor.dtype in _UNSIGNED else tensor for tensor in given]
     like = next((tensor for tensor in given if tensor.numel()), given[0])
-    rows = [tensor.reshape(0, *like.shape[1:]) if tensor.numel() == 0 else tensor for tensor in given]
+    rows = [tensor.reshape(0, *like.shape[1:]) if len(tensor) == 0 else tensor for tensor in given]
     for i, tensor in enumerate(rows):
         if tensor.shape[1:] != like.shape[1:]:
             raise ValueError(f"{owner} {i} has {name} of shape {list(tensor.shape)}, others have {list(like.shape)}.")
     return torch.cat(rows)
-
-
-def _edge_index(data: Data) -> Tensor:
-    """The edges of one graph or of a collated data set, which may have none; int32 and int64 are not copied."""
-    if data.edge_index is None:
-        return torch.empty(2, 0, dtype=torch.long)
-    edge_index = plain_tensor("edge_index", data.edge_index)
-    if edge_index.numel() == 0:
-        return torch.empty(2, 0, dtype=torch.long)
-    if not holds_integers(edge_index) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise ValueError(f"edge_index must be integers of shape [2, E], not {list(data.edge_index.shape)}.")
-    return edge_index if edge_index.dtype in (torch.int32, torch.int64) else edge_index.long()

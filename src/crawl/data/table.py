@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import itertools
 import zlib
@@ -12,24 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawl.checks import as_path, shown
+from crawl.checks import as_path, shown, suggestion
 
 UNNAMED = "Unnamed: "  # what the names of columns without one begin with
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table.
+    """A row of a table: the text in each column, without spaces around it."""
 
-    Attributes:
-        line: Where it begins in the file; the header is in line 1.
-        cells: The text in each column, without spaces around it.
-        problem: Why the row cannot be used, or None if it can.
-    """
-
-    line: int
+    line: int  # where it begins in the file; the header is in line 1
     cells: dict[str, str]
-    problem: str | None = None
+    problem: str | None = None  # why it cannot be used
 
 
 class Table:
@@ -41,9 +34,6 @@ class Table:
     Iterating reads one row after the other, from the first on each time. Empty lines are passed over. Where the header
     has no comma, tabs or semicolons separate the columns. Windows line ends, a byte order mark, quoted fields and line
     breaks in them are fine.
-
-    Args:
-        path: The file.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -69,8 +59,7 @@ class Table:
     def check_column(self, name: str) -> None:
         """Refuses a name that no column has, or more than one."""
         if not isinstance(name, str) or name not in self.columns:
-            hint = suggestion(name if isinstance(name, str) else "", self.columns)
-            raise ValueError(f"{self.path} has no column {shown(name)}.{hint}")
+            raise ValueError(f"{self.path} has no column {shown(name)}.{suggestion(name, self.columns)}")
         same = [number for number, other in enumerate(self._header, 1) if other == name]
         if len(same) > 1:
             raise ValueError(f"{self.path}: columns {same[0]} and {same[1]} are both called {name!r}; rename one.")
@@ -113,10 +102,3 @@ def _different(header: Sequence[str]) -> tuple[str, ...]:
         kept.add(name)
         taken.add(name)
     return tuple(names)
-
-
-def suggestion(name: str, known: Sequence[str]) -> str:
-    """A half sentence to follow an error message: what the user may have meant, or else what there is."""
-    lower = {other.lower(): other for other in known}
-    near = difflib.get_close_matches(name.lower(), lower, n=1)
-    return f" Did you mean {lower[near[0]]!r}?" if near else f" There are: {', '.join(known)}."

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from crawl.checks import check_choice
-from crawl.data.task import Kind, Level, Task, check_metric
+from crawl.data.task import Kind, Level, Task
 from crawl.tensor_checks import plain_tensor
 
 AnyKind = Literal["auto", "regression", "binary", "multiclass", "multilabel"]
@@ -45,7 +45,7 @@ def targets_from_text(
     float64 where float32 would not tell them apart; see `as_numbers`.
     """
     check_choice("The task", kind, get_args(AnyKind))
-    check_metric(metric)
+    metric = "" if metric is None else metric
     values = {name: [_parsed(cell) for cell in cells] for name, cells in columns.items()}
     for name, column in values.items():
         if all(value is None for value in column):
@@ -62,11 +62,23 @@ def targets_from_text(
         raise ValueError(f"A {kind} task has one target, not {len(values)}: {', '.join(values)}.")
     single = {name: [value for value in column if not _is_list(value)] for name, column in values.items()}
     resolved = _kind_of_columns(single) if kind == "auto" else kind
-    if resolved == "regression" or resolved == "multilabel":
-        return _read_numbers(columns, values, resolved, metric)
-    ((name, column),) = values.items()
-    only_numbers = kind == "auto" and _is_numeric(column)
-    return _read_classes(name, columns[name], column, resolved, metric, only_numbers=only_numbers)
+    has_classes = resolved in ("binary", "multiclass")
+    only_numbers = not has_classes or (kind == "auto" and all(map(_is_numeric, values.values())))
+    problems = _problems(columns, values, resolved, only_numbers=only_numbers)
+    kept = {name: [value for i, value in enumerate(column) if i not in problems] for name, column in values.items()}
+    for name, column in kept.items():
+        if resolved != "multilabel" and len(set(column)) == 1:
+            value = _class_name(column[0]) if has_classes else column[0]
+            where = "every row that can be used" if problems else "every row"
+            what = "only one class, nothing" if has_classes else "nothing"
+            note = _note_on_gaps(columns[name], values[name])
+            raise ValueError(f"Column {name!r} is {value} in {where}: there is {what} to learn.{note}")
+    if has_classes:
+        ((name, column),) = kept.items()
+        return *_as_classes(name, column, resolved, metric), problems
+    rows = [[math.nan if value is None else value for value in row] for row in zip(*kept.values(), strict=True)]
+    task = Task(kind=resolved, num_outputs=len(columns), metric=metric, target_names=tuple(columns))
+    return task, as_numbers(torch.tensor(rows, dtype=torch.float64)), problems
 
 
 def targets_from_tensor(
@@ -79,7 +91,7 @@ def targets_from_tensor(
     `regression`.
     """
     check_choice("The task", kind, get_args(AnyKind))
-    check_metric(metric)
+    metric = "" if metric is None else metric
     y = plain_tensor("y", y)
     y = y if y.is_floating_point() or y.dtype in (torch.bool, torch.int64) else y.long()
     rows = y.unsqueeze(1) if y.dim() == 1 else y
@@ -103,7 +115,7 @@ def targets_from_tensor(
         raise ValueError(f"All targets are {rows[0].tolist()}: there is nothing to learn.")
     num_targets = rows.shape[1]
     if resolved == "regression" or resolved == "multilabel":
-        return Task(kind=resolved, num_outputs=num_targets, metric=metric or "", level=level), as_numbers(rows)
+        return Task(kind=resolved, num_outputs=num_targets, metric=metric, level=level), as_numbers(rows)
 
     if num_targets > 1:
         raise ValueError(f"A {resolved} task has one target, but y has {num_targets} columns.")
@@ -119,7 +131,7 @@ def targets_from_tensor(
     task = Task(
         kind=resolved,
         num_outputs=1 if resolved == "binary" else num_classes,
-        metric=metric or "",
+        metric=metric,
         level=level,
         class_names=tuple(map(str, range(num_classes))),
     )
@@ -187,35 +199,21 @@ def _kind_of_columns(columns: Mapping[str, Sequence[Value]]) -> Kind:
     )
 
 
-def _read_numbers(
-    cells: Mapping[str, Sequence[str]],
-    columns: Mapping[str, Sequence[Value]],
-    kind: Literal["regression", "multilabel"],
-    metric: str | None,
-) -> tuple[Task, Tensor, dict[int, str]]:
+def _problems(
+    cells: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[Value]], kind: Kind, *, only_numbers: bool
+) -> dict[int, str]:
+    """Why rows cannot be used. Refuses columns of which no row can."""
     problems: dict[int, str] = {}
-    rows: list[list[float]] = []
     for i, values in enumerate(zip(*columns.values(), strict=True)):
-        found = (_problem_with(name, cells[name][i], value, kind) for name, value in zip(columns, values, strict=True))
-        if problem := next(filter(None, found), None):
-            problems[i] = problem
-        elif all(value is None for value in values):
-            problems[i] = "all labels are missing"
-        else:
-            rows.append([value if isinstance(value, float) else math.nan for value in values])
-    _check_some_left(len(rows), problems)
-    y = torch.tensor(rows, dtype=torch.float64)
-    if kind == "regression":
-        for name, column in zip(columns, y.unbind(1), strict=True):
-            if bool((column == column[0]).all()):
-                where, note = _every_row(problems), _note_on_gaps(cells[name], columns[name])
-                raise ValueError(f"Column {name!r} is {float(column[0])} in {where}: there is nothing to learn.{note}")
-    task = Task(kind=kind, num_outputs=len(columns), metric=metric or "", target_names=tuple(columns))
-    return task, as_numbers(y), problems
+        reasons = (_problem(name, cells[name][i], columns[name][i], kind, only_numbers) for name in columns)
+        if reason := next(filter(None, reasons), "all labels are missing" if set(values) == {None} else None):
+            problems[i] = reason
+    if len(problems) == len(next(iter(columns.values()))):
+        raise ValueError(f"No row has targets that can be used ({problems.get(0, 'there are none')}).")
+    return problems
 
 
-def _problem_with(name: str, cell: str, value: Value, kind: Kind, only_numbers: bool = True) -> str | None:
-    """Why a row with this value cannot be used."""
+def _problem(name: str, cell: str, value: Value, kind: Kind, only_numbers: bool) -> str | None:
     if value is None:
         missing = f"{name} is missing ({_shortened(cell)})" if cell else f"{name} is missing"
         return None if kind == "multilabel" else missing
@@ -226,40 +224,22 @@ def _problem_with(name: str, cell: str, value: Value, kind: Kind, only_numbers: 
     return f"{name} is {value:g}, not 0 or 1" if kind == "multilabel" and value not in (0.0, 1.0) else None
 
 
-def _read_classes(
-    name: str,
-    cells: Sequence[str],
-    column: Sequence[Value],
-    kind: Literal["binary", "multiclass"],
-    metric: str | None,
-    *,
-    only_numbers: bool,
-) -> tuple[Task, Tensor, dict[int, str]]:
-    found = (_problem_with(name, cell, value, kind, only_numbers) for cell, value in zip(cells, column, strict=True))
-    problems = {i: problem for i, problem in enumerate(found) if problem}
-    kept = [value for i, value in enumerate(column) if i not in problems]
-    _check_some_left(len(kept), problems)
-    numbers = sorted(value for value in set(kept) if isinstance(value, float))
-    words = sorted(value for value in set(kept) if isinstance(value, str))
-    classes: list[Value] = [*numbers, *words]
-    names = tuple(str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in classes)
-    if len(classes) == 1:
-        where, note = _every_row(problems), _note_on_gaps(cells, column)
-        raise ValueError(f"Column {name!r} is {names[0]} in {where}: there is only one class, nothing to learn.{note}")
+def _as_classes(name: str, column: Sequence[Value], kind: Kind, metric: str) -> tuple[Task, Tensor]:
+    """The task and the number of each value: numbers come first, then words."""
+    classes = sorted(set(column), key=lambda value: (isinstance(value, str), value))
+    names = tuple(map(_class_name, classes))
     if kind == "binary" and len(classes) > 2:
         raise ValueError(
             f"Column {name!r} has {len(classes)} values ({', '.join(names[:5])}, …); a binary task has two."
         )
     number_of = {value: i for i, value in enumerate(classes)}
-    y = torch.tensor([number_of[value] for value in kept])
-    task = Task(
-        kind=kind,
-        num_outputs=1 if kind == "binary" else len(classes),
-        metric=metric or "",
-        target_names=(name,),
-        class_names=names,
-    )
-    return task, y, problems
+    num_outputs = 1 if kind == "binary" else len(classes)
+    task = Task(kind=kind, num_outputs=num_outputs, metric=metric, target_names=(name,), class_names=names)
+    return task, torch.tensor([number_of[value] for value in column])
+
+
+def _class_name(value: Value) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def as_numbers(y: Tensor) -> Tensor:
@@ -330,10 +310,6 @@ def _is_list(value: Value) -> TypeGuard[str]:
     return len(parts) > 1 and ("," in inside or all(isinstance(_plain(part), float) for part in parts))
 
 
-def _every_row(problems: Mapping[int, str]) -> str:
-    return "every row that can be used" if problems else "every row"
-
-
 def _note_on_gaps(cells: Sequence[str], column: Sequence[Value]) -> str:
     """A sentence to follow an error message: the text that is read as missing, for it may be meant as a class."""
     texts = Counter(cell for cell, value in zip(cells, column, strict=True) if value is None and cell)
@@ -356,9 +332,3 @@ def _numbers(column: Sequence[Value]) -> set[float]:
 def _is_numeric(column: Sequence[Value]) -> bool:
     """Whether more cells are numbers than words."""
     return sum(isinstance(value, float) for value in column) > sum(isinstance(value, str) for value in column)
-
-
-def _check_some_left(num_rows: int, problems: Mapping[int, str]) -> None:
-    if not num_rows:
-        first = next(iter(problems.values()), "there are none")
-        raise ValueError(f"No row has targets that can be used ({first}).")

@@ -43,8 +43,7 @@ class Task:
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, get_args(Kind))
         check_choice("level", self.level, get_args(Level))
-        check_metric(self.metric)
-        if not self.metric:
+        if self.metric is None or (isinstance(self.metric, str) and not self.metric):
             object.__setattr__(self, "metric", self.default_metric(self.kind))
         for name in ("target_names", "class_names"):
             names = as_list(name, getattr(self, name), "names")
@@ -80,9 +79,3 @@ class Task:
     def lower_is_better(self) -> bool:
         """Whether a smaller value of the metric is a better one."""
         return self.metric in ("mae", "rmse")
-
-
-def check_metric(metric: str | None) -> None:
-    """Refuses what cannot be the name of a metric; whether it is one, the task knows."""
-    if not (metric is None or isinstance(metric, str)):
-        raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {shown(metric)}.")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,21 +13,12 @@ from torch import Tensor
 
 from crawl.checks import as_path
 from crawl.data.dataset import Dataset
-from crawl.data.features import (
-    Column,
-    Columns,
-    Unknown,
-    category_sizes,
-    check_names,
-    combine,
-    different_integers,
-    rank_integers,
-)
+from crawl.data.features import Column, Columns, Unknown, category_sizes, check_names, encode_columns
 from crawl.data.splits import Fractions, Split, choose_split
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, as_ptr
+from crawl.data.symmetry import symmetric
 from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
-from crawl.data.task import Task, check_metric
-from crawl.nn.encoders import UNKNOWN
+from crawl.data.task import Task
 
 
 def from_tu(
@@ -49,15 +40,13 @@ def from_tu(
         folder: The folder.
         name: What the files begin with; found when None.
         split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself.
-        fractions: The shares of training, validation and test, if they are drawn.
-        seed: Fixes the draw.
-        metric: The score.
+        fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes.
+        metric: The score; when None, accuracy for classes and the mean absolute error for numbers.
 
     Raises:
         ValueError: For anything wrong with the files; the message names the file.
     """
     folder = as_path("folder", folder)
-    check_metric(metric)
     name = _found_name(folder) if name is None else str(as_path("name", name))
     task, y = _targets(folder, name, metric)
     store, columns = _read_graphs(folder, name, len(y), None, Unknown())
@@ -106,24 +95,18 @@ def _read_graphs(
     known_nodes, known_edges = (None, None) if known is None else (known.nodes, known.edges)
     x, node_columns = _features(folder, name, "node", num_nodes, known_nodes, unknown)
     edge_attr, edge_columns = _features(folder, name, "edge", ends.shape[1], known_edges, unknown)
-    keys, reversed_keys = ends[0] * num_nodes + ends[1], ends[1] * num_nodes + ends[0]
-    one_way = (~torch.isin(reversed_keys, keys)).nonzero().flatten()
-    edges = torch.cat([torch.arange(ends.shape[1]), one_way])
-    ends = torch.cat([ends, ends[:, one_way].flip(0)], dim=1)
-
-    node_order = graph_of_node.argsort(stable=True)
-    edge_order = graph_of_edge[edges].argsort(stable=True)
-    node_ptr = _ptr(graph_of_node, num_graphs)
+    node_order, edge_order = graph_of_node.argsort(stable=True), graph_of_edge.argsort(stable=True)
+    node_ptr = as_ptr(graph_of_node.bincount(minlength=num_graphs))
     local = torch.empty(num_nodes, dtype=torch.long)
     local[node_order] = torch.arange(num_nodes) - node_ptr[graph_of_node[node_order]]
     store = GraphStore(
         node_ptr=node_ptr,
-        edge_ptr=_ptr(graph_of_edge[edges], num_graphs),
+        edge_ptr=as_ptr(graph_of_edge.bincount(minlength=num_graphs)),
         edge_index=local[ends[:, edge_order]],
         x=None if x is None else x[node_order],
-        edge_attr=None if edge_attr is None else edge_attr[edges[edge_order]],
+        edge_attr=None if edge_attr is None else edge_attr[edge_order],
     )
-    return store, Columns(node_columns, edge_columns)
+    return symmetric(store), Columns(node_columns, edge_columns)
 
 
 def _found_name(folder: Path) -> str:
@@ -144,7 +127,7 @@ def _targets(folder: Path, name: str, metric: str | None) -> tuple[Task, Tensor]
             return targets_from_tensor(_matrix(path, np.float64), "regression", metric)
         cells = path.read_text(encoding="utf-8").split()
         kind: AnyKind = "binary" if len(set(cells)) <= 2 else "multiclass"
-        task, y, problems = targets_from_text({"label": cells}, kind, metric or "accuracy")
+        task, y, problems = targets_from_text({"label": cells}, kind, "accuracy" if metric is None else metric)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
     if problems:
@@ -157,36 +140,24 @@ def _features(
     folder: Path, name: str, owner: str, num_rows: int, known: tuple[Column, ...] | None, unknown: Unknown
 ) -> tuple[Tensor | None, tuple[Column, ...]]:
     """The attributes and the labels of all nodes or edges, and what they are."""
-    numbers: Tensor | None = None
-    labels: Tensor | None = None
-    columns: list[Column] = []
+    values: dict[str, list[Any]] = {}
+    columns: tuple[Column, ...] = ()
     if (path := folder / f"{name}_{owner}_attributes.txt").exists():
         numbers = _checked_rows(path, _matrix(path, np.float32), num_rows)
-        columns.append(Column(f"{owner}_attributes", width=numbers.shape[1]))
+        values[f"{owner}_attributes"] = numbers.tolist()
+        columns += (Column(f"{owner}_attributes", width=numbers.shape[1]),)
     if (path := folder / f"{name}_{owner}_labels.txt").exists():
         labels = _checked_rows(path, _matrix(path, np.int64), num_rows)
-        values = different_integers(labels) if num_rows else []
-        places = [f" {k + 1}" for k in range(len(values))] if len(values) > 1 else [""] * len(values)
-        columns += [Column(f"{owner}_labels{place}", each) for place, each in zip(places, values, strict=True)]
+        for k, label in enumerate(labels.t().tolist() if num_rows else (), 1):
+            column = f"{owner}_labels {k}" if labels.shape[1] > 1 else f"{owner}_labels"
+            values[column] = label
+            columns += (Column(column, tuple(sorted(set(label)))),)
     if num_rows == 0:
         return None, known or ()
     if known is not None:
-        check_names(owner, [column.name for column in columns], known, num_rows)
-        for here, there in zip(columns, known, strict=True):
-            if here.width != there.width:
-                raise ValueError(f"{folder}: {here.name} has {here.width} numbers, but had {there.width} in training.")
-        columns = list(known)
-    codes = None if labels is None else _codes(owner, labels, columns, unknown)
-    return combine(numbers, codes, columns), tuple(columns)
-
-
-def _codes(owner: str, labels: Tensor, columns: Sequence[Column], unknown: Unknown) -> Tensor:
-    """`[rows, K]` the numbers of the labels, of which those without one are counted."""
-    categories = [(column.name, column.values) for column in columns if column.values is not None]
-    codes = rank_integers(labels, [values for _, values in categories])
-    for (name, _), label, code in zip(categories, labels.unbind(1), codes.unbind(1), strict=True):
-        unknown.add(owner, name, label[code == UNKNOWN].tolist())
-    return codes
+        check_names(owner, values, known, num_rows)
+        columns = known
+    return encode_columns(owner, values, columns, unknown), columns
 
 
 def _checked_rows(path: Path, rows: Tensor, num_rows: int) -> Tensor:
@@ -213,7 +184,3 @@ def _matrix(
     if len(wrong):
         raise ValueError(f"{path}, line {wrong[0] + 1}: NaN and infinite numbers cannot be used.")
     return torch.from_numpy(rows.reshape(-1, num_columns or rows.shape[1]))
-
-
-def _ptr(graph: Tensor, num_graphs: int) -> Tensor:
-    return torch.cat([torch.zeros(1, dtype=torch.long), graph.bincount(minlength=num_graphs).cumsum(0)])

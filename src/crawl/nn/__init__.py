@@ -23,7 +23,7 @@ from crawl.nn.readout import Readout
 from crawl.nn.sage import SAGE
 from crawl.nn.settings import BlockSettings
 from crawl.nn.virtual_node import VirtualNode, VirtualNodeBlock
-from crawl.nn.walk_block import WalkBlock
+from crawl.nn.walk_block import WalkBlock, WalkEdgeBlock
 from crawl.nn.walk_gru import WalkGRU
 from crawl.ops.segments import Rows, Segments
 
@@ -58,6 +58,7 @@ __all__ = [
     "VirtualNode",
     "VirtualNodeBlock",
     "WalkBlock",
+    "WalkEdgeBlock",
     "WalkGRU",
     "from_pyg",
 ]

@@ -9,11 +9,10 @@ import torch
 
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
+from crawl.nn.checks import channels_per_head
 from crawl.nn.dropout import Dropout
-from crawl.nn.heads import channels_per_head
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.settings import BlockSettings
 
 
 class Attention(Block):
@@ -39,16 +38,8 @@ class Attention(Block):
         super().__init__()
         self.num_heads, self.head_channels = num_heads, channels_per_head(channels, num_heads)
         self.norm = BatchNorm(channels)
-        self.first, self.last, self.dropout = (
-            Linear(channels, 3 * channels),
-            Linear(channels, channels),
-            Dropout(dropout),
-        )
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> Attention:
-        """The block for a network that names it `attention`."""
-        return cls(settings.channels, settings.num_heads, settings.dropout)
+        self.first, self.last = Linear(channels, 3 * channels), Linear(channels, channels)
+        self.dropout = Dropout(dropout)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""

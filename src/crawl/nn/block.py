@@ -55,5 +55,5 @@ class Block(nn.Module):
 
     @classmethod
     def build(cls, settings: BlockSettings) -> Self:
-        """The block for a network that names it."""
-        raise NotImplementedError(f"{cls.__name__} has no `build`, so it cannot be named: give the object.")
+        """The block for a network that names it; its arguments are the settings of the same names."""
+        return cls(**settings.arguments_of(cls))

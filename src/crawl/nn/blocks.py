@@ -20,13 +20,14 @@ from crawl.nn.pna import PNA
 from crawl.nn.sage import SAGE
 from crawl.nn.settings import BlockSettings
 from crawl.nn.virtual_node import VirtualNodeBlock
-from crawl.nn.walk_block import WalkBlock
+from crawl.nn.walk_block import WalkBlock, WalkEdgeBlock
 from crawl.nn.walk_gru import WalkGRU
 
 LayerPart = str | Block | tuple["LayerPart", ...]
 
 BLOCKS: dict[str, type[Block]] = {
     "walk": WalkBlock,
+    "walk_edges": WalkEdgeBlock,
     "gru": WalkGRU,
     "virtual_node": VirtualNodeBlock,
     "attention": Attention,

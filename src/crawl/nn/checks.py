@@ -39,6 +39,17 @@ def checked_kernel_size(kernel_size: Any, window_size: int) -> int:
     return size
 
 
+def channels_per_head(channels: int, num_heads: int) -> int:
+    """The width of one head."""
+    num_heads = whole_number("num_heads", num_heads, 1, MAX_WIDTH)
+    if channels % num_heads:
+        raise ValueError(
+            f"Heads share the channels evenly, so hidden_channels must be a multiple of num_heads={num_heads}, not "
+            f"{channels}: take hidden_channels={num_heads * -(-channels // num_heads)}, or another num_heads."
+        )
+    return channels // num_heads
+
+
 def check_walks(walks: Walks, window_size: int, num_positions: int) -> None:
     """Refuses walks whose bits do not look back this far, or that visit fewer nodes."""
     check_type("walks", walks, Walks, "call sample_walks(graph)")
@@ -96,19 +107,10 @@ def _check_features(name: str, features: Tensor, num_channels: int) -> None:
 
 
 def _check_num_rows(name: str, features: Tensor, of: Literal["nodes", "edges"], walks: Walks) -> None:
-    """Refuses features of another graph. Compiled loops check no bounds."""
+    """Refuses features of another graph; walks that do not know the size of theirs are checked by `Walks.sized`."""
     number: int | None = getattr(walks, f"num_{of}")
     if number is not None and len(features) != number:
         raise ValueError(
             f"{name} has {len(features)} rows, but the walks are on a graph of {number} {of}: "
             "give the features of that graph."
         )
-    visited = getattr(walks, of)
-    # On a GPU the host would have to wait for the largest id.
-    if number is None and visited.device.type == "cpu" and visited.numel() and walks.num_real is None:
-        low, high = int(visited.min()), int(visited.max())
-        if low < 0 or high >= len(features):
-            row = low if low < 0 else high
-            raise ValueError(
-                f"{name} has {len(features)} rows, but the walks visit row {row}: give the features of their graph."
-            )

@@ -40,8 +40,7 @@ class CRaWlConv(nn.Module):
         adjacency: Use the adjacency bits.
         implementation: `fast`, or `reference`, the same function spelled out as in the paper. The weights fit both;
             `fast` can be differentiated once only.
-        precision: How `fast` multiplies on a GPU: `tf32`, `bf16` or `float32`; see `crawl.ops.precision`. None for what
-            is set around the call, by `CRaWl` or `with crawl.ops.precision.precision(…)`, else `tf32`.
+        precision: `tf32`, `bf16` or `float32`, on a GPU; None for what `crawl.ops.precision` has set around the call.
         padding: Put zeros around the walks, so that every position is the centre of a window, and walks may be shorter
             than one. The paper has none.
     """
@@ -62,11 +61,10 @@ class CRaWlConv(nn.Module):
         padding: bool = False,
     ) -> None:
         super().__init__()
-        in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)  # without features, a constant 1
-        out_channels = whole_number("out_channels", out_channels, 1, MAX_WIDTH)
+        self.in_channels = in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)
+        self.out_channels = out_channels = whole_number("out_channels", out_channels, 1, MAX_WIDTH)
         check_choice("implementation", implementation, get_args(Implementation))
         check_precision(precision)
-        self.in_channels, self.out_channels = in_channels, out_channels
         self.edge_dim = whole_number("edge_dim", edge_dim, 0, MAX_CHANNELS)
         self.window_size = s = check_window_size(window_size)
         self.kernel_size = checked_kernel_size(kernel_size, s)
@@ -92,7 +90,10 @@ class CRaWlConv(nn.Module):
                 `edge_dim` is 1 they may be missing, which is the same as zeros.
             rows: Which of the nodes are real, for a padded batch; all when None.
         """
-        pooled, _ = self.pooled(x, walks, edge_attr)
+        return self.updated(x, self.pooled(x, walks, edge_attr)[0], rows)
+
+    def updated(self, x: Tensor, pooled: Tensor, rows: Rows | None = None) -> Tensor:
+        """R h(v) + U p(v), `[N, out_channels]`."""
         with precision(self.precision):
             new_x: Tensor = self.update(pooled, rows, add=self.residual(x))
         return new_x
@@ -105,17 +106,16 @@ class CRaWlConv(nn.Module):
         The mean of the CNN's outputs over the windows whose centre is at v, or was reached by e; 0 if there are none.
         The first position of a walk was not reached by an edge. The other arguments are those of `forward`.
         """
-        bits_needed = self.window_size if self.bits.number else 0
-        check_walks(walks, bits_needed, 0 if self.padding else self.kernel_size)
+        check_walks(walks, self.window_size if self.bits.number else 0, 0 if self.padding else self.kernel_size)
         check_walk_features(x, edge_attr, walks, self.in_channels, self.edge_dim, self.project.weight.dtype)
+        walks = walks.sized(len(x), edge_attr)
         num_edges = checked_num_edges(walks, edge_attr) if into_edges else None
         if self.implementation == "reference" or not can_use_triton(x.device):
             walks = walks.without_padding()  # only the kernels of a GPU skip it
         if self.implementation == "fast":
             weights = (self.project.weight, self.depthwise.weight, self.norm.tensors(), self.mix.weight)
-            sized = walks.sized(len(x), edge_attr)
             with precision(self.precision):
-                return walk_conv(x, edge_attr, sized, Weights(*weights, self.bits, self.padding), num_edges)
+                return walk_conv(x, edge_attr, walks, Weights(*weights, self.bits, self.padding), num_edges)
         windows = self.project(self.walk_features(x, walks, edge_attr).transpose(1, 2))
         windows = self.norm(self.depthwise(windows)).relu()
         windows = self.mix(windows).relu().transpose(1, 2)  # [W, number of windows, C]

@@ -15,9 +15,6 @@ class Dropout(nn.Dropout):
 
     Models that are trained at the same time in one process then do not change each other's random numbers.
 
-    Args:
-        rate: The probability with which a value becomes 0.
-
     Attributes:
         generator: Where random numbers come from, on the device of the input; torch's own generator when None.
     """

@@ -8,7 +8,6 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.settings import BlockSettings
 
 
 class EdgeUpdate(Block):
@@ -29,11 +28,6 @@ class EdgeUpdate(Block):
         super().__init__()
         self.source, self.target, self.edge = (Linear(channels, channels) for _ in range(3))
         self.norm = BatchNorm(channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> EdgeUpdate:
-        """The block for a network that names it `edge_update`."""
-        return cls(settings.channels)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new edges."""

@@ -9,7 +9,6 @@ from crawl.nn.block import Block, State
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.settings import BlockSettings
 
 
 class FeedForward(Block):
@@ -18,10 +17,6 @@ class FeedForward(Block):
         h ← h + Dropout(W₂ ReLU(BatchNorm(W₁ h)))
 
     Its hidden layer is twice as wide as the state.
-
-    Args:
-        channels: The width of the nodes' state.
-        dropout: The dropout rate.
     """
 
     uses_walks = passes_messages = sees_edges = False
@@ -30,11 +25,6 @@ class FeedForward(Block):
         super().__init__()
         self.first, self.norm = Linear(channels, 2 * channels), BatchNorm(2 * channels)
         self.last, self.dropout = Linear(2 * channels, channels), Dropout(dropout)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> FeedForward:
-        """The block for a network that names it `feed_forward`."""
-        return cls(settings.channels, settings.dropout)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""

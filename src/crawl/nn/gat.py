@@ -8,10 +8,9 @@ from torch.nn import functional as F
 
 from crawl.nn.batch import Batch
 from crawl.nn.block import State
-from crawl.nn.heads import channels_per_head
+from crawl.nn.checks import channels_per_head
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
-from crawl.nn.settings import BlockSettings
 
 _SLOPE = 0.2  # of LeakyReLU below 0
 
@@ -40,11 +39,6 @@ class GAT(MessagePassing):
         shape = num_heads, channels_per_head(channels, num_heads)
         self.source, self.target = (nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for _ in range(2))
         self.edge = Linear(edge_channels, num_heads) if edge_channels else None
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> GAT:
-        """The block for a network that names it `gat`."""
-        return cls(settings.channels, settings.edge_channels, settings.num_heads)
 
     def conv(self, state: State, batch: Batch) -> Tensor:
         """`[N, d]`: the weighted means."""

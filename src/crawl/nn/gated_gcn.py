@@ -8,7 +8,6 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.settings import BlockSettings
 
 _EPSILON = 1e-6
 
@@ -32,11 +31,6 @@ class GatedGCN(Block):
         self.source = Linear(channels, 2 * channels)  # A and V: one product, and rows go to the edges once
         self.target, self.edge, self.own = (Linear(channels, channels) for _ in range(3))  # B, C and U
         self.norm, self.edge_norm = BatchNorm(channels), BatchNorm(channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> GatedGCN:
-        """The block for a network that names it `gated_gcn`."""
-        return cls(settings.channels)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes and edges."""

@@ -8,7 +8,6 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
-from crawl.nn.settings import BlockSettings
 
 
 class GCN(MessagePassing):
@@ -18,9 +17,6 @@ class GCN(MessagePassing):
 
     where every node has one self-loop, which counts in its degree, whether the graph has none or several. It does not
     see edge features.
-
-    Args:
-        channels: The width of the nodes' state.
     """
 
     sees_edges = False
@@ -28,11 +24,6 @@ class GCN(MessagePassing):
     def __init__(self, channels: int) -> None:
         super().__init__(channels)
         self.linear = Linear(channels, channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> GCN:
-        """The block for a network that names it `gcn`."""
-        return cls(settings.channels)
 
     def conv(self, state: State, batch: Batch) -> Tensor:
         """`[N, d]`: the scaled sums."""

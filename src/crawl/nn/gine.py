@@ -10,7 +10,6 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.settings import BlockSettings
 from crawl.ops.messages import add_messages
 
 
@@ -36,11 +35,6 @@ class GINE(Block):
         self.edge = nn.Identity() if is_wide else Linear(edge_channels, channels)
         self.first, self.norm, self.last = Linear(channels, channels), BatchNorm(channels), Linear(channels, channels)
 
-    @classmethod
-    def build(cls, settings: BlockSettings) -> GINE:
-        """The block for a network that names it `gine`."""
-        return cls(settings.channels, settings.edge_channels)
-
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""
         nodes, edges = state.nodes, state.edges
@@ -56,18 +50,10 @@ class GINE(Block):
 class GIN(GINE):
     """GINE that does not look at edges: message passing as strong as 1-WL (Xu et al., 2019).
 
-        h(v) ← h(v) + MLP(h(v) + Σ_(u→v) h(u))
-
-    Args:
-        channels: The width of the nodes' state.
+    h(v) ← h(v) + MLP(h(v) + Σ_(u→v) h(u))
     """
 
     sees_edges = False
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> GIN:
-        """The block for a network that names it `gin`."""
-        return cls(settings.channels)

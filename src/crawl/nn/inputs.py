@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 
 
 class NetworkInputs(nn.Module):
-    """The part of a network that makes the batch and the first state: encoders, walks by its plan, linear maps.
-
-    Args:
-        in_channels: The width of the node features, or an encoder for them.
-        edge_dim: The width of the edge features, or an encoder for them; 0 to refuse and None to ignore them.
-        parts: The blocks, as names or objects.
-        channels: The width of the layers (d).
-    """
+    """The part of a network that makes the batch and the first state: encoders, walks by its plan, linear maps."""
 
     walk_plan: WalkPlan | None
     blocks: nn.ModuleList

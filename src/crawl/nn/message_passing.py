@@ -14,10 +14,7 @@ from crawl.nn.norm import BatchNorm
 class MessagePassing(Block):
     """Messages along edges, as `conv` says, with a residual.
 
-        h ← h + ReLU(BatchNorm(conv(h)))
-
-    Args:
-        channels: The width of the nodes' state.
+    h ← h + ReLU(BatchNorm(conv(h)))
     """
 
     uses_walks = False

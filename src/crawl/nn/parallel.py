@@ -22,10 +22,8 @@ class Parallel(Block):
         if not blocks or not all(isinstance(block, Block) for block in blocks):
             raise ValueError(f"Parallel needs blocks, not {[type(block).__name__ for block in blocks]}.")
         self.blocks = nn.ModuleList(blocks)
-        self.uses_walks = any(block.uses_walks for block in blocks)
-        self.passes_messages = any(block.passes_messages for block in blocks)
-        self.sees_edges = any(block.sees_edges for block in blocks)
-        self.changes_edges = any(block.changes_edges for block in blocks)
+        for name in ("uses_walks", "passes_messages", "sees_edges", "changes_edges"):
+            setattr(self, name, any(getattr(block, name) for block in blocks))
         self.why_not_captured = next((block.why_not_captured for block in blocks if block.why_not_captured), None)
 
     def forward(self, state: State, batch: Batch) -> State:

@@ -12,7 +12,6 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
-from crawl.nn.settings import BlockSettings
 
 
 class PNA(MessagePassing):
@@ -34,11 +33,6 @@ class PNA(MessagePassing):
         self.source, self.target = Linear(channels, channels), Linear(channels, channels)
         self.edge = Linear(edge_channels, channels) if edge_channels else None
         self.last = Linear(13 * channels, channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> PNA:
-        """The block for a network that names it `pna`."""
-        return cls(settings.channels, settings.edge_channels, settings.mean_log_degree)
 
     def conv(self, state: State, batch: Batch) -> Tensor:
         """`[N, d]`: all that was pooled, in one linear map."""

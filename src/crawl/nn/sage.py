@@ -8,16 +8,12 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
-from crawl.nn.settings import BlockSettings
 
 
 class SAGE(MessagePassing):
     """The mean over neighbours beside the node itself; it does not see edge features.
 
-        conv(h)(v) = W₁ mean_(u→v) h(u) + W₂ h(v)
-
-    Args:
-        channels: The width of the nodes' state.
+    conv(h)(v) = W₁ mean_(u→v) h(u) + W₂ h(v)
     """
 
     sees_edges = False
@@ -25,11 +21,6 @@ class SAGE(MessagePassing):
     def __init__(self, channels: int) -> None:
         super().__init__(channels)
         self.neighbours, self.own = Linear(channels, channels), Linear(channels, channels)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> SAGE:
-        """The block for a network that names it `sage`."""
-        return cls(settings.channels)
 
     def conv(self, state: State, batch: Batch) -> Tensor:
         """`[N, d]`: both parts, added."""

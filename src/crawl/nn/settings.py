@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from typing import Any
 
 from crawl.choices import Implementation
 
 
 @dataclass(frozen=True)
 class BlockSettings:
-    """What a block that is built from its name has to know of its network.
+    """What a block that is built from its name has to know of its network; the rest is as in `crawl.Network`.
 
     Attributes:
         in_channels: The width of the nodes' state before the block.
         channels: The width after it (d).
         edge_channels: The width of the edges' state; 0 without.
-        dropout: The dropout rate.
-        window_size: How far back the bits of the walks look (s).
-        kernel_size: The width of the convolution along walks; s + 1 when None.
-        identity: Whether the identity bits are used.
-        adjacency: Whether the adjacency bits are used.
-        num_heads: The number of heads of attention.
-        mean_log_degree: The mean of log(degree + 1) over the nodes of the training graphs.
-        implementation: `fast` or `reference`.
     """
 
     in_channels: int
@@ -36,3 +30,11 @@ class BlockSettings:
     num_heads: int = 4
     mean_log_degree: float = 1.0
     implementation: Implementation = "fast"
+    padding: bool = False
+
+    def arguments_of(self, block: type) -> dict[str, Any]:
+        """The settings that have the names of arguments of a block. Refuses a block that needs others."""
+        wanted = inspect.signature(block).parameters
+        if any(name not in vars(self) and each.default is each.empty for name, each in wanted.items()):
+            raise NotImplementedError(f"{block.__name__} has no `build`, so it cannot be named: give the object.")
+        return {name: value for name, value in vars(self).items() if name in wanted}

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
 from crawl.nn.conv import CRaWlConv
+from crawl.nn.linear import Linear
 from crawl.nn.settings import BlockSettings
 
 
 class WalkBlock(Block):
-    """A `CRaWlConv` with the edges' state as edge features.
-
-    Args:
-        conv: The layer.
-    """
+    """A `CRaWlConv` with the edges' state as edge features."""
 
     passes_messages = False
 
@@ -24,10 +22,11 @@ class WalkBlock(Block):
         if conv.implementation == "reference":
             self.why_not_captured = "the reference implementation counts padding"
         self.conv, self.in_channels, self.sees_edges = conv, conv.in_channels, conv.edge_dim > 0
+        self.to_edge = Linear(conv.out_channels, conv.out_channels) if self.changes_edges else None
 
     @classmethod
-    def build(cls, settings: BlockSettings) -> WalkBlock:
-        """The block for a network that names it `walk`."""
+    def build(cls, settings: BlockSettings) -> Self:
+        """The block for a network that names it."""
         conv = CRaWlConv(
             settings.in_channels,
             settings.channels,
@@ -37,10 +36,22 @@ class WalkBlock(Block):
             identity=settings.identity,
             adjacency=settings.adjacency,
             implementation=settings.implementation,
+            padding=settings.padding,
         )
         return cls(conv)
 
     def forward(self, state: State, batch: Batch) -> State:
-        """The state with new nodes."""
-        edges = state.edges if self.conv.edge_dim else None
-        return replace(state, nodes=self.conv(state.nodes, batch.walks, edges, batch.nodes.rows))
+        """The state with new nodes, and edges if they are pooled into."""
+        edges, walks = state.edges if self.conv.edge_dim else None, batch.walks
+        assert walks is not None  # the network draws them
+        if self.to_edge is None:
+            return replace(state, nodes=self.conv(state.nodes, walks, edges, batch.nodes.rows))
+        of_nodes, of_edges = self.conv.pooled(state.nodes, walks, edges, into_edges=True)
+        nodes = self.conv.updated(state.nodes, of_nodes, batch.nodes.rows)
+        return replace(state, nodes=nodes, edges=self.to_edge(of_edges, add=state.edges))
+
+
+class WalkEdgeBlock(WalkBlock):
+    """A `WalkBlock` that pools into the edges, too: e ← e + W p(e), with p as in `CRaWlConv.pooled`."""
+
+    changes_edges = True

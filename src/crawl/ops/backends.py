@@ -1,13 +1,13 @@
 """Which back end serves which operation, and the one place that imports Triton and numba.
 
-Plain torch serves every operation on every device; the table below lists what is faster.
+Plain torch serves every operation on every device; the tables below list what is faster.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
@@ -16,26 +16,16 @@ Operation = Literal["adam", "batch_norm", "linear", "losses", "messages", "segme
 _DEVICES = {"cuda"} if importlib.util.find_spec("triton") is not None and torch.version.hip is None else set()
 
 
-class _Backend(NamedTuple):
-    """A module with an operation, and the numbers it computes with."""
-
-    is_triton: bool
-    module: str
-    dtypes: tuple[torch.dtype, ...]
-
-
-_BACKENDS: dict[Operation, tuple[_Backend, ...]] = {
-    "adam": (_Backend(True, "crawl.ops.triton.adam", (torch.float32,)),),
-    "batch_norm": (_Backend(True, "crawl.ops.triton.norm", (torch.float32,)),),
-    "linear": (_Backend(True, "crawl.ops.triton.linear", (torch.float32,)),),
-    "losses": (_Backend(True, "crawl.ops.triton.losses", (torch.float32,)),),
-    "messages": (_Backend(True, "crawl.ops.triton.messages", (torch.float32,)),),
-    "segments": (_Backend(True, "crawl.ops.triton.segments", (torch.float32,)),),
-    "walk_conv": (
-        _Backend(True, "crawl.ops.triton.walk_conv", (torch.float32,)),
-        _Backend(False, "crawl.ops.cpu", (torch.float32, torch.float64)),
-    ),
+_TRITON: dict[Operation, str] = {  # for float32
+    "adam": "crawl.ops.triton.adam",
+    "batch_norm": "crawl.ops.triton.norm",
+    "linear": "crawl.ops.triton.linear",
+    "losses": "crawl.ops.triton.losses",
+    "messages": "crawl.ops.triton.messages",
+    "segments": "crawl.ops.triton.segments",
+    "walk_conv": "crawl.ops.triton.walk_conv",
 }
+_NUMBA: dict[Operation, str] = {"walk_conv": "crawl.ops.cpu"}  # for float32 and float64
 
 
 def can_use_triton(device: torch.device) -> bool:
@@ -48,8 +38,8 @@ def fast_module(operation: Operation, device: torch.device, dtype: torch.dtype) 
 
     It is imported when it is first needed: Triton need not be installed, and numba takes a second to import.
     """
-    for backend in _BACKENDS[operation]:
-        serves_device = can_use_triton(device) if backend.is_triton else device.type == "cpu"
-        if serves_device and dtype in backend.dtypes:
-            return importlib.import_module(backend.module)
+    if can_use_triton(device) and dtype == torch.float32:
+        return importlib.import_module(_TRITON[operation])
+    if device.type == "cpu" and operation in _NUMBA and dtype in (torch.float32, torch.float64):
+        return importlib.import_module(_NUMBA[operation])
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
@@ -32,20 +32,6 @@ def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @intrinsic
-def add(typing_context, target, i, source, j):
-    """target[i:i + 16] += source[j:j + 16]."""
-
-    def generate(context, builder, signature, arguments):
-        element = signature.args[0].dtype
-        to = _pointer(context, builder, signature.args[0], arguments[0], arguments[1])
-        more = _load(builder, _pointer(context, builder, signature.args[2], arguments[2], arguments[3]), element)
-        builder.store(builder.fadd(_load(builder, to, element), more), to, align=element.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64), generate
-
-
-@intrinsic
 def sum_of(typing_context, target, i, a, j, b, k):
     """target[i:i + 16] = a[j:j + 16] + b[k:k + 16]."""
 
@@ -58,6 +44,12 @@ def sum_of(typing_context, target, i, a, j, b, k):
 
     index = types.int64
     return types.void(target, index, a, index, b, index), generate
+
+
+@njit(inline="always")
+def add(target, i, source, j):
+    """target[i:i + 16] += source[j:j + 16]."""
+    sum_of(target, i, target, i, source, j)
 
 
 @intrinsic

@@ -16,15 +16,7 @@ _SMALL = 10_000_000  # multiplications that are not worth sharing out
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, add: Tensor | None = None) -> Tensor:
-    """`x @ weight.t() + bias + add`; nothing is added where it is None. On a GPU `crawl.ops.precision` decides how it
-    multiplies.
-
-    Args:
-        x: `[…, in]`.
-        weight: `[out, in]`.
-        bias: `[out]`.
-        add: `[…, out]`.
-    """
+    """`x @ weight.t()` with `bias` and `add` added to it. On a GPU, `crawl.ops.precision` says how to multiply."""
     if bias is not None and add is not None:
         return linear(x, weight, bias) + add
     is_plain = x.dim() == 2 and x.dtype == weight.dtype and not torch.is_autocast_enabled(x.device.type)

@@ -9,14 +9,7 @@ from crawl.ops.segments import Segments
 
 
 def add_messages(x: Tensor, edges: Tensor, sources: Segments, targets: Segments) -> Tensor:
-    """`[N, C]`: x(v) + Σ_(u→v) ReLU(x(u) + e(u→v)).
-
-    Args:
-        x: `[N, C]`.
-        edges: `[E, C]`.
-        sources: The source of each edge.
-        targets: The target of each edge.
-    """
+    """`[N, C]`: x(v) + Σ_(u→v) ReLU(x(u) + e(u→v)), of `[N, C]` nodes and `[E, C]` edges."""
     fast = fast_module("messages", x.device, x.dtype)
     if fast is not None and edges.dtype == x.dtype:
         heard: Tensor = fast.add_messages(x, edges, sources, targets)

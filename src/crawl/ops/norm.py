@@ -14,15 +14,8 @@ from crawl.ops.backends import fast_module
 class Norm(NamedTuple):
     """A batch norm over C channels; in training its running statistics are changed in place.
 
-    Attributes:
-        weight: `[C]` the scale of each channel.
-        bias: `[C]` the shift of each channel.
-        running_mean: `[C]` the mean to normalise with in evaluation.
-        running_var: `[C]` the variance to normalise with in evaluation.
-        num_batches: `[]` int64; how many batches have moved the running statistics.
-        momentum: How far a batch moves them, 0 to 1.
-        eps: What is added to the variance.
-        training: Whether to normalise with the statistics of the batch.
+    All tensors are `[C]`, except `num_batches`, `[]` int64: how many batches have moved the running statistics.
+    `momentum` says how far a batch moves them, 0 to 1.
     """
 
     weight: Tensor
@@ -55,8 +48,7 @@ def batch_norm(x: Tensor, norm: Norm, num_rows: Tensor | None = None, *, relu: b
     Args:
         x: `[R, C]` or `[W, C, T]`.
         norm: The batch norm.
-        num_rows: `[1]` int32 on the device: only the first this many rows count, the others come out as zeros; all rows
-            count when None.
+        num_rows: `[1]` int32 on the device: only the first this many rows count, the others come out as zeros.
         relu: Clip the result at zero.
     """
     fast = fast_module("batch_norm", x.device, x.dtype) if x.dim() == 2 else None

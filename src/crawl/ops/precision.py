@@ -22,11 +22,7 @@ _current: ContextVar[Precision] = ContextVar("precision", default="tf32")
 
 @contextmanager
 def precision(name: Precision | None) -> Iterator[None]:
-    """In here, operations multiply with this precision; None changes nothing. A backward pass keeps its forward's.
-
-    Raises:
-        ValueError: If there is no such precision.
-    """
+    """In here, operations multiply with this precision; None changes nothing. A backward pass keeps its forward's."""
     check_precision(name)
     token = _current.set(_current.get() if name is None else name)
     try:
@@ -41,11 +37,7 @@ def current_precision() -> Precision:
 
 
 def check_precision(name: Precision | None) -> None:
-    """Refuses what is not a precision.
-
-    Raises:
-        ValueError: If it is not one of the names, or None.
-    """
+    """Refuses what is not a precision, or None."""
     check_choice("precision", name, (*get_args(Precision), None))
 
 

@@ -82,10 +82,11 @@ class Segments:
 
     def sum(self, x: Tensor, add: Tensor | None = None) -> Tensor:
         """`[K, …]` the sum of the rows of each owner, 0 for an owner without rows; with `add` added to it."""
-        flat, addend = self._flat(x), None if add is None else self._flat_owners(add, x)
+        flat = _flat(x, self.rows.size, "row")
+        addend = None if add is None else _flat(add, self.owners.size, "owner", x)
         kernels = fast_module("segments", flat.device, flat.dtype)
         if kernels is not None:
-            total: Tensor = _Sum.apply(flat, addend, self, kernels)  # type: ignore[no-untyped-call]
+            total: Tensor = _Moved.apply(flat, addend, self, kernels, True)  # type: ignore[no-untyped-call]
             return total.view(-1, *x.shape[1:])
         total = flat.new_zeros(self.owners.size, flat.shape[1]).index_add(0, self.owner, flat).view(-1, *x.shape[1:])
         return total if add is None else add + total
@@ -96,14 +97,14 @@ class Segments:
 
     def max(self, x: Tensor) -> Tensor:
         """`[K, …]` the largest value of the rows of each owner; 0 for an owner without rows."""
-        flat = self._flat(x)
+        flat = _flat(x, self.rows.size, "row")
         index = self.owner.long().unsqueeze(1).expand_as(flat)
         low = flat.new_zeros(self.owners.size, flat.shape[1])
         return low.scatter_reduce(0, index, flat, "amax", include_self=False).view(-1, *x.shape[1:])
 
     def min(self, x: Tensor) -> Tensor:
         """`[K, …]` the smallest value of the rows of each owner; 0 for an owner without rows."""
-        return -self.max(-self._flat(x)).view(-1, *x.shape[1:])
+        return -self.max(-plain_tensor("values", x))
 
     def std(self, x: Tensor) -> Tensor:
         """`[K, …]` the standard deviation of the rows of each owner, which divides by their number.
@@ -117,16 +118,17 @@ class Segments:
 
     def softmax(self, x: Tensor) -> Tensor:
         """`[R, …]` values that add up to 1 over the rows of each owner."""
-        largest = self.max(self._flat(x).detach().view(x.shape))
+        largest = self.max(plain_tensor("values", x).detach())
         raised = (x - largest[self.owner]).exp()
         return raised / self.spread(self.sum(raised)).clamp_min(torch.finfo(x.dtype).tiny)
 
     def spread(self, y: Tensor, add: Tensor | None = None) -> Tensor:
         """`[R, …]` for each row the row of its owner, with `add` added to it; what padding rows get has no meaning."""
-        flat, addend = self._flat_owners(y), None if add is None else self._flat(add, y)
+        flat = _flat(y, self.owners.size, "owner")
+        addend = None if add is None else _flat(add, self.rows.size, "row", y)
         kernels = fast_module("segments", flat.device, flat.dtype)
         if kernels is not None:
-            rows: Tensor = _Spread.apply(flat, addend, self, kernels)  # type: ignore[no-untyped-call]
+            rows: Tensor = _Moved.apply(flat, addend, self, kernels, False)  # type: ignore[no-untyped-call]
             return rows.view(-1, *y.shape[1:])
         return y[self.owner] if add is None else add + y[self.owner]
 
@@ -149,16 +151,8 @@ class Segments:
         grid_ptr = torch.cat([(ptr[:-1].unsqueeze(1) + filled).flatten(), ptr[-1:]])
         return Segments(slot, self.rows, Rows(self.owners.size * longest), grid_ptr, order, 1)
 
-    def _flat(self, x: Tensor, like: Tensor | None = None) -> Tensor:
-        """`[R, C]`."""
-        return _flat(x, self.rows.size, "row", like)
 
-    def _flat_owners(self, y: Tensor, like: Tensor | None = None) -> Tensor:
-        """`[K, C]`."""
-        return _flat(y, self.owners.size, "owner", like)
-
-
-def _flat(values: Tensor, number: int, of: str, like: Tensor | None) -> Tensor:
+def _flat(values: Tensor, number: int, of: str, like: Tensor | None = None) -> Tensor:
     """`[number, C]`: as many rows as there are; as wide as another tensor, if there is one."""
     flat = plain_tensor("values", values)
     fits = flat.is_floating_point() and flat.dim() > 0 and flat.shape[0] == number
@@ -175,37 +169,25 @@ def places_of(owner: Tensor, num_owners: int) -> tuple[Tensor, Tensor]:
     return torch.searchsorted(keys, torch.arange(num_owners + 1, dtype=dtype, device=owner.device)), order
 
 
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, add: Tensor | None, segments: Segments, kernels: Any) -> Tensor:
-        ctx.segments, ctx.kernels, ctx.adds = segments, kernels, add is not None
-        return _sum_rows(x, segments, kernels, add)
+class _Moved(torch.autograd.Function):
+    """Rows that are summed, or spread; each is the gradient of the other."""
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _spread_rows(grad, ctx.segments, ctx.kernels), grad if ctx.adds else None, None, None
-
-
-class _Spread(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, add: Tensor | None, segments: Segments, kernels: Any) -> Tensor:
-        ctx.segments, ctx.kernels, ctx.adds = segments, kernels, add is not None
-        return _spread_rows(y, segments, kernels, add)
+    def forward(ctx: Any, x: Tensor, add: Tensor | None, segments: Segments, kernels: Any, sums: bool) -> Tensor:
+        ctx.segments, ctx.kernels, ctx.sums, ctx.adds = segments, kernels, sums, add is not None
+        return _moved(x, segments, kernels, sums, add)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _sum_rows(grad, ctx.segments, ctx.kernels), grad if ctx.adds else None, None, None
+        of_rows = _moved(grad, ctx.segments, ctx.kernels, not ctx.sums)
+        return of_rows, grad if ctx.adds else None, None, None, None
 
 
-def _sum_rows(x: Tensor, segments: Segments, kernels: Any, add: Tensor | None = None) -> Tensor:
-    addend = None if add is None else add.contiguous()
-    total: Tensor = kernels.sum_rows(x.contiguous(), *segments.places, longest=segments.longest, add=addend)
-    return total
-
-
-def _spread_rows(y: Tensor, segments: Segments, kernels: Any, add: Tensor | None = None) -> Tensor:
-    addend = None if add is None else add.contiguous()
-    rows: Tensor = kernels.spread_rows(y.contiguous(), segments.owner, segments.rows.real, addend)
-    return rows
+def _moved(x: Tensor, segments: Segments, kernels: Any, sums: bool, add: Tensor | None = None) -> Tensor:
+    x, add = x.contiguous(), None if add is None else add.contiguous()
+    if sums:
+        moved: Tensor = kernels.sum_rows(x, *segments.places, longest=segments.longest, add=add)
+    else:
+        moved = kernels.spread_rows(x, segments.owner, segments.rows.real, add)
+    return moved

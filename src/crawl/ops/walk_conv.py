@@ -64,12 +64,7 @@ def walk_conv(
 ) -> tuple[Tensor, Tensor | None]:
     """p(v), `[N, C]`, and p(e), `[num_edges, C]`; None in its place if `num_edges` is.
 
-    Args:
-        x: `[N, in]` node features.
-        edge_attr: `[E, edge]` edge features; None for zeros.
-        walks: The walks, whose ids must be within `x` and `edge_attr`.
-        weights: The weights.
-        num_edges: How many edges there are, to pool into them, too.
+    No `edge_attr` is the same as zeros. The ids of the walks must be within `x` and `edge_attr`.
     """
     fast = fast_module("walk_conv", x.device, weights.mix.dtype)
     if fast is None:

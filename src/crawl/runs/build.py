@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from crawl.checks import check_type
 from crawl.data.benchmarks import load_benchmark
@@ -15,7 +16,7 @@ from crawl.models import Network
 from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
 from crawl.nn.encoders import Dense, Encoder, OneHot
-from crawl.runs.experiment import Experiment, GivenModel
+from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.features import Features
 from crawl.runs.sources import (
     TU,
@@ -38,13 +39,11 @@ _DRAWING = threading.Lock()  # weights are drawn with torch's generator, of whic
 
 
 def build_model(experiment: Experiment, features: Features) -> Network:
-    """The network of an experiment, with weights drawn from its seed.
+    """The network of an experiment, with weights drawn from its seed. Refuses walks shorter than a window, and a model
+    that was given in Python.
 
     Nodes without features get a constant 1, edges without features a channel that is always 0: as in the paper, a model
     without structural bits can then only guess on regular graphs.
-
-    Raises:
-        ValueError: If there is no such network, its walks are too short, or its model was given in Python.
     """
     check_type("experiment", experiment, Experiment)
     settings, walk, task = experiment.model, experiment.walk or WalkPlan(), features.task
@@ -60,7 +59,6 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             hidden_channels=settings.hidden_channels,
             num_layers=settings.num_layers,
             edge_dim=edge_encoder if any(BLOCKS[block].sees_edges for block in settings.blocks) else None,
-            window_size=walk.window_size,
             kernel_size=settings.kernel_size,
             identity=settings.identity,
             adjacency=settings.adjacency,
@@ -69,20 +67,22 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             dropout=settings.dropout,
             num_heads=settings.num_heads,
             mean_log_degree=features.mean_log_degree,
-            strategy=walk.strategy,
-            p=walk.p,
-            q=walk.q,
-            num_steps=walk.num_steps,
-            num_eval_steps=walk.num_eval_steps,
-            start_share=walk.start_share,
-            eval_start_share=walk.eval_start_share,
             precision=settings.precision,
+            **asdict(walk),
         )
     shortest = min(walk.num_steps, walk.num_eval_steps)
     widest = max((module.kernel_size for module in model.modules() if isinstance(module, CRaWlConv)), default=0)
     if shortest + 1 < widest:  # said here, before anything is trained or a folder is made
         raise ValueError(f"Walks of {shortest} steps are shorter than one window of {widest} nodes: take more.")
     return model
+
+
+def check_given(settings: Model | GivenModel, model: nn.Module | None, place: Path) -> None:
+    """Refuse a run without the model that it was given in Python, and a model for one that says how to build it."""
+    if isinstance(settings, GivenModel) and model is None:
+        raise ValueError(settings.remedy)
+    if isinstance(settings, Model) and model is not None:
+        raise ValueError(f"{place} says how to build its model, a {settings.title}: leave out model.")
 
 
 def count_parameters(experiment: Experiment, features: Features) -> int:
@@ -98,16 +98,12 @@ def load_dataset(
     Args:
         data: What to read.
         seed: Of a split that is drawn.
-        path: The file or folder of data of one's own.
-        root: The data root of benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None.
-
-    Raises:
-        ValueError: If it cannot be read, or a place is given that is not looked at; the message says what to do.
+        path: The file or folder of data of one's own; refused for others.
+        root: The data root of benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None. Refused for others.
     """
-    if path is not None and not isinstance(data, OwnFiles):
-        raise ValueError(f"{data.name} cannot be changed by --data.path ({path}): leave it out.")
-    if root is not None and not isinstance(data, InRoot):
-        raise ValueError(f"{data.name} cannot be changed by --data.root ({root}): leave it out.")
+    for name, place, users in (("path", path, OwnFiles), ("root", root, InRoot)):
+        if place is not None and not isinstance(data, users):
+            raise ValueError(f"{data.name} cannot be changed by --data.{name} ({place}): leave it out.")
     return read_by(data, _load(data, seed, path, root))
 
 

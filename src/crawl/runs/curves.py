@@ -18,15 +18,9 @@ _SPLITS = {"val": "validation", "test": "without validation: test"}
 
 @dataclass(frozen=True)
 class CurveGroup:
-    """Runs that are drawn in one colour.
+    """Runs that are drawn in one colour, with the metric of their scores."""
 
-    Attributes:
-        name: What it is called in the legend.
-        metric: What its scores are.
-        runs: The runs.
-    """
-
-    name: str
+    name: str  # in the legend
     metric: str
     runs: Sequence[RunRecord]
 
@@ -57,7 +51,7 @@ def draw_curves(groups: Sequence[CurveGroup], title: str, path: Path, *, best_ep
             for number, curve in enumerate(run.curve for run in group.runs if run.curve):
                 style = {"color": colours(i % colours.N), "linewidth": 0.9, "alpha": 0.7}
                 style |= {"marker": "."} if len(curve) == 1 else {}
-                loss_axes.plot([p["epoch"] for p in curve], [_or_nan(p["loss"]) for p in curve], **style)
+                loss_axes.plot([p["epoch"] for p in curve], [p["loss"] for p in curve], **style)
                 scored = [point for point in curve if point.get(split) is not None]
                 label = group.name if number == 0 else None  # once in the legend
                 score_axes.plot([p["epoch"] for p in scored], [p[split] for p in scored], label=label, **style)
@@ -91,11 +85,7 @@ def _split_to_draw(curves: Iterable[list[dict[str, float | None]]]) -> str:
 
 def _refine(axes: Any, may_be_log: bool) -> None:
     """A grid, and a logarithmic axis where values span more than one power of ten."""
-    values = [value for line in axes.lines for value in line.get_ydata() if value == value]
+    values = [value for line in axes.lines for value in line.get_ydata(orig=False) if value == value]
     if may_be_log and values and 0 < 10 * min(values) < max(values):
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -6,11 +6,13 @@ import os
 import platform
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numba
+import numpy
 import torch
+import torch_geometric
 
 from crawl import __version__
 
@@ -36,8 +38,10 @@ def environment_record(device: torch.device, seconds: float, runs_at_a_time: int
         "peak_memory_mb": None if peak is None or runs_at_a_time > 1 else round(peak, 1),  # it is that of all together
         "device": torch.cuda.get_device_name() if on_gpu else f"cpu ({torch.get_num_threads()} threads)",
         "commit": commit_of_code(),
-        "versions": {"python": platform.python_version(), "crawl": __version__}
-        | {name: _version(name) for name in ("torch", "torch_geometric", "numba", "numpy")},
+        "versions": {
+            **{"python": platform.python_version(), "crawl": __version__, "torch": str(torch.__version__)},
+            **{package.__name__: package.__version__ for package in (torch_geometric, numba, numpy)},
+        },
     }
 
 
@@ -47,13 +51,6 @@ def _peak_memory_mb() -> float | None:
         return None
     unit = 1 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # it was put on the path in another way
-        return "unknown"
 
 
 def commit_of_code() -> str | None:

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from crawl.data.task import Task
 
 _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
-WITH_WALKS = ("walk", "gru")  # the blocks that use walks
+_WITH_CNN = ("walk", "walk_edges")  # the blocks that have a CNN along walks
+WITH_WALKS = (*_WITH_CNN, "gru")  # the blocks that use walks
 _OF_BLOCKS = {  # settings that only some blocks use
-    **{"kernel_size": ("walk",), "identity": WITH_WALKS, "adjacency": WITH_WALKS},
+    **{"kernel_size": _WITH_CNN, "identity": WITH_WALKS, "adjacency": WITH_WALKS},
     "num_heads": ("attention", "gat"),
 }
 
@@ -36,9 +37,9 @@ class Model:
     """A network of blocks; see `crawl.Network`.
 
     Attributes:
-        layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, gru, virtual_node, attention,
-            feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn and pna; with `+` between them they are side
-            by side.
+        layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, walk_edges, gru,
+            virtual_node, attention, feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn and pna; with `+`
+            between them they are side by side.
         hidden_channels: The width of the layers (d).
         num_layers: The number of layers (L).
         kernel_size: The width of the convolution along walks, odd; window_size + 1 when not given.
@@ -71,10 +72,9 @@ class Model:
         for block in self.blocks:
             check_choice("A block of model.layer", block, get_args(BlockName))
         check_fields(self, "model", at_least_0=("dropout",))
-        whole_number("model.hidden_channels", self.hidden_channels, 1, _WIDEST)
-        whole_number("model.num_layers", self.num_layers, 1, _DEEPEST)
-        if self.kernel_size is not None:
-            whole_number("model.kernel_size", self.kernel_size, 1, _WIDEST)
+        for name, most in {"hidden_channels": _WIDEST, "num_layers": _DEEPEST, "kernel_size": _WIDEST}.items():
+            if getattr(self, name) is not None:
+                whole_number(f"model.{name}", getattr(self, name), 1, most)
         if not 0 <= real_number("model.dropout", self.dropout) < 1:
             raise ValueError(f"model.dropout must be 0 or more and below 1, not {self.dropout}.")
         for setting in self.without_effect:
@@ -158,11 +158,11 @@ class Experiment:
 
     def __post_init__(self) -> None:
         whole_number("seed", self.seed, 0, 2**64 - 1)
-        for name, kind in (("data", Data), ("model", Model | GivenModel), ("training", Training)):
+        kinds = {"data": Data, "model": Model | GivenModel, "training": Training, "evaluation": Evaluation}
+        for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
-                kinds = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
-                raise ValueError(f"experiment.{name} must be a {kinds}, not {shown(getattr(self, name))}.")
-        check_type("experiment.evaluation", self.evaluation, Evaluation)
+                names = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
+                raise ValueError(f"experiment.{name} must be a {names}, not {shown(getattr(self, name))}.")
         if self.model.has_walks:
             object.__setattr__(self, "walk", WalkPlan() if self.walk is None else self.walk)
             assert self.walk is not None
@@ -238,14 +238,8 @@ def _evaluated_once(evaluation: Evaluation, model: str) -> Evaluation:
 def settled(experiment: Experiment, task: Task, device: str, base: Experiment | None = None) -> Experiment:
     """The same experiment with every setting that changes nothing for this task, on this device, at its default.
 
-    Args:
-        experiment: The experiment.
-        task: What is predicted.
-        device: The kind of device that computes.
-        base: What it was before a person changed it. What is as there was not chosen, nor is a default.
-
-    Raises:
-        ValueError: If such a setting was chosen, with the flag that sets it, and why it has no effect.
+    Refuses such a setting if it was chosen, with the flag that sets it, and why it has no effect. What is as in `base`,
+    the experiment before a person changed it, was not chosen, nor is a default.
     """
     for what, group, setting, usual in _without_effect(experiment, task, device):
         part = getattr(experiment, group)
@@ -275,6 +269,6 @@ def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator
     if model.num_layers == 1 and "virtual_node" in model.layer[1:]:
         layer = tuple(part for part in model.layer if part != "virtual_node")
         yield "A model of one layer", "model", "layer", layer
-    keeps_kernel = model.kernel_size is not None or "walk" not in model.blocks
+    keeps_kernel = model.kernel_size is not None or not set(_WITH_CNN) & set(model.blocks)
     if walk is not None and keeps_kernel and not (model.identity or model.adjacency):
         yield "A model without bits", "walk", "window_size", WalkPlan.window_size

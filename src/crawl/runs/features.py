@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -16,7 +16,6 @@ from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, 
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
-from crawl.plain import structure
 
 HandleUnknown = Literal["warn", "error"]
 Gaps = tuple[tuple[int, ...], ...]
@@ -79,29 +78,11 @@ class Features:
         benchmark = BENCHMARKS[name]
         return cls(benchmark.task, num_node_features=benchmark.widths[0], num_edge_features=benchmark.widths[1])
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Features:
-        """The features written by `to_dict`, perhaps through JSON.
-
-        Raises:
-            ValueError: If the values are something else.
-        """
-        return structure(cls, values, "The features of a model")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The features as plain values."""
-        return asdict(self)
-
     def prepared(self, store: GraphStore, handle_unknown: HandleUnknown = "warn") -> GraphStore:
         """The graphs with features as the model takes them: categories that it was not trained with are `UNKNOWN`.
 
-        Args:
-            store: Graphs with any features.
-            handle_unknown: What to do about such categories: `warn`, or `error`.
-
-        Raises:
-            ValueError: If features are missing, too many or not finite, if numbers stand where the model was trained
-                with categories, or for unknown categories if they are an error.
+        Warns of such categories, or refuses them. Refuses features that are missing, too many or not finite, and
+        numbers where the model was trained with categories.
         """
         check_choice("handle_unknown", handle_unknown, get_args(HandleUnknown))
         unknown = Unknown()
@@ -113,11 +94,7 @@ class Features:
         return store
 
     def encoded(self, store: GraphStore, unknown: Unknown) -> GraphStore:
-        """The same, with categories that the model was not trained with counted in `unknown`.
-
-        Raises:
-            ValueError: As `prepared`, but not for unknown categories.
-        """
+        """The same, with categories that the model was not trained with counted in `unknown`."""
         store = store.checked()
         parts: dict[str, Any] = {}
         for owner, name, ptr, categories, width, gaps in (
@@ -126,7 +103,10 @@ class Features:
         ):
             features = _checked(name, getattr(store, name), ptr, len(categories) or width)
             if categories and features is not None:
-                features = _as_categories(name, features, ptr)
+                if features.is_floating_point():
+                    is_wrong = (features != features.floor()).any(dim=1)
+                    refuse_graph(is_wrong, ptr, f"{name} must hold categories, which are whole numbers, as in training")
+                features = features.long()
                 known = _is_known(features, categories, gaps) | (features == UNKNOWN)
                 names = _COLUMNS.get(categories) or [(f"{name}[:, {k}]", 0) for k in range(len(categories))]
                 for k, (column, first) in enumerate(names):
@@ -142,16 +122,7 @@ def unknown_message(unknown: Unknown) -> str:
 
 
 def refuse_graph(wrong: Tensor, ptr: Tensor, problem: str) -> None:
-    """Refuse the first graph with a wrong row.
-
-    Args:
-        wrong: `[rows]` whether a node, or an edge, is wrong.
-        ptr: `[G + 1]` where the rows of each graph begin.
-        problem: What is wrong.
-
-    Raises:
-        ValueError: With the number of the graph.
-    """
+    """Refuse the first graph with a wrong row, a node or an edge; `ptr` says where the rows of each graph begin."""
     rows = wrong.nonzero()
     if rows.numel():
         graph = int(torch.searchsorted(ptr, int(rows[0]), right=True)) - 1
@@ -172,14 +143,6 @@ def _checked(name: str, features: Tensor | None, ptr: Tensor, width: int) -> Ten
     if rows.dim() > 2:
         raise ValueError(f"{name} must have a row of numbers for each node or edge, not shape {list(rows.shape)}.")
     return rows
-
-
-def _as_categories(name: str, features: Tensor, ptr: Tensor) -> Tensor:
-    """`[rows, C]` int64."""
-    if features.is_floating_point():
-        is_wrong = (features != features.floor()).any(dim=1)
-        refuse_graph(is_wrong, ptr, f"{name} must hold categories, which are whole numbers, as in training")
-    return features.long()
 
 
 def _is_known(codes: Tensor, sizes: tuple[int, ...], gaps: Gaps) -> Tensor:

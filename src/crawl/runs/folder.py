@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,29 +48,24 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | None, name: str) -> RunFolder:
-        """A new folder: the given one, or the first free `runs/NAME-K`.
+        """A new folder: the given one, which must be empty if it is there, or the first free `runs/NAME-K`.
 
         Hidden files and `where.json` do not count as content: a process that was killed early may leave some.
-
-        Raises:
-            InUse: If the given folder is there already and not empty.
-            ValueError: If none is given and the name has parts of a path in it.
         """
         if path is not None:
-            if path.exists() and (not path.is_dir() or any(_is_content(entry) for entry in path.iterdir())):
+            names = (entry.name for entry in path.iterdir()) if path.is_dir() else ["a file"] if path.exists() else ()
+            if any(not name.startswith(".") and name != "where.json" for name in names):
                 raise InUse(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
         if not name or set(name) & set("/\\\0"):
             raise ValueError(f"The run's name {name!r} cannot be that of a folder in runs/: leave out slashes.")
-        number = 1
-        while True:  # mkdir decides: two processes never get the same folder
+        number = 0
+        while True:
+            number += 1
             path = Path("runs") / f"{name}-{number}"
-            try:
+            with suppress(FileExistsError):  # mkdir decides: two processes never get the same folder
                 path.mkdir(parents=True)
-            except FileExistsError:
-                number += 1
-            else:
                 return cls(path)
 
     @classmethod
@@ -83,11 +78,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training here.
-
-        Raises:
-            InUse: If one does.
-        """
+        """Keep other processes from training here; raises `InUse` if one does."""
         with _locked_by_system(self.path) if fcntl is not None else _locked_by_file(self.path):
             for part in self.path.glob(".*.part*"):  # of a process that was killed while it wrote
                 part.unlink(missing_ok=True)
@@ -118,8 +109,8 @@ class RunFolder:
         target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        header = ["id", *target_names]
-        writer.writerow(header + [f"{what}_{name}" for what in ("mean", "walk_spread") for name in outputs])
+        answers = [f"{what}_{name}" for what in ("mean", "walk_spread") for name in outputs]
+        writer.writerow(["id", *target_names, *answers])
         rows = np.concatenate([targets, shown.mean, shown.walk_spread], axis=1)
         digits = [6] * rows.shape[1]
         if dataset.task.kind == "regression":
@@ -131,10 +122,6 @@ class RunFolder:
                 cells[0] = outputs[int(row[0])]
             writer.writerow([name, *cells])
         write_atomically(self.predictions, text.getvalue())
-
-
-def _is_content(entry: Path) -> bool:
-    return not entry.name.startswith(".") and entry.name != "where.json"
 
 
 @contextmanager
@@ -164,14 +151,10 @@ def _locked_by_file(folder: Path) -> Iterator[None]:
         file.unlink(missing_ok=True)
 
 
-def _is_missing(score: float | None) -> bool:
-    """Whether an epoch was not evaluated, or there is nothing to evaluate."""
-    return score is None or not math.isfinite(score)
-
-
 def _as_line(record: dict[str, Any]) -> str:
     """A record as a line of JSON, which has neither NaN nor infinity."""
-    return json.dumps({key: None if _is_missing(value) else value for key, value in record.items()}) + "\n"
+    known = {key: value for key, value in record.items() if value is not None and math.isfinite(value)}
+    return json.dumps(dict.fromkeys(record) | known) + "\n"
 
 
 def output_names(task: Task) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -35,16 +36,12 @@ def as_now(values: Any) -> Any:
     if not {"data", "model", "training", "walk"} & values.keys():
         return values
     name = model.get("name", "crawl")
-    has_walks = name not in _MODELS[1:]
     now = {**values, "data": _data(values.get("data", {})), "training": _training(values.get("training", {}))}
     now["model"] = _model(model, name)
-    if has_walks:
-        now["walk"] = _walk(values.get("walk", {}), model)
-    else:
-        now.pop("walk", None)
-        evaluation = values.get("evaluation", {})
-        now["evaluation"] = {**evaluation, "num_val_repeats": 1, "num_test_repeats": 1}
-    return now
+    if name not in _MODELS[1:]:
+        return {**now, "walk": _walk(values.get("walk", {}), model)}
+    now.pop("walk", None)
+    return {**now, "evaluation": {**values.get("evaluation", {}), "num_val_repeats": 1, "num_test_repeats": 1}}
 
 
 def former_where(values: Any) -> dict[str, str]:
@@ -81,14 +78,13 @@ def _walk(walk: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(model: Mapping[str, Any], name: Any) -> dict[str, Any]:
-    now = {key: value for key, value in model.items() if key not in ("name", "virtual_node")}
+    layer, unused = [name], ["name", "virtual_node"]
     if name == "crawl":
         has_node = model.get("virtual_node", False) is True and model.get("num_layers", 3) != 1
-        return {"name": "network", "layer": ["walk", "virtual_node"] if has_node else ["walk"], **now}
-    if name not in _MODELS:
-        return {"name": "network", "layer": [name], **now}
-    now = {key: value for key, value in now.items() if key not in (*_OF_WALKS, "precision")}
-    return {"name": "network", "layer": [name], **now}
+        layer = ["walk", "virtual_node"] if has_node else ["walk"]
+    elif name in _MODELS:
+        unused = ["name", "precision", *_OF_WALKS]
+    return {"name": "network", "layer": layer, **{key: model[key] for key in model if key not in unused}}
 
 
 def _training(training: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,24 +110,16 @@ def renamed(tensors: Mapping[str, Tensor], parameters: Sequence[str]) -> dict[st
     """
     if not any("convs.0." in name for name in tensors):
         return dict(tensors)
-    has_nodes = any("virtual_nodes.0." in name for name in tensors)
-    spacing = 2 if has_nodes else 1
+    spacing = 2 if any("virtual_nodes.0." in name for name in tensors) else 1
 
     def new_name(name: str) -> str:
-        group, _, rest = name.partition("convs.")
-        if rest:
-            number, _, rest = rest.partition(".")
-            return f"{group}blocks.{spacing * int(number)}.conv.{rest}"
-        group, _, rest = name.partition("virtual_nodes.")
-        if rest:
-            number, _, rest = rest.partition(".")
-            return f"{group}blocks.{spacing * int(number) + 1}.node.{rest}"
-        return name
+        name = re.sub(r"\bconvs\.(\d+)", lambda found: f"blocks.{spacing * int(found[1])}.conv", name)
+        return re.sub(r"\bvirtual_nodes\.(\d+)", lambda found: f"blocks.{spacing * int(found[1]) + 1}.node", name)
 
-    def former_order(name: str) -> int:
-        return 0 if ".conv." in name else 1 if ".node." in name else 2
+    def former_order(i: int) -> int:
+        return 0 if ".conv." in parameters[i] else 1 if ".node." in parameters[i] else 2
 
-    in_former_order = sorted(range(len(parameters)), key=lambda i: former_order(parameters[i]))  # sorting is stable
+    in_former_order = sorted(range(len(parameters)), key=former_order)  # sorting is stable
     now: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         first, _, rest = name.partition(".")

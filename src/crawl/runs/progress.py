@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -44,39 +44,27 @@ class _Lines(threading.Thread):
 
 @contextmanager
 def lines(text: str | Callable[[], str], quiet: bool | None = False) -> Iterator[None]:
-    """Within, a plain line on the error stream every ten seconds says what is being done.
+    """Within, unless `quiet`, a plain line on the error stream every ten seconds says what is being done.
 
-    Args:
-        text: The line, or a function that another thread calls for it; no line for an empty one. Within `lines` that
-            are shown already, it takes the place of their text.
-        quiet: Show none.
+    `text` is the line, or a function that another thread calls for it; there is no line for an empty one. Within
+    `lines` that are shown already, it takes the place of their text.
     """
-    shown: _Lines | None = getattr(_of_thread, "lines", None)
     if quiet:
         yield
         return
-    get_text = text if callable(text) else lambda: text
-    if shown is not None:
-        shown.texts.append(get_text)
-        try:
-            yield
-        finally:
-            shown.texts.pop()
-        return
-    shown = _of_thread.lines = _Lines()
-    shown.texts.append(get_text)
-    shown.start()
+    outer: _Lines | None = getattr(_of_thread, "lines", None)
+    shown = _of_thread.lines = outer or _Lines()
+    shown.texts.append(text if callable(text) else lambda: text)
+    if outer is None:
+        shown.start()
     try:
         yield
     finally:
-        _of_thread.lines = None
-        shown.is_over.set()
-        shown.join()
-
-
-def reading(what: str, quiet: bool | None = False) -> AbstractContextManager[None]:
-    """`lines` for the time in which data are read."""
-    return lines(f"reading {what}", quiet)
+        _of_thread.lines = outer
+        if outer is None:
+            shown.is_over.set()
+            shown.join()
+        shown.texts.pop()
 
 
 class Progress:
@@ -168,13 +156,8 @@ class _InBar(Progress):
 
 @contextmanager
 def watched(trainer: Trainer, folder: Path, quiet: bool | None) -> Iterator[Progress]:
-    """What to tell about a run while it lasts.
-
-    Args:
-        trainer: The training.
-        folder: What lines begin with: several runs may write them.
-        quiet: Show nothing; when None, a bar on a terminal and lines elsewhere; when False, the bar.
-    """
+    """What to tell about a run while it lasts; `quiet` as in `run_experiment`. Lines begin with the folder, since
+    several runs may write them."""
     if quiet:
         yield Progress()
         return
@@ -183,11 +166,7 @@ def watched(trainer: Trainer, folder: Path, quiet: bool | None) -> Iterator[Prog
         with lines(in_lines.line):
             yield in_lines
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[info]}"),
-        TimeElapsedColumn(),
-    )
+    words, info = TextColumn("{task.description}"), TextColumn("{task.fields[info]}")
+    columns = (words, BarColumn(bar_width=20), info, TimeElapsedColumn())
     with lines(""), Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         yield _InBar(trainer, bars)

@@ -49,10 +49,7 @@ def run_folds(
 ) -> list[Result]:
     """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped is resumed.
 
-    `where` are the device and the places of the data, as for `run_experiment`.
-
-    Raises:
-        ValueError: If the data have no folds.
+    `where` are the device and the places of the data, as for `run_experiment`. Refuses data without folds.
     """
     if not isinstance(experiment.data, Csl | Social):
         raise ValueError(f"{experiment.data.name} has no folds: leave out --protocol folds.")
@@ -74,10 +71,8 @@ def num_folds(experiment: Experiment) -> int:
 
 
 def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
-    """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be.
-
-    What is said about walks has no effect then, and is left out.
-    """
+    """The same experiment with a message-passing network in place of CRaWl, of the same width as far as it can be, and
+    without settings of walks."""
     like = experiment.model
     assert isinstance(like, Model)
     heads = Model.num_heads if name == "gat" else 1
@@ -127,14 +122,9 @@ def has_best(record: dict[str, Any]) -> bool:
 
 def model_title(model: Model | GivenModel) -> str:
     """What a model is called in tables; a network of several blocks by their names."""
-    title = _TITLES.get(model.title)
+    acronyms = {name: name.upper() for name in ("gcn", "gin", "gine", "gat", "pna")}
+    title = {**acronyms, "sage": "GraphSAGE", "gated_gcn": "GatedGCN"}.get(model.title)
     return "CRaWl" if model.title == "crawl" else model.title if title is None else f"{title} (message passing)"
-
-
-_TITLES = {
-    **{"gcn": "GCN", "gin": "GIN", "gine": "GINE", "gat": "GAT", "sage": "GraphSAGE", "gated_gcn": "GatedGCN"},
-    "pna": "PNA",
-}
 
 
 def format_score(metric: str, value: float | None) -> str:

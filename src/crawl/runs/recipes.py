@@ -140,33 +140,21 @@ def counting() -> Experiment:
     )
 
 
-def counting_triangle() -> Experiment:
-    """Triangles in the graphs that the paper uses (paper, appendix B.4)."""
-    return _counting("counting_triangle")
+def _counting(name: BenchmarkName, about: str) -> Callable[[], Experiment]:
+    def recipe() -> Experiment:
+        return replace(counting(), name=name, data=Benchmark(name))
+
+    recipe.__name__, recipe.__doc__ = name, about
+    return recipe
 
 
-def counting_tailed_triangle() -> Experiment:
-    """Triangles with one more edge at a corner, in the same graphs."""
-    return _counting("counting_tailed_triangle")
-
-
-def counting_star() -> Experiment:
-    """Nodes with three others, in the same graphs."""
-    return _counting("counting_star")
-
-
-def counting_cycle4() -> Experiment:
-    """Cycles of four nodes, in the same graphs."""
-    return _counting("counting_cycle4")
-
-
-def counting_all() -> Experiment:
-    """All four at once, in the same graphs."""
-    return _counting("counting_all")
-
-
-def _counting(name: BenchmarkName) -> Experiment:
-    return replace(counting(), name=name, data=Benchmark(name))
+counting_triangle = _counting("counting_triangle", "Triangles in the graphs that the paper uses (paper, appendix B.4).")
+counting_tailed_triangle = _counting(
+    "counting_tailed_triangle", "Triangles with one more edge at a corner, in the same graphs."
+)
+counting_star = _counting("counting_star", "Nodes with three others, in the same graphs.")
+counting_cycle4 = _counting("counting_cycle4", "Cycles of four nodes, in the same graphs.")
+counting_all = _counting("counting_all", "All four at once, in the same graphs.")
 
 
 # ---- your own data

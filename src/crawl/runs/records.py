@@ -1,24 +1,22 @@
 """What a run left in its folder, checked: its configuration, its epochs, its result."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
+from crawl.data.dataset import Dataset
 from crawl.files import parse_json
-from crawl.plain import structure
+from crawl.plain import read_checked, structure
 from crawl.runs.experiment import Experiment
-from crawl.runs.folder import RunFolder
-from crawl.training.evaluation import Predictions
+from crawl.runs.folder import RunFolder, output_names
+from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.metrics import Array, why_no_score
-
-_Content = TypeVar("_Content")
 
 
 @dataclass(frozen=True)
@@ -56,25 +54,18 @@ def is_finished(folder: Path) -> bool:
 
 
 def read_config(path: Path) -> Experiment:
-    """The experiment in a file `config.json`.
-
-    Raises:
-        ValueError: If it is damaged or of another version; the message names the file.
-    """
+    """The experiment in a file `config.json`; refused by its name if it is damaged or of another version."""
     return read_checked(path, Experiment.from_json, "remove the folder and run it again")
 
 
 def read_run(folder: Path, place: str) -> RunRecord | None:
-    """The run in a folder; None if it was not begun.
+    """The run in a folder; None if it was not begun. A file that is damaged or of another version is refused by name.
 
     Half a line at the end of `metrics.jsonl`, as a process that is killed leaves it, does not count.
-
-    Raises:
-        ValueError: If one of its files is damaged or of another version; the message names the file.
     """
     run = RunFolder(folder)
     if run.result.is_file():
-        record = read_checked(run.result, _record, "run it again")
+        record = read_checked(run.result, lambda text: check_record(parse_json(text)), "run it again")
     elif run.config.is_file():
         record = None
         read_config(run.config)
@@ -85,16 +76,9 @@ def read_run(folder: Path, place: str) -> RunRecord | None:
         raise ValueError(
             f"{run.metrics} is damaged: it has {len(history)} of {record['num_epochs']} epochs. Run it again."
         )
-    seconds = [epoch["seconds"] for epoch in history[1:]]
-    curve = curve_of(history)
-    return RunRecord(
-        place,
-        record,
-        len(history),
-        median(seconds) if seconds else None,
-        curve,
-        [epoch["test"] for epoch in curve] if curve and "test" in curve[0] else [],
-    )
+    seconds, curve = [epoch["seconds"] for epoch in history[1:]], curve_of(history)
+    test_by_epoch = [epoch["test"] for epoch in curve if "test" in epoch]
+    return RunRecord(place, record, len(history), median(seconds) if seconds else None, curve, test_by_epoch)
 
 
 def curve_of(history: list[dict[str, Any]]) -> list[dict[str, float | None]]:
@@ -103,11 +87,7 @@ def curve_of(history: list[dict[str, Any]]) -> list[dict[str, float | None]]:
 
 
 def read_history(run: RunFolder) -> list[dict[str, Any]]:
-    """The records of the epochs so far.
-
-    Raises:
-        ValueError: If they are damaged; the message names the file.
-    """
+    """The records of the epochs so far; refused by the name of the file if they are damaged."""
     return read_checked(run.metrics, _history, "run it again") if run.metrics.is_file() else []
 
 
@@ -134,6 +114,27 @@ def scores_of(predictions: Predictions, targets: Array) -> dict[str, Any]:
     return record
 
 
+def warn_of_parts(dataset: Dataset) -> None:
+    """Warn, before anything is trained, of classes without an example to learn from, and of parts without a score."""
+    task, split = dataset.task, dataset.split
+    if dataset.store.y is None:
+        return  # which the trainer refuses
+    targets = {part: targets_of(dataset.store, getattr(split, part)) for part in ("train", "val", "test")}
+    if task.kind in ("binary", "multiclass"):
+        names, seen = output_names(task), set(np.unique(targets["train"]))
+        for part in ("val", "test"):
+            if unseen := [names[int(i)] for i in np.unique(targets[part]) if i not in seen]:
+                what = f"{'Classes' if len(unseen) > 1 else 'Class'} {', '.join(unseen)} of the {part} part"
+                remedy = "Choose another split, or leave these graphs out."
+                warnings.warn(f"{what}: the training part has no example. {remedy}", UserWarning, stacklevel=3)
+    for part in ("val", "test"):
+        reason = why_no_score(task.metric, targets[part]) if len(getattr(split, part)) else ""
+        if reason:
+            effect = ", so the last epoch is taken for the best" if part == "val" else ""
+            message = f"The {part} part has no score{effect}: {reason}. Choose another split or metric."
+            warnings.warn(message, UserWarning, stacklevel=3)
+
+
 def _mean_and_deviation(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": _or_none(float(np.mean(values))), "internal_deviation": _or_none(float(np.std(values)))}
 
@@ -143,31 +144,20 @@ def _or_none(score: float) -> float | None:
     return score if math.isfinite(score) else None
 
 
-# ---- what files must hold
+# ---- what files must hold; with postponed annotations, Python would not see which keys may be left out
 
 
-class _MoreOfScore(TypedDict, total=False):
-    evaluations: list[float | None]
-    by_target: dict[str, Score]
-    reason: str
-
-
-class Score(_MoreOfScore):
+class Score(TypedDict):
     """What a record says about a split, or about one of its targets."""
 
     mean: float | None
     internal_deviation: float | None
+    evaluations: NotRequired[list[float | None]]
+    by_target: NotRequired["dict[str, Score]"]
+    reason: NotRequired[str]
 
 
-class _MoreOfRecord(TypedDict, total=False):
-    best_epoch: int
-    runs_at_a_time: int
-    steps: str
-    trained: dict[str, Any]
-    versions: dict[str, str]
-
-
-class Record(_MoreOfRecord):
+class Record(TypedDict):
     """What `result.json` must hold; there may be more."""
 
     config: dict[str, Any]
@@ -179,6 +169,11 @@ class Record(_MoreOfRecord):
     wall_time_s: float
     device: str
     commit: str | None
+    best_epoch: NotRequired[int]
+    runs_at_a_time: NotRequired[int]
+    steps: NotRequired[str]
+    trained: NotRequired[dict[str, Any]]
+    versions: NotRequired[dict[str, str]]
 
 
 class Epoch(TypedDict):
@@ -189,29 +184,9 @@ class Epoch(TypedDict):
     seconds: float
 
 
-def read_checked(path: Path, make: Callable[[str], _Content], remedy: str) -> _Content:
-    """What `make` makes of the text in a file.
-
-    Raises:
-        ValueError: If `make` refuses it, or it is not UTF-8; the message names the file and the remedy.
-    """
-    try:
-        return make(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # also for what is not JSON, or not UTF-8
-        reason = str(error).rstrip(".")
-        raise ValueError(f"{path} is damaged or of another version ({reason}): {remedy}.") from None
-
-
-def _record(text: str) -> dict[str, Any]:
-    return check_record(parse_json(text))
-
-
 def check_record(record: Any, place: str = "record") -> dict[str, Any]:
-    """A record that tables can be made from, without the paths of the data on that machine.
-
-    Raises:
-        ValueError: If something is missing or of a wrong kind.
-    """
+    """A record that tables can be made from, without the paths of the data on that machine. Refuses one that lacks
+    something, or has something of a wrong kind."""
     checked = structure(Record, record, place)
     if "test" not in checked["scores"]:
         raise ValueError(f"{place} lacks scores.test.")

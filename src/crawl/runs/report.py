@@ -17,11 +17,7 @@ _COLUMNS = ("run", "data", "model", "metric", "validation", "test", "± evaluati
 
 def write_report(paths: Sequence[Path], folder: Path) -> list[Path]:
     """Write `tables.md`, `tables.csv` and, where matplotlib is installed, `curves.png` of all runs below the paths; the
-    files written.
-
-    Raises:
-        ValueError: If there are no runs below a path.
-    """
+    files written."""
     runs = find_runs(paths)
     rows = [_COLUMNS, *map(_cells, runs)]
     folder.mkdir(parents=True, exist_ok=True)
@@ -34,20 +30,13 @@ def write_report(paths: Sequence[Path], folder: Path) -> list[Path]:
 
 
 def report_text(paths: Sequence[Path]) -> str:
-    """The table that `write_report` writes into `tables.md`.
-
-    Raises:
-        ValueError: If there are no runs below a path.
-    """
+    """The table that `write_report` writes into `tables.md`."""
     return _markdown([_COLUMNS, *map(_cells, find_runs(paths))])
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunRecord]:
     """The runs in these folders and below, each once, with its folder as its place; damaged ones have their problem.
-
-    Raises:
-        ValueError: If there are none below a path.
-    """
+    Refuses a path without any."""
     folders: dict[Path, None] = {}
     for path in paths:
         if not (found := run_folders(path)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,18 +18,18 @@ from crawl.checks import as_path, check_type, shown, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
-from crawl.files import write_atomically
-from crawl.runs.build import build_model, load_dataset
+from crawl.files import parse_json, write_atomically
+from crawl.plain import read_checked
+from crawl.runs.build import build_model, check_given, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
 from crawl.runs.experiment import Experiment, GivenModel, Model, settled
 from crawl.runs.features import Features
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.former import renamed
-from crawl.runs.parts import warn_of_parts
-from crawl.runs.progress import Progress, lines, reading, watched
+from crawl.runs.progress import Progress, lines, watched
 from crawl.runs.recipes import RECIPES
-from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of
+from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.sources import Csl, GivenData
 from crawl.runs.where import Where
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
@@ -104,7 +103,7 @@ def run_experiment(
         truth("quiet", quiet)
     kind = choose_device(device).type
     where = Where().moved(device, path, root)
-    dataset = _dataset(experiment, dataset, where, quiet)
+    dataset = read_dataset(experiment, where, quiet, dataset)
     experiment = _with_given(experiment, model, dataset)
     experiment = settled(experiment, dataset.task, kind, RECIPES.get(experiment.data.name, Experiment)())
     features = Features.of(dataset)
@@ -116,7 +115,7 @@ def run_experiment(
         where.write(run)
         write_atomically(run.config, experiment.to_json())
         data = _known_data(run, dataset)
-        write_atomically(run.split, dataset.split.to_json())
+        _keep_split(run, dataset.split)
         warn_of_parts(dataset)
         work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
         return work.train_and_evaluate()
@@ -147,42 +146,41 @@ def resume_run(
     """
     run = RunFolder.open(as_path("folder", folder))
     if is_finished(run.path):
-        return Result(run.path, json.loads(run.result.read_text()))
+        return _read(run)
     experiment, where = read_config(run.config), Where.read(run).moved(device, path, root)
-    if isinstance(experiment.model, GivenModel) and model is None:
-        raise ValueError(experiment.model.remedy)
-    if isinstance(experiment.model, Model) and model is not None:
-        raise ValueError(f"{run.config} says how to build the model, a {experiment.model.title}: leave out model.")
-    dataset = _dataset(experiment, dataset, where, quiet)
+    check_given(experiment.model, model, run.config)
+    dataset = read_dataset(experiment, where, quiet, dataset)
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if is_finished(run.path):  # by another process, since
-            return Result(run.path, json.loads(run.result.read_text()))
+            return _read(run)
         data = _known_data(run, dataset)
-        if not run.split.is_file():  # it was stopped before anything depended on the split
-            write_atomically(run.split, dataset.split.to_json())
-        else:
-            _check_split(run, dataset.split)
+        _keep_split(run, dataset.split)
         where.write(run)
         work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
         return work.train_and_evaluate()
 
 
-def _dataset(experiment: Experiment, dataset: Dataset | None, where: Where, quiet: bool | None) -> Dataset:
-    """The data set that was given, or else that of the experiment."""
-    if dataset is not None:
-        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
-        return dataset
-    with reading(where.path or experiment.data.name, quiet):
+def _read(run: RunFolder) -> Result:
+    return Result(run.path, json.loads(run.result.read_text()))
+
+
+def read_dataset(
+    experiment: Experiment, where: Where, quiet: bool | None = None, given: Dataset | None = None
+) -> Dataset:
+    """The data set that was given, or else that of the experiment; lines tell about reading it."""
+    if given is not None:
+        check_type("dataset", given, Dataset, "call crawl.data.from_pyg(graphs), for example")
+        return given
+    with lines(f"reading {where.path or experiment.data.name}", quiet):
         return load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
 
 
 def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Dataset) -> Experiment:
     """What a record says: the settings that the data were read by and the model is built by, or that they were given.
 
-    Raises:
-        ValueError: If the experiment names others.
+    Refuses an experiment that names others.
     """
     data = experiment.data
     if dataset.source != data:
@@ -204,12 +202,12 @@ def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Datase
     return replace(experiment, model=given, walk=None)
 
 
-def _check_split(run: RunFolder, now: Split) -> None:
-    """Refuse to resume with data that are split in another way than when the run was started."""
-    try:
-        before = Split.from_json(run.split.read_text())
-    except ValueError as error:
-        raise ValueError(f"{run.split} is damaged ({error}): remove it to resume with the split of the data.") from None
+def _keep_split(run: RunFolder, now: Split) -> None:
+    """Keep the split with the run; refuse one that is not the split that the run was started with."""
+    if not run.split.is_file():  # nothing depended on it yet
+        write_atomically(run.split, now.to_json())
+        return
+    before = read_checked(run.split, Split.from_json, "remove it to resume with the split of the data")
     if before.to_json() != now.to_json():
         raise ValueError(
             f"The data have changed since {run.path} was started: it split {len(before.ids)} graphs in another way. "
@@ -218,11 +216,8 @@ def _check_split(run: RunFolder, now: Split) -> None:
 
 
 def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
-    """The fingerprint of the data, kept with the run; None for a run that was begun without one.
-
-    Raises:
-        ValueError: If the data are not those that the run was started with.
-    """
+    """The fingerprint of the data, kept with the run; None for a run that was begun without one. Refuses other data
+    than those that the run was started with."""
     now = Fingerprint.of(dataset)
     if not run.data.is_file():
         if run.last.is_file():
@@ -235,11 +230,8 @@ def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
             return None
         write_atomically(run.data, json.dumps(now.to_dict(), indent=2) + "\n")
         return now
-    try:
-        before = Fingerprint.from_dict(json.loads(run.data.read_text()))
-    except (ValueError, RecursionError) as error:
-        reason = str(error).rstrip(".")
-        raise ValueError(f"{run.data} is damaged ({reason}): remove it to resume without comparing the data.") from None
+    remedy = "remove it to resume without comparing the data"
+    before = read_checked(run.data, lambda text: Fingerprint.from_dict(parse_json(text)), remedy)
     if changes := before.changes_to(now):
         raise ValueError(f"The data have changed since {run.path} was started: {'; '.join(changes)}. Start a new run.")
     return now
@@ -247,20 +239,7 @@ def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
 
 @dataclass
 class _Work:
-    """A run that is under way: what it needs from the beginning to its record.
-
-    Attributes:
-        run: Its folder.
-        experiment: What to do.
-        model: What is trained.
-        dataset: What it is trained on.
-        features: What the model expects of graphs.
-        data: The fingerprint of the data; None for a run that was begun without one.
-        where: Where it computes, and where the data are.
-        quiet: Show no progress; see `run_experiment`.
-        stop: Asked after every epoch whether to stop there.
-        runs_at_a_time: How many runs share the device.
-    """
+    """A run that is under way: what it needs from the beginning to its record."""
 
     run: RunFolder
     experiment: Experiment
@@ -287,8 +266,6 @@ class _Work:
             seed=experiment.seed,
             device=self.where.device,
         )
-        if trainer.device.type == "cuda" and trainer.runner.reason is not None and not self.quiet:
-            print(f"{run.path}: steps run eagerly, which is slower: {trainer.runner.reason}", file=sys.stderr)
         if run.last.is_file():
             commit = both_commits(self._restore(trainer).get("commit", commit), commit)
         run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
@@ -300,7 +277,7 @@ class _Work:
             record = self._evaluate(trainer)
             record |= environment_record(trainer.device, time.perf_counter() - began, self.runs_at_a_time)
             record |= {"commit": commit, "steps": trainer.runner.how, "where": asdict(self.where)}
-            description = {"experiment": record["config"], "features": self.features.to_dict()}
+            description = {"experiment": record["config"], "features": asdict(self.features)}
             description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
             description |= {} if self.data is None else {"data": self.data.to_dict()}
             save_checkpoint(run.best, trainer.model.state_dict(), description)
@@ -311,23 +288,17 @@ class _Work:
         return Result(run.path, record)
 
     def _restore(self, trainer: Trainer) -> dict[str, Any]:
-        """Resume from the checkpoint; the facts that it keeps for the record.
-
-        Raises:
-            ValueError: If it is damaged, or does not fit the model.
-        """
-        remedy = "Without that file, the run begins anew."
+        """Resume from the checkpoint; the facts that it keeps for the record."""
+        place = ""  # errors of `load_checkpoint` name the file themselves
         try:
             tensors, values = load_checkpoint(self.run.last)
-        except ValueError as error:
-            raise ValueError(f"{error} {remedy}") from None
-        try:
+            place = f"{self.run.last}: "
             trainer.restore(renamed(tensors, [name for name, _ in self.model.named_parameters()]), values)
             before = whole_number("runs_at_a_time", values.get("runs_at_a_time", 1))
             if not isinstance(values.get("commit"), str | None):
                 raise ValueError(f"its commit is {shown(values['commit'])}.")
         except ValueError as error:
-            raise ValueError(f"{self.run.last}: {error} {remedy}") from None
+            raise ValueError(f"{place}{error} Without that file, the run begins anew.") from None
         self.runs_at_a_time = max(self.runs_at_a_time, before)
         return values
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from crawl.checks import check_choice, shown, whole_number
+from crawl.checks import check_fields, shown
 from crawl.plain import tagged
 
 Substructure = Literal["triangle", "tailed_triangle", "star", "cycle4"]
@@ -18,8 +18,15 @@ WAYS_TO_SPLIT = ("random", "stratified", "scaffold")  # splits that are drawn he
 _FRACTIONS = (0.8, 0.1, 0.1)
 
 
+class _Checked:
+    """Settings that must have the types of their annotations."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "data", at_least_0=("fold", "laplacian"))
+
+
 @dataclass(frozen=True)
-class Csl:
+class Csl(_Checked):
     """Cyclic skip link graphs, made in code.
 
     Attributes:
@@ -31,13 +38,9 @@ class Csl:
     fold: int = 0
     laplacian: int = 0
 
-    def __post_init__(self) -> None:
-        whole_number("data.fold", self.fold, 0)
-        whole_number("data.laplacian", self.laplacian, 0)
-
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(_Checked):
     """Random graphs, made in code, and how often a substructure occurs.
 
     Attributes:
@@ -46,9 +49,6 @@ class Counting:
 
     name: ClassVar[str] = "counting"
     target: Substructure = "triangle"
-
-    def __post_init__(self) -> None:
-        check_choice("data.target", self.target, get_args(Substructure))
 
 
 @dataclass(frozen=True)
@@ -133,17 +133,14 @@ SocialName = Literal["collab", "imdb_multi", "reddit_binary"]
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class Benchmark(_Checked):
     """A benchmark in the data root, with the split that it comes with."""
 
     name: BenchmarkName = "zinc"
 
-    def __post_init__(self) -> None:
-        check_choice("data.name", self.name, get_args(BenchmarkName))
-
 
 @dataclass(frozen=True)
-class Superpixels:
+class Superpixels(_Checked):
     """Images as graphs of superpixels, in the data root.
 
     Attributes:
@@ -153,12 +150,9 @@ class Superpixels:
     name: SuperpixelName = "mnist"
     has_positions: bool = False
 
-    def __post_init__(self) -> None:
-        check_choice("data.name", self.name, get_args(SuperpixelName))
-
 
 @dataclass(frozen=True)
-class Social:
+class Social(_Checked):
     """Social graphs in the data root, in ten folds.
 
     Attributes:
@@ -169,10 +163,6 @@ class Social:
     name: SocialName = "collab"
     fold: int = 0
     has_validation: bool = True
-
-    def __post_init__(self) -> None:
-        check_choice("data.name", self.name, get_args(SocialName))
-        whole_number("data.fold", self.fold, 0)
 
 
 @dataclass(frozen=True)
@@ -199,11 +189,7 @@ tagged(Data, KINDS)
 
 
 def existing_path(data: Data, path: str | Path | None) -> Path:
-    """The file or folder of data of one's own.
-
-    Raises:
-        ValueError: If it is not given, or not there.
-    """
+    """The file or folder of data of one's own. Refuses one that is not given, or not there."""
     if path is None:
         raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
     if not Path(path).exists():

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.store import GraphStore
 from crawl.plain import structure
-from crawl.runs.build import build_model
-from crawl.runs.experiment import Experiment, GivenModel, Model
+from crawl.runs.build import build_model, check_given
+from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import former_where, renamed
@@ -94,22 +96,20 @@ class TrainedModel:
             raise ValueError(
                 f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
             )
-        try:
+        with _damage_named(path):
             experiment, features, scaling, record, data, where = _described(description)
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged or of another version: {error}") from None
         if eval_start_share is not None:
             if experiment.walk is None:
                 raise ValueError(f"{experiment.model.title} does not walk: leave out eval_start_share.")
             experiment = replace(experiment, walk=replace(experiment.walk, eval_start_share=eval_start_share))
-        if isinstance(experiment.model, GivenModel) and model is None:
-            raise ValueError(experiment.model.remedy)
-        if isinstance(experiment.model, Model) and model is not None:
-            raise ValueError(f"{path} says how to build its model, a {experiment.model.title}: leave out model.")
-        try:
-            model = _with_weights(experiment, features, tensors) if model is None else _filled(model, tensors)
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged or of another version: {error}") from None
+        check_given(experiment.model, model, path)
+        with _damage_named(path):
+            weights, is_given = renamed(tensors, ()), model is not None
+            if model is None:
+                with torch.device("meta"), _TablesInMemory():  # takes no memory, however large it claims to be
+                    model = build_model(experiment, features)
+            check_weights(weights, model.state_dict())
+            model.load_state_dict({name: tensor.clone() for name, tensor in weights.items()}, assign=not is_given)
         return cls(model.to(choose_device(device)), experiment, features, scaling, record, data, where)
 
     @property
@@ -167,28 +167,29 @@ class TrainedModel:
             raise ValueError(f"{self.experiment.model.title} does not walk: leave out num_steps.")
         store = self.features.prepared(store, handle_unknown)
         evaluation = self.experiment.evaluation
-        num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
-        batch_size = evaluation.batch_size if batch_size is None else batch_size
-        num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
-        batch_size = whole_number("batch_size", batch_size, 1, MAX_COUNT)
-        seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
-        if num_steps is not None:
-            num_steps = whole_number("num_steps", num_steps, 1, MAX_COUNT - 1)
         return predict(
             self.model,
             self.features.task,
             store,
             torch.arange(len(store)),
-            num_repeats=num_repeats,
-            num_steps=num_steps,
-            seed=derive_seed(seed, "predict"),
+            num_repeats=evaluation.num_test_repeats if num_repeats is None else num_repeats,
+            num_steps=None if num_steps is None else whole_number("num_steps", num_steps, 1, MAX_COUNT - 1),
+            seed=derive_seed(whole_number("seed", seed, -MAX_SEED, MAX_SEED), "predict"),
             scaling=self.scaling,
-            batch_size=batch_size,
+            batch_size=evaluation.batch_size if batch_size is None else batch_size,
             on_batch=on_batch,
         )
 
 
 # ---- what a checkpoint must hold: a valid checksum says nothing about who wrote it
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged or of another version: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -197,19 +198,13 @@ class _Description:
     features: Features
     scaling: tuple[tuple[float, ...], tuple[float, ...]]
     record: dict[str, Any]
-    data: Fingerprint | None = None
+    data: Fingerprint | None = None  # models of older versions do not say what their data were
 
 
 def _described(
     values: Mapping[str, Any],
 ) -> tuple[Experiment, Features, Scaling, dict[str, Any], Fingerprint | None, Where]:
-    """The experiment, the features, the scaling, the record, the data and the places of a model, all checked.
-
-    Models of older versions do not say what their data were.
-
-    Raises:
-        ValueError: If something is missing or of a wrong kind.
-    """
+    """What `TrainedModel` takes besides the model, all checked."""
     found = structure(_Description, values, "The description")
     experiment, features, task = Experiment.from_plain(found.experiment), found.features, found.features.task
     if found.record:
@@ -227,20 +222,9 @@ def _described(
     return experiment, features, Scaling(mean, deviation), found.record, found.data, where
 
 
-def _with_weights(experiment: Experiment, features: Features, tensors: Mapping[str, Tensor]) -> nn.Module:
-    """The network of an experiment with these weights.
+class _TablesInMemory(TorchFunctionMode):
+    """Within `torch.device("meta")`, tensors made of Python's numbers have them: no checkpoint keeps them."""
 
-    Raises:
-        ValueError: If they do not fit.
-    """
-    with torch.device("meta"):  # takes no memory, however large it claims to be
-        wanted = build_model(experiment, features)
-    check_weights(renamed(tensors, ()), wanted.state_dict())
-    return _filled(build_model(experiment, features), tensors)
-
-
-def _filled(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
-    weights = renamed(tensors, ())
-    check_weights(weights, model.state_dict())
-    model.load_state_dict(weights)
-    return model
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return function(*args, **({"device": "cpu"} | kwargs if function is torch.tensor else kwargs))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawl.files import parse_json, write_atomically
-from crawl.plain import structure
+from crawl.plain import read_checked, structure
 from crawl.runs.former import former_where
 
 if TYPE_CHECKING:
@@ -30,11 +30,7 @@ class Where:
     root: str | None = None
 
     def moved(self, device: str | None = None, path: str | Path | None = None, root: str | Path | None = None) -> Where:
-        """The same, except for what is given. Paths become absolute, so that a run can be resumed from anywhere.
-
-        Raises:
-            ValueError: If a path is a link that leads to itself.
-        """
+        """The same, except for what is given. Paths become absolute, so that a run can be resumed from anywhere."""
         given: dict[str, Any] = {"path": _absolute(path), "root": _absolute(root), "device": device}
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
@@ -44,18 +40,15 @@ class Where:
 
     @classmethod
     def read(cls, run: RunFolder) -> Where:
-        """What the folder of a run says; runs of older versions have it in their configuration.
+        """What the folder of a run says; runs of older versions have it in their configuration."""
+        is_older = not run.where.is_file()
+        file = run.config if is_older else run.where
 
-        Raises:
-            ValueError: If it is damaged; the message names the file.
-        """
-        file = run.where if run.where.is_file() else run.config
-        try:
-            values = parse_json(file.read_text())
-            return structure(cls, values if file is run.where else former_where(values), str(file))
-        except ValueError as error:
-            reason = str(error).rstrip(".")
-            raise ValueError(f"{file} is damaged ({reason}): remove it, and say where the data are.") from None
+        def where(text: str) -> Where:
+            values = parse_json(text)
+            return structure(cls, former_where(values) if is_older else values, str(file))
+
+        return read_checked(file, where, "remove it, and say where the data are")
 
 
 def _absolute(path: str | Path | None) -> str | None:

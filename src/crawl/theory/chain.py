@@ -7,10 +7,12 @@ Masses are integers: a step of every graph is divided into `unit` equal shares, 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Literal, get_args
 
@@ -23,7 +25,8 @@ MAX_STEPS = 100_000  # numbers of walks have as many digits, and are added as of
 
 # A state, whatever it is made of, and its moves: what is observed, with how many shares, and the next state.
 _State = Hashable
-_Moves = list[tuple[Hashable, int, _State]]
+_Moves = Iterator[tuple[Hashable, int, _State]]
+ClassMoves = dict[int, list[tuple[Hashable, int, int]]]  # for each class of states: (observation, class, shares)
 
 
 class TooLarge(ValueError):
@@ -39,15 +42,10 @@ def written(number: int) -> str:
 
 @dataclass(frozen=True)
 class Steps:
-    """The exact step law of a graph.
-
-    Attributes:
-        neighbours: The neighbours of each node.
-        avoids_previous: Non-backtracking: not to the previous node, unless there is no other.
-    """
+    """The exact step law of a graph."""
 
     neighbours: list[tuple[int, ...]]
-    avoids_previous: bool
+    avoids_previous: bool  # non-backtracking: not to the previous node, unless there is no other
 
     @classmethod
     def of(cls, graph: AnyGraph, strategy: WalkStrategy) -> Steps:
@@ -165,7 +163,7 @@ class Chain:
         while num_steps is None or len(rounds) <= num_steps:
             count = len(self.moves) if num_steps is None else self.reached[num_steps - len(rounds)]
             number_of: dict[Hashable, int] = {}
-            signatures = (frozenset(merged_moves(self.moves[state], rounds[-1]).items()) for state in range(count))
+            signatures = (frozenset(_merged_moves(self.moves[state], rounds[-1]).items()) for state in range(count))
             rounds.append([number_of.setdefault(signature, len(number_of)) for signature in signatures])
             if num_steps is None and len(number_of) == num_classes:
                 self._rounds = rounds[:-1]
@@ -173,12 +171,18 @@ class Chain:
             num_classes = len(number_of)
         return rounds
 
-    def class_moves(self, here: list[int], after: list[int]) -> dict[int, list[tuple[Hashable, int, int]]]:
-        """For each class of states, what may come next: (observation, class, shares). `here` has a step more to go."""
-        moves: dict[int, list[tuple[Hashable, int, int]]] = {}
+    def unrolled(self, num_steps: int) -> tuple[list[Counter[int]], Iterator[ClassMoves]]:
+        """For walks of this many steps, `start_classes`, and `class_moves` of every step."""
+        rounds = self.classes(num_steps)
+        classes = [rounds[min(left, len(rounds) - 1)] for left in reversed(range(num_steps + 1))]
+        return self.start_classes(classes[0]), itertools.starmap(self.class_moves, pairwise(classes))
+
+    def class_moves(self, here: list[int], after: list[int]) -> ClassMoves:
+        """For each class of states, what may come next. `here` has a step more to go than `after`."""
+        moves: ClassMoves = {}
         for state, class_ in enumerate(here):
             if class_ not in moves:
-                merged = merged_moves(self.moves[state], after)
+                merged = _merged_moves(self.moves[state], after)
                 moves[class_] = [(observation, next_, shares) for (observation, next_), shares in merged.items()]
         return moves
 
@@ -191,7 +195,7 @@ class Chain:
         return out
 
 
-def merged_moves(moves: list[tuple[Hashable, int, int]], classes: list[int]) -> dict[tuple[Hashable, int], int]:
+def _merged_moves(moves: list[tuple[Hashable, int, int]], classes: list[int]) -> dict[tuple[Hashable, int], int]:
     """The shares of each (observation, class of the next state)."""
     shares = Counter[tuple[Hashable, int]]()
     for observation, share, state in moves:
@@ -232,7 +236,6 @@ def window_chain(
         graph, *nodes = state
         choices = steps[graph].choices(nodes[-1], nodes[-2] if len(nodes) > 1 else None)
         recent = tuple(nodes[1:] if len(nodes) == memory else nodes)
-        out: _Moves = []
         for v in choices:
             code, edges = 0, adjacent[graph][v]
             for j, u in enumerate(reversed(nodes[-window_size:] if window_size else []), start=1):
@@ -240,8 +243,7 @@ def window_chain(
                     code |= 1 << (j - 1)
                 elif j > 1 and u in edges:
                     code |= 1 << (window_size + j - 2)
-            out.append((code, unit // len(choices), (graph, *recent, v)))
-        return out
+            yield code, unit // len(choices), (graph, *recent, v)
 
     return Chain(steps, lambda graph, v: (graph, v), move, num_steps, max_states)
 
@@ -262,22 +264,18 @@ def pattern_chain(
     max_states = whole_number("max_states", max_states, 0, MAX_COUNT)
     steps = [Steps.of(graph, strategy) for graph in graphs]
     adjacent = [[frozenset(others) for others in each.neighbours] for each in steps]
-    orders: dict[Hashable, list[int]] = {}
+    order_of = cache(_order)
 
     def ordered(graph: int, nodes: list[int], here: int, previous: int | None) -> _State:
         """The state, its nodes in an order that only depends on the graph among them and the marks."""
         mask = tuple(sum(1 << i for i, u in enumerate(nodes) if u in adjacent[graph][v]) for v in nodes)
         marks = (nodes.index(here), None if previous is None else nodes.index(previous))
-        order = orders.get((mask, marks))
-        if order is None:
-            order = orders[mask, marks] = _order(mask, marks)
-        return (graph, tuple(nodes[i] for i in order), here, previous)
+        return (graph, tuple(nodes[i] for i in order_of(mask, marks)), here, previous)
 
     def move(state: _State, unit: int) -> _Moves:
         assert isinstance(state, tuple)
         graph, nodes, here, previous = state
         choices = steps[graph].choices(here, previous)
-        out: _Moves = []
         for v in choices:
             if v in nodes:
                 observation, seen = nodes.index(v), list(nodes)
@@ -285,8 +283,7 @@ def pattern_chain(
                 near = sum(1 << i for i, u in enumerate(nodes) if u in adjacent[graph][v])
                 observation, seen = -1 - near, [*nodes, v]
             following = ordered(graph, seen, v, here if steps[graph].avoids_previous else None)
-            out.append((observation, unit // len(choices), following))
-        return out
+            yield observation, unit // len(choices), following
 
     return Chain(steps, lambda graph, v: (graph, (v,), v, None), move, num_steps, max_states)
 

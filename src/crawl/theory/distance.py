@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ from crawl.theory.chain import (
     MAX_STATES,
     MAX_STEPS,
     Chain,
+    ClassMoves,
     TooLarge,
     WalkStrategy,
     count_walks,
@@ -42,14 +44,8 @@ def total_variation(
     observations: states with the same future count as one, sequences with proportional differences have proportional
     futures and count as one, and where a difference is 0, it stays 0.
 
-    Args:
-        graph: One graph.
-        other: The other.
-        num_steps: The number of steps of a walk (ℓ).
-        window_size: How far back the bits look (s); as far as the walk when None.
-        strategy: `uniform` or `non_backtracking`.
-        max_states: The largest number of states to hold.
-        max_terms: The largest number of terms to follow.
+    The bits look as far back as the walk where `window_size` is None. `max_states` and `max_terms` are the most to hold
+    and to follow.
 
     Raises:
         TooLarge: If it would not fit; the message has the number of walks.
@@ -75,33 +71,27 @@ def chain_distance(chain: Chain, num_steps: int, max_terms: int = MAX_TERMS) -> 
     Raises:
         TooLarge: If there are more terms to follow than fit.
     """
-    rounds = chain.classes(num_steps)
+    starts, steps = chain.unrolled(num_steps)
     level: dict[_Difference, int] = {}
-    _add(level, _difference(chain, rounds[min(num_steps, len(rounds) - 1)]), 1)
-    for left in reversed(range(num_steps)):  # steps left after this one
-        moves = chain.class_moves(rounds[min(left + 1, len(rounds) - 1)], rounds[min(left, len(rounds) - 1)])
+    _add(level, _difference(*starts), 1)
+    for step, moves in enumerate(steps, start=1):
         following: dict[_Difference, int] = {}
         num_terms = 0
         for difference, times in level.items():
             for part in _after_each_observation(difference, moves):
                 num_terms += _add(following, part, times)
             if num_terms > max_terms:
-                raise TooLarge(
-                    f"After {num_steps - left} of {num_steps} steps there are more than {max_terms:,} terms."
-                )
+                raise TooLarge(f"After {step} of {num_steps} steps there are more than {max_terms:,} terms.")
         level = following
     return Fraction(sum(level.values()), 2 * chain.start_unit * chain.unit**num_steps)
 
 
-def _difference(chain: Chain, classes: list[int]) -> dict[int, int]:
+def _difference(mine: Counter[int], others: Counter[int]) -> dict[int, int]:
     """How many shares more a walk of the first graph has to start in each class than one of the second."""
-    mine, others = chain.start_classes(classes)
-    return {class_: mine.get(class_, 0) - others.get(class_, 0) for class_ in mine | others}
+    return {class_: mine[class_] - others[class_] for class_ in mine | others}
 
 
-def _after_each_observation(
-    difference: Iterable[tuple[int, int]], moves: dict[int, list[tuple[Hashable, int, int]]]
-) -> Iterable[dict[int, int]]:
+def _after_each_observation(difference: Iterable[tuple[int, int]], moves: ClassMoves) -> Iterable[dict[int, int]]:
     """The differences one step later, one for each observation."""
     parts: dict[Hashable, dict[int, int]] = {}
     for class_, weight in difference:
@@ -151,7 +141,7 @@ def chain_first_difference(chain: Chain) -> int | None:
     classes = chain.classes()[-1]
     moves = chain.class_moves(classes, classes)
     basis: dict[int, dict[int, int]] = {}
-    level = [_reduced(_difference(chain, classes), basis)]
+    level = [_reduced(_difference(*chain.start_classes(classes)), basis)]
     num_steps = 0
     while level := [difference for difference in level if difference]:
         num_steps += 1

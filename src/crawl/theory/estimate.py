@@ -27,19 +27,12 @@ _Gain = Callable[[list[Matrix], list[Matrix]], float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """An interval that holds a probability, or a total variation distance, with the given confidence.
-
-    Attributes:
-        low: The lower end.
-        high: The upper end.
-        confidence: The probability, at least, that the interval holds it.
-        num_walks: The number of walks sampled on each of the graphs.
-    """
+    """An interval that holds a probability, or a total variation distance, with the given confidence."""
 
     low: float
     high: float
     confidence: float
-    num_walks: int
+    num_walks: int  # sampled on each of the graphs
 
     def __contains__(self, distance: float | Fraction) -> bool:
         return self.low <= distance <= self.high
@@ -62,16 +55,13 @@ def estimate_law(
 
     The matrices are written as `sample_features` says. Each interval holds its probability with the given confidence by
     itself; one that did not occur has a probability below the common margin, with this confidence.
-
-    The arguments are those of `estimate_total_variation`.
     """
     num_walks, confidence = whole_number("num_walks", num_walks, 1, MAX_COUNT), between("confidence", confidence, 0, 1)
     samples = sample_features(
         graph, num_walks, num_steps=num_steps, window_size=window_size, strategy=strategy, seed=seed
     )
-    margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_walks))
     counts = Counter(samples).most_common()
-    return {rows: _estimate(count / num_walks, margin, confidence, num_walks) for rows, count in counts}
+    return {rows: _hoeffding(count / num_walks, num_walks, confidence, num_walks) for rows, count in counts}
 
 
 def estimate_total_variation(
@@ -92,16 +82,8 @@ def estimate_total_variation(
     `MAX_WORK` allows; where these are too few, or states do not fit, by `estimate_by_frequency`, whose interval says
     little where matrices hardly repeat.
 
-    Args:
-        graph: One graph.
-        other: The other.
-        num_steps: The number of steps of a walk (ℓ).
-        window_size: How far back the bits look (s), up to 32; as far as the walk when None.
-        strategy: `uniform` or `non_backtracking`.
-        num_walks: Walks to sample on each graph; at least 2.
-        confidence: Between 0 and 1.
-        seed: Fixes the walks.
-        max_states: The largest number of states to hold.
+    The arguments are those of `total_variation`, but a window is at most 32 or as long as the walk; `num_walks`, at
+    least 2, are sampled on each graph.
     """
     num_walks, confidence = whole_number("num_walks", num_walks, 2, MAX_COUNT), between("confidence", confidence, 0, 1)
     seed = whole_number("seed", seed, 0, 2**62)
@@ -164,11 +146,12 @@ def estimate_by_likelihood(chain: Chain, mine: list[Matrix], others: list[Matrix
             total += max(0.0, 1 - weights[foreign] / weights[own])
             beliefs = {rows[1 : 1 + i]: beliefs[rows[1 : 1 + i]] for i in range(len(rows))}  # the next begins alike
     num_samples = len(mine) + len(others)
+    return _hoeffding(total / num_samples, num_samples, confidence, len(mine))
+
+
+def _hoeffding(mean: float, num_samples: int, confidence: float, num_walks: int) -> Estimate:
+    """An interval around the mean of this many numbers between 0 and 1."""
     margin = math.sqrt(math.log(2 / (1 - confidence)) / (2 * num_samples))
-    return _estimate(total / num_samples, margin, confidence, len(mine))
-
-
-def _estimate(mean: float, margin: float, confidence: float, num_walks: int) -> Estimate:
     return Estimate(max(0.0, mean - margin), min(1.0, mean + margin), confidence, num_walks)
 
 

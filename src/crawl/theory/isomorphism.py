@@ -13,13 +13,8 @@ from crawl.theory.simple import AnyGraph, Ints, simple_graph
 def isomorphism(graph: AnyGraph, other: AnyGraph, max_refinements: int | None = None) -> dict[int, int] | None:
     """For each node of a graph its image in the other, so that edges go to edges and non-edges to non-edges.
 
-    None if there is none. Nodes are numbered as in `Graph`. Time may be exponential where colour refinement learns
-    little from a mark.
-
-    Args:
-        graph: One graph.
-        other: The other.
-        max_refinements: Give up, with None, after this many colour refinements.
+    None if there is none, or none was found with `max_refinements` colour refinements. Nodes are numbered as in
+    `Graph`. Time may be exponential where colour refinement learns little from a mark.
     """
     graph, other = simple_graph(graph), simple_graph(other)
     if (graph.num_nodes, graph.num_arcs) != (other.num_nodes, other.num_arcs):

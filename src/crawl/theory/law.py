@@ -31,14 +31,8 @@ def feature_law(
     """The probability of every feature matrix that a random walk from a random node can have.
 
     A matrix is written as the codes of its rows, as in `Walks.code`. Walks are merged as soon as they agree in the rows
-    so far and in the law of the rows to come: the work grows with the number of matrices rather than of walks.
-
-    Args:
-        graph: The graph; nodes without an edge start no walk.
-        num_steps: The number of steps of a walk (ℓ).
-        window_size: How far back the bits look (s); any number.
-        strategy: `uniform` or `non_backtracking`.
-        max_entries: The largest number of entries (rows so far, class of states) to hold.
+    so far and in the law of the rows to come: the work grows with the number of matrices rather than of walks. Nodes
+    without an edge start no walk. `max_entries` (rows so far, class of states) are the most to hold.
 
     Raises:
         TooLarge: If it would not fit; the message has the number of walks.
@@ -47,11 +41,9 @@ def feature_law(
     window_size = whole_number("window_size", window_size, 0, MAX_STEPS)
     max_entries = whole_number("max_entries", max_entries, 0, MAX_COUNT)
     chain = window_chain([graph], window_size, strategy, num_steps)
-    rounds = chain.classes(num_steps)
-    start = chain.start_classes(rounds[min(num_steps, len(rounds) - 1)])[0]
+    (start,), steps = chain.unrolled(num_steps)
     law: dict[Matrix, dict[int, int]] = {(0,): start}
-    for left in reversed(range(num_steps)):  # steps left after this one
-        moves = chain.class_moves(rounds[min(left + 1, len(rounds) - 1)], rounds[min(left, len(rounds) - 1)])
+    for step, moves in enumerate(steps, start=1):
         longer: dict[Matrix, dict[int, int]] = {}
         num_entries = 0
         for rows, weights in law.items():
@@ -64,7 +56,7 @@ def feature_law(
             if num_entries > max_entries:
                 number = written(count_walks(graph, num_steps, strategy))
                 raise TooLarge(
-                    f"After {num_steps - left} of {num_steps} steps there are more than {max_entries:,} entries, and "
+                    f"After {step} of {num_steps} steps there are more than {max_entries:,} entries, and "
                     f"there are {number} walks. Take fewer steps or a smaller window, or sample."
                 )
         law = longer

@@ -61,19 +61,8 @@ def train_to_tell_apart(
     The same seed gives the same result on the same machine. Every update sees `copies` copies of each graph, their
     nodes renumbered, so there is nothing to learn but their structure.
 
-    Args:
-        graphs: The graphs, one for each class; without features.
-        network: `crawl` or `gin`.
-        window_size: CRaWl's window (s), even; its kernel is one wider.
-        strategy: CRaWl's walks.
-        num_steps: Steps of a walk in training, a third of those in the test; one starts at every node.
-        hidden_channels: The width of the layers.
-        num_layers: The number of layers; GIN gets two more.
-        copies: Copies of each graph in an update.
-        max_updates: When to stop at the latest.
-        lr: Adam's learning rate.
-        num_tests: About how many copies to test on.
-        seed: Fixes everything.
+    `window_size` (even; the kernel is one wider), `strategy` and `num_steps` (three times as many in the test) are of
+    CRaWl. GIN gets two layers more. `num_tests` is about how many copies to test on.
     """
     if len(graphs) < 2:
         raise ValueError("Give two graphs or more to tell apart.")

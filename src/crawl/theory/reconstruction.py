@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crawl.checks import as_list, whole_number
 from crawl.tensor_checks import as_array
 from crawl.theory.chain import MAX_STEPS, Steps, TooLarge, WalkStrategy, written
-from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, arcs, simple_graph
+from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, as_networkx, simple_graph
 
 MAX_SUBSETS = 2_000_000
 
@@ -112,22 +112,14 @@ def first_visits(graph: AnyGraph, nodes: ArrayLike) -> Seen:
         raise ValueError("nodes must be a list of node numbers, one for each position of the walk.")
     if not 0 <= walk.min() <= walk.max() < graph.num_nodes:
         raise ValueError(f"nodes must be from 0 to {graph.num_nodes - 1}, not {walk.min()} to {walk.max()}.")
-    walk = walk.astype(np.int64)
-    visited, first, inverse = np.unique(walk, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    seen = visited[order]
-    position, adjacency = rank[inverse], _adjacency_among(graph, seen)
+    number = {node: i for i, node in enumerate(dict.fromkeys(walk.tolist()))}  # in the order of first visits
+    position = np.array([number[node] for node in walk.tolist()])
+    adjacency = adjacency_matrix(graph)[np.ix_(list(number), list(number))]
     missing = np.flatnonzero(~adjacency[position[:-1], position[1:]])
     if missing.size:
         u, v = walk[missing[0] : missing[0] + 2]
         raise ValueError(f"nodes must be a walk, but there is no edge from {u} to {v}.")
     return Seen(position, adjacency)
-
-
-def _adjacency_among(graph: AnyGraph, nodes: Ints) -> NDArray[np.bool_]:
-    return adjacency_matrix(graph)[np.ix_(nodes, nodes)]
 
 
 def cover_time_bound(graph: AnyGraph) -> int:
@@ -142,9 +134,7 @@ def cover_time_bound(graph: AnyGraph) -> int:
     graph = simple_graph(graph)
     if not graph.num_nodes:
         raise ValueError("The graph has no nodes, so there are no walks on it.")
-    as_networkx = nx.empty_graph(graph.num_nodes)
-    as_networkx.add_edges_from(zip(*arcs(graph), strict=True))
-    if not nx.is_connected(as_networkx):
+    if not nx.is_connected(as_networkx(graph)):
         raise ValueError("The graph is not connected, so no walk visits all its nodes.")
     return 2 * graph.num_nodes * graph.num_arcs
 
@@ -157,11 +147,7 @@ def visit_probability(
 ) -> Fraction:
     """The exact probability that a walk from a random node visits all of the given nodes, or all there are with None.
 
-    Args:
-        graph: The graph.
-        num_steps: The number of steps of the walk.
-        nodes: Nodes, or groups of nodes, of which the walk must visit one.
-        strategy: `uniform` or `non_backtracking`.
+    Of a group of nodes among `nodes`, the walk must visit one.
 
     Raises:
         ValueError: If there are no such nodes.

@@ -14,7 +14,7 @@ from crawl.theory.distance import chain_distance, chain_first_difference
 from crawl.theory.estimate import Estimate, estimate_total_variation, walks_needed
 from crawl.theory.isomorphism import isomorphism
 from crawl.theory.refinement import color_refinement
-from crawl.theory.simple import AnyGraph, arcs, simple_graph
+from crawl.theory.simple import AnyGraph, as_networkx, simple_graph
 from crawl.theory.tuples import separating_round
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ class Refined:
     """What k-WL says.
 
     Attributes:
-        k: The dimension.
         separated_in: The round in which it separates the graphs; None if it does not, or where it would not fit.
         too_large: Why it was not tried, or None.
         implied_by: Where it was not tried, a smaller dimension that separates the graphs, so that this one does, too.
@@ -49,8 +48,6 @@ class Walked:
     """What walks with a window say.
 
     Attributes:
-        window_size: The window (s).
-        strategy: The kind of walk.
         num_steps: The length of the walks the distance is for.
         differs_from: The least number of steps with which the laws differ; None if they agree at all lengths; "unknown"
             if it would not fit.
@@ -173,9 +170,8 @@ def draw(graph: AnyGraph, other: AnyGraph, names: tuple[str, str], walks: Sequen
     *of_graphs, of_distance = figure.subplots(1, 3, width_ratios=(1, 1, 1.2))
     colors = color_refinement(graph, other)
     for axes, each, name, color in zip(of_graphs, (graph, other), names, colors.colors, strict=True):
-        drawn = nx.empty_graph(len(color))
-        drawn.add_edges_from(zip(*(ends.tolist() for ends in arcs(simple_graph(each))), strict=True))
-        place = nx.spring_layout(nx.Graph(drawn), seed=0, iterations=200)
+        drawn = as_networkx(each)
+        place = nx.spring_layout(drawn, seed=0, iterations=200)
         scale = {"cmap": "viridis", "vmin": 0, "vmax": max(colors.num_colors - 1, 1)}
         look = {"with_labels": False, "node_size": 36, "width": 0.7, "edge_color": "0.6"}
         nx.draw_networkx(drawn, place, ax=axes, node_color=color, **scale, **look)

@@ -42,6 +42,14 @@ def arcs(graph: Graph) -> tuple[Ints, Ints]:
     return source, graph.col.cpu().numpy().astype(np.int64)
 
 
+def as_networkx(graph: AnyGraph) -> nx.Graph:
+    """The graph for networkx."""
+    graph = simple_graph(graph)
+    drawn = nx.empty_graph(graph.num_nodes)
+    drawn.add_edges_from(zip(*(ends.tolist() for ends in arcs(graph)), strict=True))
+    return drawn
+
+
 def neighbours(graph: AnyGraph) -> list[tuple[int, ...]]:
     """The neighbours of each node, ascending."""
     graph = simple_graph(graph)

@@ -7,14 +7,13 @@ adjacent. For k ≥ 2; 1-WL is `color_refinement`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from crawl.checks import whole_number
 from crawl.theory.chain import TooLarge, written
-from crawl.theory.refinement import color_refinement
+from crawl.theory.refinement import Refinement, color_refinement
 from crawl.theory.simple import AnyGraph, Ints, adjacency_matrix, simple_graph
 
 MAX_ENTRIES = 200_000_000  # colours read in a round
@@ -23,22 +22,11 @@ _MAX_NUMBER = 2**63
 _BLOCK = 100_000  # rows compared at a time
 
 
-@dataclass(frozen=True, eq=False)
-class TupleRefinement:
+class TupleRefinement(Refinement):
     """The stable colouring of the k-tuples of some graphs, coloured together.
 
-    Attributes:
-        colors: For each graph, an array with k axes: the colour of each k-tuple of its nodes.
-        num_colors: The number of colours in all graphs together.
-        num_rounds: The rounds in which colours split.
-        separated_in: The first round after which some colour occurs in two graphs with different frequencies; 0 for the
-            atomic types; None if the graphs are never separated.
+    `colors` has for each graph an array with k axes. Round 0 has the atomic types.
     """
-
-    colors: tuple[Ints, ...]
-    num_colors: int
-    num_rounds: int
-    separated_in: int | None
 
 
 def k_wl(*graphs: AnyGraph, k: int) -> TupleRefinement:

@@ -23,10 +23,6 @@ class Average:
     Statistics of batch norms are averaged like weights. They belong to the weights of the last steps, so those of the
     latest step alone would not suit averaged weights. To measure them instead, set `Evaluation.num_norm_graphs`.
     Buffers of integers are copied.
-
-    Args:
-        model: On the device where it is trained.
-        decay: What the average keeps of itself in a step.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -79,11 +75,7 @@ class Average:
         return self._average, int(self._num_steps)
 
     def restore(self, tensors: Mapping[str, Tensor], num_steps: int) -> None:
-        """Resume from a state.
-
-        Raises:
-            ValueError: If it is not the state of an average of this model.
-        """
+        """Resume from a state; refuses one that is not of an average of this model."""
         check_weights(tensors, self._average)
         self._num_steps.fill_(whole_number("average_steps", num_steps, 0))
         for name, tensor in self._average.items():

@@ -22,11 +22,8 @@ from crawl.threads import torch_on_one_thread
 class Caller:
     """Calls a model with what its `forward` accepts.
 
-    Attributes:
-        model: The model.
-        takes_batch: Whether the first argument of its `forward` is annotated as a `crawl.nn.Batch`; else it gets PyG
-            data.
-        accepts: Which of `seed` and `num_steps` it takes.
+    It gets a `crawl.nn.Batch` if the first argument is annotated as one (`takes_batch`), else PyG data, and those of
+    `seed` and `num_steps` that it `accepts`.
     """
 
     def __init__(self, model: nn.Module) -> None:

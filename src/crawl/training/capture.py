@@ -24,9 +24,7 @@ from crawl.ops.triton.streams import shared_stream, stream_of_thread
 from crawl.walks.plan import WalkPlan
 
 _ALIGNMENT = 256
-_CAPTURING = (
-    threading.Lock()
-)  # runners may work in several threads, each in a stream of its own; one captures at a time
+_CAPTURING = threading.Lock()  # of the threads in which runners may work, one captures at a time
 
 Function = Callable[[Batch], Tensor]
 
@@ -50,15 +48,8 @@ class _Recording:
 class Recorder:
     """Captures functions of batches for every bucket size that comes up, and replays them.
 
-    Args:
-        device: The GPU.
-        plan: The walks of a batch; None for none.
-        num_steps: Steps of the walks.
-        is_training: Whether there is a backward pass.
-        prepare: What is done to a batch before the function sees it; it runs while the step before does.
-        precision: How the function multiplies.
-        generators: The random generators that the function draws from, besides torch's own.
-        protected: What the function changes; trials before it is captured leave it as it was.
+    `prepare` is done to a batch before the function sees it, while the step before runs. `generators` are those that
+    the function draws from, besides torch's own. `protected` is what it changes: trials leave that as it was.
     """
 
     def __init__(

@@ -69,11 +69,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def check_weights(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Refuse weights that do not belong to a model, or that are NaN or infinite.
-
-    Raises:
-        ValueError: With the name of the first of them.
-    """
+    """Refuse weights that do not belong to a model, or that are NaN or infinite."""
     if tensors.keys() != wanted.keys():
         raise ValueError("The weights belong to another architecture than the model.")
     for name, tensor in tensors.items():
@@ -84,15 +80,7 @@ def check_weights(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -
 
 
 def check_moments(moments: Mapping[int, Mapping[str, Tensor]], wanted: Sequence[Mapping[str, Tensor]]) -> None:
-    """Refuse what an optimiser cannot remember of its parameters.
-
-    Args:
-        moments: What a checkpoint has for each parameter.
-        wanted: Tensors of the right names, shapes and dtypes for each parameter.
-
-    Raises:
-        ValueError: With the number of the first parameter that it does not fit.
-    """
+    """Refuse what an optimiser cannot remember of its parameters; `wanted` has the names, shapes and dtypes."""
     for i, of_one in moments.items():
         if not 0 <= i < len(wanted):
             raise ValueError(f"optimiser.{i} belongs to no parameter: there are {len(wanted)}.")
@@ -105,11 +93,7 @@ def check_moments(moments: Mapping[int, Mapping[str, Tensor]], wanted: Sequence[
 
 
 def check_history(history: Any, num_epochs: int, score: str) -> None:
-    """Refuse a history that does not have one record for each epoch.
-
-    Raises:
-        ValueError: With the first epoch without a proper record.
-    """
+    """Refuse a history that does not have one record for each epoch."""
     if not isinstance(history, list) or len(history) != num_epochs:
         raise ValueError(f"The history is not a list of {num_epochs} epochs.")
     for i, record in enumerate(history):

@@ -15,11 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class Norms:
-    """The batch norms of a model that remember statistics.
-
-    Args:
-        model: Whose norms they are.
-    """
+    """The batch norms of a model that remember statistics."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model

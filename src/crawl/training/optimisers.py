@@ -20,13 +20,7 @@ _NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 def make_optimiser(model: nn.Module, training: Training, lr: Tensor) -> Optimizer:
-    """The optimiser of the settings, for all parameters of a model.
-
-    Args:
-        model: On the device where it is trained.
-        training: Which optimiser, and its weight decay.
-        lr: The learning rate, without dimensions, on the device of the model; the optimiser reads it at each step.
-    """
+    """The optimiser of the settings, for all parameters of a model. It reads `lr`, without dimensions, at each step."""
     groups = _groups(model, training.weight_decay)
     if training.optimiser == "lion":
         return Lion(groups, lr)
@@ -78,13 +72,6 @@ class FusedAdam(Optimizer):
     """Adam, or AdamW where groups have a weight decay, in one kernel for all parameters.
 
     torch's fused one gives each tensor to a few threads, which takes longer the more tensors there are.
-
-    Args:
-        groups: Groups of parameters, each with its `weight_decay`.
-        lr: The learning rate, without dimensions, on the device of the parameters.
-        kernels: The module with the kernel.
-        betas: How much of the moments is kept.
-        eps: What is added to the root of the second moment.
     """
 
     def __init__(
@@ -146,11 +133,6 @@ class Lion(Optimizer):
 
     With gradient g, momentum m and weights w: w ← (1 - lr · decay) w - lr · sign(β₁ m + (1 - β₁) g), then
     m ← β₂ m + (1 - β₂) g.
-
-    Args:
-        groups: Groups of parameters, each with its `weight_decay`.
-        lr: The learning rate, without dimensions, on the device of the parameters.
-        betas: β₁ and β₂.
     """
 
     def __init__(self, groups: list[dict[str, Any]], lr: Tensor, betas: tuple[float, float] = (0.9, 0.99)) -> None:

@@ -98,6 +98,11 @@ class Runner:
         """`captured`, or `eager` with the reason."""
         return "captured" if self.reason is None else f"eager: {self.reason}"
 
+    def warn_if_eager(self) -> None:
+        """Says on a GPU, where steps are expected to be captured, why they are not."""
+        if self.reason is not None and (self.device.type == "cuda" or can_use_triton(self.device)):
+            warnings.warn(f"Steps run eagerly, which is slower: {self.reason}.", UserWarning, stacklevel=3)
+
     def answer(self, batch: Any) -> Tensor:
         """The model's answer to a batch that `run` made.
 
@@ -156,7 +161,7 @@ class Runner:
                     yield result
             except CannotCapture as error:
                 self.reason = f"{_blamed(self.model, error)}: {error}"
-                warnings.warn(f"Steps run eagerly, which is slower: {self.reason}.", UserWarning, stacklevel=2)
+                self.warn_if_eager()
 
     def _run(
         self,
@@ -215,12 +220,7 @@ class Runner:
     ) -> Tensor:
         """The answers of the model, which is in evaluation mode, for the graphs `ids`, on the device.
 
-        Args:
-            ids: Which graphs, on the CPU.
-            batch_size: The most graphs of a batch.
-            seed: The seed of the walks.
-            num_steps: Steps of the walks; those of the model in evaluation when None.
-            on_batch: Called after every batch is begun.
+        The arguments are those of `run`. `on_batch` is called after every batch is begun.
         """
         outputs, per_node = [], self.task.level == "node"
         batches = list(torch.split(ids, batch_size))

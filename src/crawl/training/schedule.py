@@ -17,8 +17,6 @@ class Schedule:
     """The learning rates of the coming epoch, from the validation scores so far. Its state is a few plain numbers.
 
     Attributes:
-        settings: What to do.
-        lower_is_better: Whether a smaller score is better.
         steps_per_epoch: Steps of the optimiser in an epoch.
         epoch: Epochs finished.
         lr: The learning rate of the coming epoch, without warm-up; of its first step if every step has its own.
@@ -81,11 +79,7 @@ class Schedule:
         return state
 
     def restore(self, state: dict[str, float | int | None]) -> None:
-        """Resume from a state.
-
-        Raises:
-            ValueError: If it is not the state of a schedule.
-        """
+        """Resume from a state; refuses what is not the state of a schedule."""
         if not isinstance(state, dict) or state.keys() != self.state().keys():
             raise ValueError("The schedule has other values than a training has.")
         for name, value in state.items():

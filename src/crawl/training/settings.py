@@ -9,8 +9,18 @@ from crawl.checks import between, check_fields, shown
 from crawl.plain import tagged
 
 
+class _Falling:
+    """A schedule that multiplies the learning rate with a factor."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        check_fields(self, "training.schedule", at_least_0=("min_lr", "step_epoch"))
+        between("training.schedule.factor", self.factor, 0, 1)
+
+
 @dataclass(frozen=True)
-class Plateau:
+class Plateau(_Falling):
     """Lower the learning rate where the validation score does not get better, and stop when it is low.
 
     Attributes:
@@ -24,13 +34,9 @@ class Plateau:
     factor: float = 0.5
     min_lr: float = 1e-6
 
-    def __post_init__(self) -> None:
-        check_fields(self, "training.schedule", at_least_0=("min_lr",))
-        between("training.schedule.factor", self.factor, 0, 1)
-
 
 @dataclass(frozen=True)
-class Step:
+class Step(_Falling):
     """Lower the learning rate once.
 
     Attributes:
@@ -42,13 +48,9 @@ class Step:
     step_epoch: int = 50
     factor: float = 0.5
 
-    def __post_init__(self) -> None:
-        check_fields(self, "training.schedule", at_least_0=("step_epoch",))
-        between("training.schedule.factor", self.factor, 0, 1)
-
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(_Falling):
     """Lower the learning rate again and again.
 
     Attributes:
@@ -59,10 +61,6 @@ class Interval:
     name: ClassVar[str] = "interval"
     interval: int = 20
     factor: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_fields(self, "training.schedule")
-        between("training.schedule.factor", self.factor, 0, 1)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -78,6 +79,7 @@ class Trainer:
         self.task, self.split, self.store = dataset.task, dataset.split, dataset.store.checked()
         largest = max(training.batch_size, evaluation.batch_size)
         self.runner = Runner(model, self.task, self.store, self.device, largest_batch=largest)
+        self.runner.warn_if_eager()
         self.training, self.evaluation, self.seed = training, evaluation, seed
         self.scaling = Scaling()
         if training.normalise_targets and self.task.kind == "regression":
@@ -108,12 +110,7 @@ class Trainer:
             yield self._epoch(on_batch)
 
     def steps(self, batches: list[Tensor], seed: int) -> Iterator[Tensor]:
-        """The loss of each training batch, in a tensor that the next may overwrite.
-
-        Args:
-            batches: The graphs of each batch.
-            seed: The seed of the walks.
-        """
+        """The loss of each training batch, in a tensor that the next may overwrite. The seed is that of the walks."""
         last, accumulate = len(batches) - 1, self.training.accumulate
         is_step = [i % accumulate == accumulate - 1 or i == last for i in range(len(batches))]
         return self.runner.run(
@@ -127,13 +124,10 @@ class Trainer:
 
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
         """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
-        settings: dict[str, Any] = {
-            "num_repeats": num_repeats,
-            "seed": derive_seed(self.seed, "evaluate", purpose),
-            "scaling": self.scaling,
-            "batch_size": self.evaluation.batch_size,
-        }
-        return predict_with(self.runner, ids, **settings)
+        seed, batch_size = derive_seed(self.seed, "evaluate", purpose), self.evaluation.batch_size
+        return predict_with(
+            self.runner, ids, num_repeats=num_repeats, seed=seed, scaling=self.scaling, batch_size=batch_size
+        )
 
     def use_best_weights(self) -> None:
         """Put the weights with the best validation score into the model."""
@@ -196,7 +190,7 @@ class Trainer:
             self._measure_norms(epoch)
         val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch) if is_validated else None
         loss = float(total_loss) / len(self.split.train)  # only now: a GPU works on the evaluation meanwhile
-        if not loss == loss or loss in (float("inf"), float("-inf")):
+        if not math.isfinite(loss):
             raise ValueError(
                 f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
                 "lower training.lr, or set training.clip_norm."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crawl.checks import MAX_COUNT, check_type, shown, whole_number
+from crawl.checks import MAX_COUNT, check_type, share, shown, whole_number
 from crawl.graph import Graph
 from crawl.tensor_checks import holds_integers, plain_tensor
 from crawl.walks.reference import SortedArcs, code_dtype
@@ -38,7 +38,7 @@ def check_ids(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: in
             if low < 0 or high >= number:
                 raise ValueError(
                     f"The walks have {name} {low if low < 0 else high}, but num_{name} is {number}: "
-                    "give the number of their graph, or None."
+                    "give the number, or the features, of their graph."
                 )
 
 
@@ -110,9 +110,7 @@ def checked_starts(graph: Graph, start: Tensor) -> Tensor:
 
 def checked_share(start: object) -> float:
     """The share of nodes that start a walk."""
-    if isinstance(start, bool) or not isinstance(start, int | float) or not 0 < start <= 1:
-        raise ValueError(f"start must be None, a share in (0, 1], or a tensor of node ids, not {shown(start)}.")
-    return float(start)
+    return share("start", start, "None, a share in (0, 1], or a tensor of node ids")
 
 
 def checked_keys(keys: Tensor, starts: Tensor) -> Tensor:

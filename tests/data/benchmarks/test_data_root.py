@@ -15,8 +15,8 @@ from tiny_files import EDGES
 from crawl.data.benchmarks import BENCHMARKS, data_root, import_benchmark, is_ready, load_benchmark
 from crawl.data.benchmarks.packed import Packed
 from crawl.data.benchmarks.record import Form
-from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.store import GraphStore
+from crawl.data.symmetry import symmetric
 
 
 def test_the_root_is_given_or_set_or_in_the_home(monkeypatch, tmp_path):
@@ -202,7 +202,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "message"),
         [
-            ("zink", "There is no benchmark 'zink'. Did you mean zinc?"),
+            ("zink", "There is no benchmark 'zink'. Did you mean 'zinc'?"),
             ("csl", "CSL is made in code: there is nothing to import."),
             ("counting_star", "has no published files to import. .*python -m reproduction import"),
             ("mnist", "does not hold MNIST: looked for MNIST_v2.pt"),

@@ -20,7 +20,7 @@ from tiny_files import EDGES
 import crawl
 from crawl.data.benchmarks import BENCHMARKS, is_ready, load_benchmark
 from crawl.data.benchmarks.download import download
-from crawl.data.benchmarks.record import Download, Form
+from crawl.data.benchmarks.record import Form
 
 SOURCE = Path(crawl.__file__).parent
 
@@ -57,7 +57,7 @@ def archive(**files: bytes) -> bytes:
 
 
 def form(*urls: str, files: tuple[str, ...] = ("a.txt", "raw/b.txt"), sha256: str = "") -> Form:
-    return Form(files=files, read=lambda *_: None, downloads=tuple(Download(url=u, sha256=sha256) for u in urls))
+    return Form(files=files, read=lambda *_: None, downloads=tuple(urls), sha256=sha256)
 
 
 def test_files_come_from_archives_and_by_themselves(tmp_path, served):
@@ -96,7 +96,7 @@ def test_a_checksum_is_checked(tmp_path, served):
 
 
 def test_all_addresses_are_https():
-    urls = [source.url for each in BENCHMARKS.values() if each.form for source in each.form.downloads]
+    urls = [url for each in BENCHMARKS.values() if each.form for url in each.form.downloads]
     assert len(urls) == 13
     assert all(url.startswith("https://") for url in urls)
 
@@ -106,7 +106,7 @@ def test_the_promises_name_where_each_benchmark_comes_from():
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+\.(?:com|org|edu)) \|$", text, flags=re.MULTILINE))
     named = {title: set(hosts.split(", ")) for titles, hosts in rows.items() for title in titles.split(", ")}
     assert named == {
-        each.title: {urlsplit(source.url).hostname for source in each.form.downloads}
+        each.title: {urlsplit(url).hostname for url in each.form.downloads}
         for each in BENCHMARKS.values()
         if each.form is not None
     }
@@ -133,8 +133,8 @@ def serve_zinc(served: dict[str, bytes], train: Any) -> None:
     assert source is not None
     files = {f"molecules/{part}.pickle": pickle.dumps(molecules()) for part in ("val", "test")}
     files["molecules/train.pickle"] = pickle.dumps(train)
-    for each in source.downloads:
-        served[each.url] = archive(**files) if ".zip" in each.url else b"1,3\n" if "train" in each.url else b"2\n"
+    for url in source.downloads:
+        served[url] = archive(**files) if ".zip" in url else b"1,3\n" if "train" in url else b"2\n"
 
 
 def test_a_benchmark_that_is_not_there_is_downloaded(tmp_path, served, shrink, capsys):
@@ -164,7 +164,7 @@ def test_a_download_without_its_files_is_refused(tmp_path, served, shrink, monke
     served["https://x.org/x.zip"] = archive(other=b"A")
     source = BENCHMARKS["mnist"].form
     assert source is not None
-    form = replace(source, downloads=(Download(url="https://x.org/x.zip"),))
+    form = replace(source, downloads=("https://x.org/x.zip",))
     monkeypatch.setitem(BENCHMARKS, "mnist", replace(BENCHMARKS["mnist"], form=form))
     with pytest.raises(ValueError, match=r"MNIST is not in .*MNIST_v2\.pt.*crawl datasets import mnist PATH"):
         load_benchmark("mnist", tmp_path)

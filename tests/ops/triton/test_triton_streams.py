@@ -27,7 +27,7 @@ WIDTH = 147 if ON_GPU else 8
 
 
 @pytest.fixture(autouse=True)
-def _triton_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def _triton_everywhere(monkeypatch: pytest.MonkeyPatch, wide_tiles: None) -> None:
     monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
 
 

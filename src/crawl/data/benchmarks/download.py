@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from zipfile import ZipFile
 
-from crawl.data.benchmarks.record import Download, Form
+from crawl.data.benchmarks.record import Form
 
 _SECONDS_FOR_AN_ANSWER = 20  # of a server, before it counts as out of reach
 
@@ -26,26 +26,26 @@ def download(form: Form, folder: Path) -> list[Path]:
         OSError: If an address cannot be reached, or the disk is full.
         ValueError: If what came is not what was published.
     """
-    for source in form.downloads:
-        target = folder / Path(urlsplit(source.url).path).name
-        _fetch(source, target)
+    for url in form.downloads:
+        target = folder / Path(urlsplit(url).path).name
+        _fetch(url, form.sha256, target)
         if target.suffix == ".zip":
             _unpack(target, form.files, folder)
             target.unlink()
     return [folder / name for name in form.files]
 
 
-def _fetch(source: Download, target: Path) -> None:
-    print(f"downloading {source.url}", file=sys.stderr)
-    with urllib.request.urlopen(source.url, timeout=_SECONDS_FOR_AN_ANSWER) as answer, open(target, "wb") as file:
+def _fetch(url: str, sha256: str, target: Path) -> None:
+    print(f"downloading {url}", file=sys.stderr)
+    with urllib.request.urlopen(url, timeout=_SECONDS_FOR_AN_ANSWER) as answer, open(target, "wb") as file:
         if not answer.url.startswith("https://"):
-            raise ValueError(f"{source.url} leads to {answer.url}, which is not https")
+            raise ValueError(f"{url} leads to {answer.url}, which is not https")
         shutil.copyfileobj(answer, file)
-    if source.sha256:
+    if sha256:
         with open(target, "rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != source.sha256:
-            raise ValueError(f"{source.url} has the SHA-256 {found}, not {source.sha256}")
+        if found != sha256:
+            raise ValueError(f"{url} has the SHA-256 {found}, not {sha256}")
 
 
 def _unpack(archive: Path, files: tuple[str, ...], folder: Path) -> None:

@@ -22,9 +22,8 @@ import torch
 from torch import Tensor
 
 from crawl.data.benchmarks.neighbours import nearest_neighbours
-from crawl.data.features import different_integers, rank_integers
 from crawl.data.splits import Split
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, as_ptr
 from crawl.files import whole_file
 
 _FORMAT = "crawl-graphs-1"
@@ -33,24 +32,14 @@ PARTS = ("train", "val", "test")
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Graphs with targets, and how they are divided.
+    """Graphs with targets, and how they are divided."""
 
-    Attributes:
-        store: The graphs. Features that are integers are categories.
-        split: The parts, where they are fixed.
-        test_fold: `[G]` the fold in which each graph is tested, where there are folds instead.
-        pos: `[N, 2]` where each node is in its image, from 0 to 1.
-        origin: Where the graphs come from; `rebuilt` if they are not quite the published ones.
-        node_categories: How many values each column of `x` takes; () if they are numbers.
-        edge_categories: The same for `edge_attr`.
-    """
-
-    store: GraphStore
+    store: GraphStore  # features that are integers are categories
     split: Split | None = None
-    test_fold: Tensor | None = None
-    pos: Tensor | None = None
-    origin: str = "published"
-    node_categories: tuple[int, ...] = ()
+    test_fold: Tensor | None = None  # [G] the fold in which each graph is tested, where there are folds instead
+    pos: Tensor | None = None  # [N, 2] where each node is in its image, from 0 to 1
+    origin: str = "published"  # "rebuilt" if the graphs are not quite the published ones
+    node_categories: tuple[int, ...] = ()  # how many values each column of x takes; () if they are numbers
     edge_categories: tuple[int, ...] = ()
 
 
@@ -88,7 +77,7 @@ def save_packed(path: Path, packed: Packed) -> None:
     }
     if packed.split is not None:
         tensors |= {part: getattr(packed.split, part) for part in PARTS}
-    if _is_rebuilt_image(packed):
+    if packed.origin == "rebuilt" and packed.pos is not None:
         tensors |= {"num_edges": None, "edge_index": None, "edge_attr": None}
         tensors |= {name: tensors[name].half() for name in ("x", "pos")}
     arrays: dict[str, Any] = {name: _narrow(tensor.numpy()) for name, tensor in tensors.items() if tensor is not None}
@@ -163,27 +152,19 @@ def reason(error: Exception) -> str:
     return " ".join(str(error).split()).removesuffix(".") or type(error).__name__
 
 
-def as_ptr(sizes: Tensor) -> Tensor:
-    """`[G + 1]` where each graph begins, from the sizes of all."""
-    return torch.cat([torch.zeros(1, dtype=torch.long), sizes.long().cumsum(0)])
-
-
 def split_in_order(sizes: list[int]) -> Split:
     """Splits that follow one another."""
     return Split(*torch.split(torch.arange(sum(sizes)), sizes))
-
-
-def _is_rebuilt_image(packed: Packed) -> bool:
-    return packed.origin == "rebuilt" and packed.pos is not None
 
 
 def _ranked(features: Tensor | None, width: int) -> tuple[Tensor | None, tuple[int, ...]]:
     if features is None or features.is_floating_point():
         return features, ()
     features = features.unsqueeze(1) if features.dim() == 1 else features
-    values = different_integers(features)
-    sizes = [len(different) for different in values]
-    return rank_integers(features, values), (sizes[0] + max(0, width - sum(sizes)), *sizes[1:])
+    ranked = [column.unique(return_inverse=True) for column in features.unbind(1)]  # type: ignore[no-untyped-call]
+    sizes = [len(values) for values, _ in ranked]
+    categories = (sizes[0] + max(0, width - sum(sizes)), *sizes[1:])
+    return torch.stack([ranks for _, ranks in ranked], dim=1), categories
 
 
 def _narrow(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:

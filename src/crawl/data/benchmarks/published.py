@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from crawl.data.benchmarks.packed import PARTS, Packed, as_ptr, naming, open_binary, split_in_order
-from crawl.data.benchmarks.record import Download, Form
+from crawl.data.benchmarks.packed import PARTS, Packed, naming, open_binary, split_in_order
+from crawl.data.benchmarks.record import Form
 from crawl.data.benchmarks.safe_pickle import load_pickle, load_torch
 from crawl.data.splits import Split, stratified_folds
-from crawl.data.store import GraphStore
-
-_SCAFFOLD_PARTS = ("train", "valid", "test")
+from crawl.data.store import GraphStore, as_ptr
 
 
 def zinc() -> Form:
@@ -31,8 +30,8 @@ def zinc() -> Form:
         files=(*(f"{part}.pickle" for part in PARTS), *(f"{part}.index" for part in PARTS)),
         read=lambda *paths: _joined([_zinc(*pair) for pair in zip(paths[:3], paths[3:], strict=True)]),
         downloads=(
-            Download(url="https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1"),
-            *(Download(url=f"{index}/{part}.index") for part in PARTS),
+            "https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1",
+            *(f"{index}/{part}.index" for part in PARTS),
         ),
     )
 
@@ -42,7 +41,7 @@ def superpixels(name: str) -> Form:
     return Form(
         files=(f"{name}_v2.pt",),
         read=_superpixels,
-        downloads=(Download(url=f"https://data.pyg.org/datasets/benchmarking-gnns/{name}_v2.zip"),),
+        downloads=(f"https://data.pyg.org/datasets/benchmarking-gnns/{name}_v2.zip",),
     )
 
 
@@ -51,7 +50,7 @@ def peptides(name: str, place: str) -> Form:
     return Form(
         files=tuple(f"{part}.pt" for part in PARTS),
         read=lambda *paths: _joined([_peptides(path) for path in paths]),
-        downloads=(Download(url=f"https://www.dropbox.com/s/{place}/peptides{name}.zip?dl=1"),),
+        downloads=(f"https://www.dropbox.com/s/{place}/peptides{name}.zip?dl=1",),
     )
 
 
@@ -60,7 +59,7 @@ def pascalvoc() -> Form:
     return Form(
         files=tuple(f"{part}.pickle" for part in PARTS),
         read=lambda *paths: _joined([_pascalvoc(path) for path in paths]),
-        downloads=(Download(url="https://www.dropbox.com/s/8x722ai272wqwl4/pascalvocsp.zip?dl=1"),),
+        downloads=("https://www.dropbox.com/s/8x722ai272wqwl4/pascalvocsp.zip?dl=1",),
     )
 
 
@@ -69,25 +68,19 @@ def tu(name: str) -> Form:
     return Form(
         files=tuple(f"{name}_{what}.txt" for what in ("A", "graph_indicator", "graph_labels")),
         read=_tu,
-        downloads=(Download(url=f"https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip"),),
+        downloads=(f"https://www.chrsmrrs.com/graphkerneldatasets/{name}.zip",),
     )
 
 
 def molpcba() -> Form:
     """MOLPCBA of the Open Graph Benchmark, with its scaffold split."""
     tables = ("edge", "node-feat", "edge-feat", "num-node-list", "num-edge-list", "graph-label")
+    parts = ("train", "valid", "test")
     return Form(
-        files=(
-            *(f"raw/{table}.csv.gz" for table in tables),
-            *(f"split/scaffold/{part}.csv.gz" for part in _SCAFFOLD_PARTS),
-        ),
+        files=(*(f"raw/{table}.csv.gz" for table in tables), *(f"split/scaffold/{part}.csv.gz" for part in parts)),
         read=_molpcba,
-        downloads=(
-            Download(
-                url="https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/pcba.zip",
-                sha256="0bb12da2f3ec8b0bb80564114a6174fad2df6a3a0d3c19470b3a27813a7d4e53",  # TensorFlow Datasets has it
-            ),
-        ),
+        downloads=("https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/pcba.zip",),
+        sha256="0bb12da2f3ec8b0bb80564114a6174fad2df6a3a0d3c19470b3a27813a7d4e53",  # TensorFlow Datasets has it
     )
 
 
@@ -110,12 +103,11 @@ def _superpixels(path: Path) -> Packed:
     parts = load_torch(path)
     with naming(path):
         train, val, test = ([graph["pos"] for graph in part] for part in parts)
-        stores = [_store([_graph(graph) for graph in part], [graph["y"] for graph in part]) for part in parts]
+        stores = []
+        for part in parts:
+            graphs = [Data(graph["x"], graph["edge_index"], graph["edge_attr"]) for graph in part]
+            stores.append(_store(graphs, [graph["y"] for graph in part]))
         return _joined(stores, pos=torch.cat([*train, *val, *test]))
-
-
-def _graph(tensors: dict[str, Tensor]) -> Data:
-    return Data(tensors["x"], tensors["edge_index"], tensors["edge_attr"])
 
 
 def _peptides(path: Path) -> GraphStore:
@@ -183,10 +175,7 @@ def _numbers(path: Path, has_gaps: bool = False) -> Tensor:
 
 def _store(graphs: Sequence[Data], y: Sequence[Any], y_per_node: bool = False) -> GraphStore:
     """The graphs with a row of targets for each, or for each of their nodes."""
-    plain = GraphStore.from_graphs(graphs)
-    return GraphStore(
-        plain.node_ptr, plain.edge_ptr, plain.edge_index, plain.x, plain.edge_attr, torch.cat(list(y)), y_per_node
-    )
+    return replace(GraphStore.from_graphs(graphs), y=torch.cat(list(y)), y_per_node=y_per_node)
 
 
 def _joined(stores: Sequence[GraphStore], pos: Tensor | None = None) -> Packed:

@@ -12,35 +12,16 @@ from crawl.data.task import Task
 
 @dataclass(frozen=True)
 class Statistics:
-    """The published size of a benchmark.
+    """The published size of a benchmark."""
 
-    Attributes:
-        num_graphs: The graphs for training, validation and test; or of all together, where there are folds.
-        mean_nodes: Nodes of a graph.
-        mean_edges: Edges of a graph, an undirected one counted twice.
-    """
-
-    num_graphs: tuple[int, ...]
+    num_graphs: tuple[int, ...]  # for training, validation and test; or of all together, where there are folds
     mean_nodes: float
-    mean_edges: float
+    mean_edges: float  # an undirected one counts twice
 
     @property
     def total(self) -> int:
         """The number of graphs (G)."""
         return sum(self.num_graphs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Download:
-    """A file that is published.
-
-    Attributes:
-        url: The address of a zip archive, or of one of the files.
-        sha256: Its checksum, where one is known.
-    """
-
-    url: str
-    sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +31,14 @@ class Form:
     Attributes:
         files: Their names; each may be compressed with gzip, its name then ends in .gz.
         read: From the paths of all of them, in this order, to the graphs.
-        downloads: Where they are published; () if they cannot be downloaded.
+        downloads: The addresses of zip archives, or of the files; () if they cannot be downloaded.
+        sha256: The checksum of each download, where one is known.
     """
 
     files: tuple[str, ...]
     read: Callable[..., Packed]
-    downloads: tuple[Download, ...] = ()
+    downloads: tuple[str, ...] = ()
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,12 +49,10 @@ class Benchmark:
         name: What it is called in commands and configurations.
         title: What it is called in tables.
         about: Its graphs, in a few words.
-        task: What is to be predicted, and how it is scored.
-        statistics: What its size must be.
         widths: The widths of node and edge features of the published models; one-hot vectors for categories.
         categories: How many values each column of node and edge features can take; () if they are numbers.
-        file: The name of its file in the data root, without `.npz`; benchmarks may share one. Its own name if none is
-            given; empty if the graphs are made in code.
+        file: The name of its file in the data root; benchmarks may share one. Its own name and `.npz` if none is given;
+            empty if the graphs are made in code.
         form: The published files that it is made from; None if they cannot be downloaded.
         num_folds: The number of folds, 0 if the split is fixed.
         has_missing: Whether targets may be missing (NaN).
@@ -97,4 +78,4 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         if not self.file and self.make is None:
-            object.__setattr__(self, "file", self.name)
+            object.__setattr__(self, "file", f"{self.name}.npz")

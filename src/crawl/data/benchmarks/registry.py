@@ -40,7 +40,7 @@ def _counting(name: str, *targets: str) -> Benchmark:
         about=about if len(targets) == 1 else "the same with all four substructures",
         task=Task(kind="regression", num_outputs=len(targets), metric="mae", target_names=targets),
         statistics=Statistics((1500, 1000, 2500), 18.8, 62.68),
-        file="counting",
+        file="counting.npz",
         columns=tuple(map(_COUNTED.index, targets)),
     )
 
@@ -72,13 +72,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             form=published.superpixels("MNIST"),
             is_symmetric=True,
         ),
-        Benchmark(
-            *("csl", "CSL", "150 cyclic skip link graphs"),
-            TASK,
-            _CSL,
-            num_folds=NUM_FOLDS,
-            make=csl,
-        ),
+        Benchmark("csl", "CSL", "150 cyclic skip link graphs", TASK, _CSL, num_folds=NUM_FOLDS, make=csl),
         Benchmark(
             *("csl_lap", "CSL+Lap", "the same with Laplacian eigenvectors"),
             TASK,
@@ -119,21 +113,9 @@ BENCHMARKS: dict[str, Benchmark] = {
             categories=_MOLECULES,
             form=published.peptides("struct", "zgv4z8fcpmknhs8"),
         ),
-        _social(
-            *("collab", "COLLAB", "5,000 networks of scientists"),
-            num_classes=3,
-            statistics=Statistics((5_000,), 74.49, 4914.4),
-        ),
-        _social(
-            *("imdb_multi", "IMDB-MULTI", "1,500 networks of actors"),
-            num_classes=3,
-            statistics=Statistics((1_500,), 13.0, 131.87),
-        ),
-        _social(
-            *("reddit_binary", "REDDIT-BINARY", "2,000 discussions"),
-            num_classes=2,
-            statistics=Statistics((2_000,), 429.63, 995.5),
-        ),
+        _social("collab", "COLLAB", "5,000 networks of scientists", 3, Statistics((5_000,), 74.49, 4914.4)),
+        _social("imdb_multi", "IMDB-MULTI", "1,500 networks of actors", 3, Statistics((1_500,), 13.0, 131.87)),
+        _social("reddit_binary", "REDDIT-BINARY", "2,000 discussions", 2, Statistics((2_000,), 429.63, 995.5)),
         *(_counting(target, target) for target in _COUNTED),
         _counting("all", *_COUNTED),
     )

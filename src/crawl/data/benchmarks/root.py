@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,16 +10,16 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import torch
 
-from crawl.checks import whole_number
+from crawl.checks import suggestion, whole_number
 from crawl.data.benchmarks.check import check
 from crawl.data.benchmarks.download import download
 from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
 from crawl.data.benchmarks.record import Benchmark, Form
 from crawl.data.benchmarks.registry import BENCHMARKS
-from crawl.data.benchmarks.symmetry import symmetric
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
+from crawl.data.symmetry import symmetric
 
 _FROM_COMPACT_FILES = "In a copy of the repository, import its compact file with: python -m reproduction import."
 
@@ -31,23 +30,17 @@ def data_root(root: str | Path | None = None) -> Path:
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """The benchmark of that name; capitals do not count, nor whether words are joined by - or _.
-
-    Raises:
-        ValueError: If there is no such benchmark.
-    """
+    """The benchmark of that name; capitals do not count, nor whether words are joined by - or _. Refuses others."""
     key = name.lower().replace("-", "_")
     if key not in BENCHMARKS:
-        near = difflib.get_close_matches(key, BENCHMARKS, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(BENCHMARKS)}."
-        raise ValueError(f"There is no benchmark {name!r}. {hint}")
+        raise ValueError(f"There is no benchmark {name!r}.{suggestion(key, BENCHMARKS)}")
     return BENCHMARKS[key]
 
 
 def is_ready(name: str, root: str | Path | None = None) -> bool:
     """Whether a benchmark can be loaded without a network."""
     benchmark = find_benchmark(name)
-    return benchmark.make is not None or _file(benchmark, data_root(root)).is_file()
+    return benchmark.make is not None or (data_root(root) / benchmark.file).is_file()
 
 
 def load_benchmark(
@@ -75,18 +68,33 @@ def load_benchmark(
         raise ValueError(f"{benchmark.title} has no folds: leave out fold.")
     if not has_validation and (benchmark.make is not None or not benchmark.num_folds):
         raise ValueError(f"The validation part of {benchmark.title} is given: leave out has_validation.")
+    no_coordinates = f"The nodes of {benchmark.title} have no coordinates: leave out has_positions."
     if benchmark.make is not None:
         if has_positions:
-            raise ValueError(_no_coordinates(benchmark))
+            raise ValueError(no_coordinates)
         return replace(benchmark.make(fold), name=benchmark.title)
     root = data_root(root)
-    path = _file(benchmark, root)
-    if path.is_file():
-        packed = load_packed(path)
-        check(benchmark, packed, path)
-    else:
-        packed = _downloaded(benchmark, root)
-    return _as_dataset(benchmark, packed, fold, has_validation, has_positions)
+    path = root / benchmark.file
+    if not path.is_file():
+        _download(benchmark, root)
+    packed = load_packed(path)
+    check(benchmark, packed, path)
+    store, y = packed.store, packed.store.y
+    if benchmark.columns and y is not None:
+        chosen = y[:, list(benchmark.columns)]
+        store = replace(store, y=chosen / chosen.std(dim=0, correction=0))
+    if has_positions:
+        if packed.pos is None or store.x is None:
+            raise ValueError(no_coordinates)
+        store = replace(store, x=torch.cat([store.x, packed.pos], dim=1))
+    return Dataset(
+        name=benchmark.title if packed.origin == "published" else f"{benchmark.title} ({packed.origin})",
+        store=store,
+        task=benchmark.task,
+        split=_split(benchmark, packed, fold, has_validation),
+        node_categories=packed.node_categories,
+        edge_categories=packed.edge_categories,
+    )
 
 
 def import_benchmark(
@@ -120,12 +128,7 @@ def import_benchmark(
     raise ValueError(f"{path} does not hold {benchmark.title}: looked for {looked_for}.")
 
 
-def _file(benchmark: Benchmark, root: Path) -> Path:
-    return root / f"{benchmark.file}.npz"
-
-
-def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
-    command = f"crawl datasets import {benchmark.name} PATH"
+def _download(benchmark: Benchmark, root: Path) -> None:
     form = benchmark.form
     if form is None:
         raise ValueError(f"{benchmark.title} is not in {root} and cannot be downloaded. {_FROM_COMPACT_FILES}")
@@ -138,9 +141,9 @@ def _downloaded(benchmark: Benchmark, root: Path) -> Packed:
     except Exception as error:
         raise ValueError(
             f"{benchmark.title} is not in {root} and could not be downloaded ({reason(error)}); set CRAWL_DATA to a "
-            f"folder that has it, or: {command}"
+            f"folder that has it, or: crawl datasets import {benchmark.name} PATH"
         ) from error
-    return load_packed(_keep(benchmark, packed, root, "What was downloaded"))
+    _keep(benchmark, packed, root, "What was downloaded")
 
 
 def _keep(benchmark: Benchmark, packed: Packed, root: Path, source: str) -> Path:
@@ -148,7 +151,7 @@ def _keep(benchmark: Benchmark, packed: Packed, root: Path, source: str) -> Path
     store = symmetric(packed.store) if benchmark.is_symmetric and packed.origin != "rebuilt" else packed.store
     packed = replace(packed, store=_with_targets(benchmark, store))
     check(benchmark, packed, source)
-    path = _file(benchmark, root)
+    path = root / benchmark.file
     save_packed(path, with_categories(packed, benchmark.widths))
     return path
 
@@ -162,30 +165,6 @@ def _with_targets(benchmark: Benchmark, store: GraphStore) -> GraphStore:
         is_whole = y.numel() == len(y) and bool((y == y.long()).all())
         return replace(store, y=y.long().flatten()) if is_whole else store
     return replace(store, y=(y.unsqueeze(1) if y.dim() == 1 else y).float())
-
-
-def _as_dataset(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool, has_positions: bool) -> Dataset:
-    store, y = packed.store, packed.store.y
-    assert y is not None
-    if benchmark.columns:
-        chosen = y[:, list(benchmark.columns)]
-        store = replace(store, y=chosen / chosen.std(dim=0, correction=0))
-    if has_positions:
-        if packed.pos is None or store.x is None:
-            raise ValueError(_no_coordinates(benchmark))
-        store = replace(store, x=torch.cat([store.x, packed.pos], dim=1))
-    return Dataset(
-        name=benchmark.title if packed.origin == "published" else f"{benchmark.title} ({packed.origin})",
-        store=store,
-        task=benchmark.task,
-        split=_split(benchmark, packed, fold, has_validation),
-        node_categories=packed.node_categories,
-        edge_categories=packed.edge_categories,
-    )
-
-
-def _no_coordinates(benchmark: Benchmark) -> str:
-    return f"The nodes of {benchmark.title} have no coordinates: leave out has_positions."
 
 
 def _split(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool) -> Split:
@@ -202,9 +181,7 @@ def _split(benchmark: Benchmark, packed: Packed, fold: int, has_validation: bool
 def _find(files: Sequence[str], path: Path) -> list[Path]:
     """The files, all in the given folder or in one below it, or beside a file that is one of them; [] if there are not.
 
-    Args:
-        files: Their names; each may also come with .gz at its end, or without; the one that is `path` goes first.
-        path: A folder, or one of the files.
+    Each may also come with .gz at the end of its name, or without; if `path` is one of them, it is taken.
     """
     is_file = path.is_file()
     folders = [path.parent] if is_file else [path, *sorted(place for place in path.rglob("*") if place.is_dir())]

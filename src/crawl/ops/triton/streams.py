@@ -24,7 +24,8 @@ _passes: dict[int, _Pass] = {}  # by the number that autograd gives to a pass, w
 def stream_of_thread(device: torch.device, name: str) -> torch.cuda.Stream:
     """The stream of that name that only this thread uses.
 
-    torch has 32 streams, which it hands out in turn: one that is asked for anew each time is soon somebody else's.
+    torch has 32 streams of each priority, which it hands out in turn: one that is asked for anew each time, or many for
+    each thread, are soon somebody else's. Work on a stream that another thread captures would spoil both.
     """
     return _stream(device, name, get_ident())
 
@@ -35,12 +36,12 @@ def shared_stream(device: torch.device, name: str) -> torch.cuda.Stream:
 
 
 def in_parallel(device: torch.device, *branches: Callable[[], Any], of: str = "main") -> list[Any]:
-    """The results of the branches, which may run at the same time, `of` being the stream that calls."""
-    if device.type != "cuda":
+    """The results of the branches, which may run at the same time in a captured step; `of` names who calls."""
+    if not _is_capturing(device):
         return [branch() for branch in branches]
     here = torch.cuda.current_stream(device)
     fork = here.record_event()
-    sides = [stream_of_thread(device, f"{of} {i}") for i in range(1, len(branches))]
+    sides = [shared_stream(device, f"{of} {i}") for i in range(1, len(branches))]
     results = []
     for side, branch in zip(sides, branches[1:], strict=True):
         side.wait_event(fork)
@@ -117,7 +118,7 @@ class _Pass:
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.number = device, -1
-        self.side = stream_of_thread(device, "weights") if device.type == "cuda" else None
+        self.side = shared_stream(device, "weights") if _is_capturing(device) else None
         self.gradients: list[tuple[Tensor, Tensor]] = []
         self.inputs: list[tuple[Tensor | None, ...]] = []  # of computations that may still run
         self.marked: tuple[torch.cuda.Event, int] | None = None  # when the first so many of them are done
@@ -162,6 +163,14 @@ class _Pass:
                 weight.grad = gradient
             else:
                 weight.grad += gradient
+
+
+def _is_capturing(device: torch.device) -> bool:
+    """Whether a step is being captured here. One is captured at a time, so all can share the streams beside it.
+
+    Kernels that the host starts one by one are too slow to overlap.
+    """
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def _number_of_pass() -> int:
