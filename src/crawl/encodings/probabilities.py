@@ -11,12 +11,14 @@ from torch import Tensor
 
 from crawl.checks import whole_number
 from crawl.graph import Graph
+from crawl.tensor_checks import in_memory
 from crawl.threads import share_out
 from crawl.walks.checks import check_graph
 
 MAX_STEPS = 1000
-_MOST_WORK = 10**12  # additions, some minutes on a core
+_MOST_WORK = 10**12  # additions: half an hour on a core
 _NODES_AT_ONCE = 64
+_MOST_PIECES = 256  # for which work space of the size of a graph is made
 
 
 def return_probabilities(graph: Graph, num_steps: int = 20) -> Tensor:
@@ -30,7 +32,7 @@ def return_probabilities(graph: Graph, num_steps: int = 20) -> Tensor:
         num_steps: The number of columns.
 
     Raises:
-        ValueError: If the graphs are so large that it would take hours: use `estimate_return_probabilities`.
+        ValueError: If the graphs are so large that it could take hours: use `estimate_return_probabilities`.
     """
     return _probabilities(graph, num_steps, of_arcs=False)
 
@@ -46,7 +48,7 @@ def walk_probabilities(graph: Graph, num_steps: int = 20) -> Tensor:
         num_steps: The number of columns.
 
     Raises:
-        ValueError: If the graphs are so large that it would take hours: use `estimate_walk_probabilities`.
+        ValueError: If the graphs are so large that it could take hours: use `estimate_walk_probabilities`.
     """
     of_arcs = _probabilities(graph, num_steps, of_arcs=True)
     return mean_of_arcs(of_arcs, graph)
@@ -66,15 +68,17 @@ def _probabilities(graph: Graph, num_steps: int, *, of_arcs: bool) -> Tensor:
     _check_work(graph, num_steps)
     rowptr, col, graph_ptr = graph.rowptr.numpy(), graph.col.numpy(), graph.graph_ptr.numpy()
     first = graph_ptr[graph.batch.numpy()]  # the first node of the graph of each node
-    out = torch.zeros(graph.num_arcs if of_arcs else graph.num_nodes, num_steps)
-    largest = int(np.diff(graph_ptr).max(initial=0))
+    with in_memory(f"A table of {num_steps} steps on {graph}"):
+        out = torch.zeros(graph.num_arcs if of_arcs else graph.num_nodes, num_steps)
+    size = np.diff(graph_ptr)[graph.batch.numpy()]  # of the graph of each node
+    at_once = max(_NODES_AT_ONCE, int(size.max(initial=0)) // _MOST_PIECES)
     arguments = (rowptr, col, _shares(graph), first, num_steps, of_arcs, out.numpy())
 
     def work(piece: int) -> None:
-        begin = piece * _NODES_AT_ONCE
-        _spread(*arguments, begin, min(begin + _NODES_AT_ONCE, graph.num_nodes), largest)
+        begin, end = piece * at_once, min((piece + 1) * at_once, graph.num_nodes)
+        _spread(*arguments, begin, end, int(size[begin:end].max()))
 
-    share_out(work, -(-graph.num_nodes // _NODES_AT_ONCE))
+    share_out(work, -(-graph.num_nodes // at_once))
     return out.to(device)
 
 
@@ -92,17 +96,19 @@ def _shares(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _check_work(graph: Graph, num_steps: int) -> None:
-    """Refuse what would take hours. A walk of k steps from a node sees at most its graph, and at most d^k nodes."""
-    sizes = graph.graph_ptr.diff().double()
-    arcs = torch.zeros(graph.num_graphs, dtype=torch.float64)
-    arcs.index_add_(0, graph.batch.long(), graph.degree.double())
-    most = float(graph.degree.max()) if graph.num_nodes else 0.0
-    ball = torch.tensor(sum(min(most**k, 1e18) for k in range(1, num_steps + 1)), dtype=torch.float64)
-    work = float((sizes * torch.minimum(num_steps * (sizes + arcs), ball)).sum())
+    """Refuse what could take hours. Step k from a node follows at most all arcs of its graph, and at most d^k arcs."""
+    sizes, degree, batch = graph.graph_ptr.diff().numpy(), graph.degree.numpy(), graph.batch.numpy()
+    arcs = np.bincount(batch, degree, minlength=graph.num_graphs)
+    most = np.zeros(graph.num_graphs)
+    np.maximum.at(most, batch, degree)
+    ball, work = np.ones(graph.num_graphs), 0.0
+    for _ in range(num_steps):
+        ball = np.minimum(ball * most, arcs)
+        work += float(sizes @ ball)
     if work > _MOST_WORK:
         raise ValueError(
-            f"Exact probabilities of {num_steps} steps on {graph} would take up to {work:.0e} additions: "
-            "estimate them from walks (crawl.encodings.estimate_…), or take fewer steps."
+            f"Exact probabilities of {num_steps} steps on {graph} could take {work:.0e} additions: estimate them from "
+            "walks (estimate_return_probabilities, estimate_walk_probabilities), or take fewer steps."
         )
 
 
