@@ -10,6 +10,7 @@ from numba import njit
 from torch import Tensor
 
 from crawl.checks import whole_number
+from crawl.encodings.settings import LONGEST_CYCLE
 from crawl.graph import Graph
 from crawl.threads import share_out
 from crawl.walks.checks import check_graph
@@ -39,7 +40,7 @@ def cycle_counts(graph: Graph, longest: int = 8) -> CycleCounts:
         ValueError: If there are so many paths that it would take hours.
     """
     check_graph(graph)
-    longest = whole_number("longest", longest, 3, 32)
+    longest = whole_number("longest", longest, 3, LONGEST_CYCLE)
     device, graph = graph.device, graph.to("cpu")
     source = torch.repeat_interleave(graph.degree.long())
     target = graph.col.long()

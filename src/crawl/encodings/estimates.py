@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from crawl.checks import whole_number
-from crawl.encodings.probabilities import MAX_STEPS, mean_of_arcs
+from crawl.encodings.probabilities import mean_of_arcs
+from crawl.encodings.settings import MAX_STEPS
 from crawl.graph import Graph
 from crawl.tensor_checks import in_memory
 from crawl.walks.checks import check_graph

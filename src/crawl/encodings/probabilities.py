@@ -10,12 +10,12 @@ from numba import njit
 from torch import Tensor
 
 from crawl.checks import whole_number
+from crawl.encodings.settings import MAX_STEPS
 from crawl.graph import Graph
 from crawl.tensor_checks import in_memory
 from crawl.threads import share_out
 from crawl.walks.checks import check_graph
 
-MAX_STEPS = 1000
 _MOST_WORK = 10**12  # additions: half an hour on a core
 _NODES_AT_ONCE = 64
 _MOST_PIECES = 256  # for which work space of the size of a graph is made
