@@ -57,8 +57,8 @@ def walk_probabilities(graph: Graph, num_steps: int = 20) -> Tensor:
 def mean_of_arcs(of_arcs: Tensor, graph: Graph) -> Tensor:
     """`[E, C]` for each edge the mean over its arcs, given `[A, C]`."""
     edge = graph.edge_id.long().to(of_arcs.device)
-    total = of_arcs.new_zeros(graph.num_edges, of_arcs.shape[1]).index_add(0, edge, of_arcs)
-    return total / torch.bincount(edge, minlength=graph.num_edges).clamp_min(1).unsqueeze(1)
+    total = of_arcs.new_zeros(graph.num_edges, of_arcs.shape[1]).index_add_(0, edge, of_arcs)
+    return total.div_(torch.bincount(edge, minlength=graph.num_edges).clamp_min(1).unsqueeze(1))
 
 
 def _probabilities(graph: Graph, num_steps: int, *, of_arcs: bool) -> Tensor:
@@ -72,7 +72,7 @@ def _probabilities(graph: Graph, num_steps: int, *, of_arcs: bool) -> Tensor:
         out = torch.zeros(graph.num_arcs if of_arcs else graph.num_nodes, num_steps)
     size = np.diff(graph_ptr)[graph.batch.numpy()]  # of the graph of each node
     at_once = max(_NODES_AT_ONCE, int(size.max(initial=0)) // _MOST_PIECES)
-    arguments = (rowptr, col, _shares(graph), first, num_steps, of_arcs, out.numpy())
+    arguments = (rowptr, col, _shares(graph), first, _is_symmetric(graph), num_steps, of_arcs, out.numpy())
 
     def work(piece: int) -> None:
         begin, end = piece * at_once, min((piece + 1) * at_once, graph.num_nodes)
@@ -112,41 +112,53 @@ def _check_work(graph: Graph, num_steps: int) -> None:
         )
 
 
+def _is_symmetric(graph: Graph) -> bool:
+    """Whether each arc has one in the other direction."""
+    source, target = torch.repeat_interleave(graph.degree.long()), graph.col.long()
+    return torch.equal(source * graph.num_nodes + target, (target * graph.num_nodes + source).sort().values)
+
+
 @njit(nogil=True, cache=True)
-def _spread(rowptr, col, share, first, num_steps, of_arcs, out, begin, end, largest):
-    """Let the mass of each start node flow, step by step, over the nodes it reaches."""
-    here, there = np.zeros(largest), np.zeros(largest)
+def _spread(rowptr, col, share, first, is_symmetric, num_steps, of_arcs, out, begin, end, largest):
+    """Let the mass of each start node flow, step by step, over the nodes it reaches.
+
+    What is too far away to be back in time is not followed: the distance back is known if arcs go both ways.
+    """
+    here, there = np.empty(largest), np.empty(largest)  # each entry is set when its node is first seen in a step
     reached, next_reached = np.empty(largest, np.int32), np.empty(largest, np.int32)
-    seen = np.full(largest, -1, np.int64)
+    distance, seen = np.empty(largest, np.int32), np.full(largest, -1, np.int64)
     stamp = 0
     for start in range(begin, end):
         offset = first[start]
-        here[start - offset] = 1.0
+        stamp += 1
+        first_stamp = stamp
+        here[start - offset], distance[start - offset], seen[start - offset] = 1.0, 0, stamp
         reached[0] = start - offset
         number = 1
-        for k in range(num_steps):
+        for k in range(1, num_steps + 1):
             stamp += 1
+            farthest = num_steps - k + of_arcs
             next_number = 0
             for i in range(number):
                 node = reached[i]
                 mass = here[node]
-                here[node] = 0.0
                 for arc in range(rowptr[node + offset], rowptr[node + offset + 1]):
                     target = col[arc] - offset
                     if seen[target] != stamp:
+                        if seen[target] < first_stamp:
+                            distance[target] = k
                         seen[target] = stamp
                         there[target] = 0.0
-                        next_reached[next_number] = target
-                        next_number += 1
+                        if distance[target] <= farthest or not is_symmetric:
+                            next_reached[next_number] = target
+                            next_number += 1
                     there[target] += mass * share[arc]
             here, there = there, here
             reached, next_reached = next_reached, reached
             number = next_number
             if not of_arcs:
-                out[start, k] = here[start - offset] if seen[start - offset] == stamp else 0.0
+                out[start, k - 1] = here[start - offset] if seen[start - offset] == stamp else 0.0
                 continue
             for arc in range(rowptr[start], rowptr[start + 1]):
                 target = col[arc] - offset
-                out[arc, k] = here[target] if seen[target] == stamp else 0.0
-        for i in range(number):
-            here[reached[i]] = 0.0
+                out[arc, k - 1] = here[target] if seen[target] == stamp else 0.0

@@ -7,7 +7,6 @@ one.
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
