@@ -34,8 +34,8 @@ def with_encodings(store: GraphStore, encodings: Encodings) -> GraphStore:
 
     Args:
         store: The graphs.
-        encodings: What to append: return probabilities, then logarithms of 1 + cycle counts, on nodes; walk
-            probabilities, then the same logarithms, on edges.
+        encodings: What to append: return probabilities, then square roots of cycle counts, on nodes; walk
+            probabilities, then square roots of cycle counts, on edges.
 
     Raises:
         ValueError: If there are too many steps or too long cycles for such large graphs.
@@ -52,8 +52,8 @@ def with_encodings(store: GraphStore, encodings: Encodings) -> GraphStore:
         of_edges.append(walk_probabilities(graph, encodings.walk_steps))
     if encodings.longest_cycle:
         counts = cycle_counts(graph, encodings.longest_cycle)
-        of_nodes.append(counts.nodes.float().log1p())
-        of_edges.append(counts.edges.float().log1p())
+        of_nodes.append(counts.nodes.float().sqrt())  # which all machines round alike
+        of_edges.append(counts.edges.float().sqrt())
     x = appended("x", store.x, torch.cat(of_nodes, dim=1)) if of_nodes else store.x
     edge_attr = appended("edge_attr", store.edge_attr, torch.cat(of_edges, dim=1)) if of_edges else store.edge_attr
     return replace(store, x=x, edge_attr=edge_attr)

@@ -18,7 +18,7 @@ class Encodings:
         return_steps: On nodes, the probabilities that a walk is back after 1 to this many steps (RWSE).
         walk_steps: On edges, the probabilities that a walk from one end is at the other after 1 to this many steps
             (RRWP, together with return_steps).
-        longest_cycle: On nodes and edges, the logarithm of 1 + the number of cycles through them, for each length from
+        longest_cycle: On nodes and edges, the square root of the number of cycles through them, for each length from
             3 to this one.
     """
 
