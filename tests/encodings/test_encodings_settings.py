@@ -13,6 +13,11 @@ def test_widths():
     assert (Encodings(20, 8, 6).node_width, Encodings(20, 8, 6).edge_width) == (24, 12)
 
 
+def test_in_words():
+    assert str(Encodings()) == ""
+    assert str(Encodings(20, 0, 6)) == "return probabilities of 20 steps, cycles of 3 to 6 edges"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

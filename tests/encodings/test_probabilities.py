@@ -84,6 +84,18 @@ def test_follow_the_direction_of_edges():
     assert walk_probabilities(graph, 4).tolist() == [[1, 0, 0, 1]] * 3
 
 
+def test_of_directed_graphs_that_come_back_by_other_ways():
+    graph = nx.gnp_random_graph(14, 0.2, seed=4, directed=True)
+    graph.add_edges_from((i, (i + 1) % 14) for i in range(14))
+    edge_index = torch.tensor(list(graph.edges)).t()
+    graph = Graph.from_edge_index(edge_index)
+    expected = powers(graph, 12)
+    found = return_probabilities(graph, 12).double()
+    assert torch.allclose(found, expected.diagonal(dim1=1, dim2=2).t(), atol=1e-7)
+    found = walk_probabilities(graph, 12).double()
+    assert torch.allclose(found, expected[:, edge_index[0], edge_index[1]].t(), atol=1e-7)
+
+
 def test_of_many_steps_are_those_of_the_stationary_distribution():
     graph, _ = batch_of(nx.petersen_graph())
     assert torch.allclose(return_probabilities(graph, 1000)[:, -1], torch.full((10,), 0.1))

@@ -32,6 +32,15 @@ class Encodings:
         if self.longest_cycle in (1, 2):
             raise ValueError(f"encodings.longest_cycle must be 3 or more, or 0 for none, not {self.longest_cycle}.")
 
+    def __str__(self) -> str:
+        """As in `return probabilities of 20 steps, cycles of 3 to 6 edges`; empty for none."""
+        parts = {
+            f"return probabilities of {self.return_steps} steps": self.return_steps,
+            f"walk probabilities of {self.walk_steps} steps": self.walk_steps,
+            f"cycles of 3 to {self.longest_cycle} edges": self.longest_cycle,
+        }
+        return ", ".join(name for name, is_there in parts.items() if is_there)
+
     @property
     def node_width(self) -> int:
         """The number of columns on nodes."""
