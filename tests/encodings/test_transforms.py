@@ -93,9 +93,10 @@ def test_refuses_integers_that_floats_cannot_hold():
         (lambda: AddReturnProbabilities(0), "num_steps.*not 0"),
         (lambda: AddWalkProbabilities("5"), "num_steps.*'5'"),
         (lambda: AddCycleCounts(2), "longest.*not 2"),
+        (lambda: AddWalkProbabilities(5, 7), "name, such as 'pe', not 7"),
         (lambda: AddLaplacianEigenvectors(-1), "number.*-1"),
     ],
 )
-def test_refuses_wrong_sizes(make, message):
+def test_refuses_wrong_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -32,7 +32,7 @@ def estimate_return_probabilities(graph: Graph, num_steps: int = 20, *, num_walk
     Raises:
         ValueError: If the walks of a single node are too many for the memory.
     """
-    _check(graph, num_steps, num_walks)
+    num_steps, num_walks = _checked(graph, num_steps, num_walks)
     with in_memory(f"A table of {num_steps} steps on {graph}"):
         out = torch.zeros(graph.num_nodes, num_steps, device=graph.device)
     for start, nodes in _walks(graph, num_steps, num_walks, seed):
@@ -45,7 +45,7 @@ def estimate_walk_probabilities(graph: Graph, num_steps: int = 20, *, num_walks:
 
     An estimate of `walk_probabilities` without bias. The arguments are those of `estimate_return_probabilities`.
     """
-    _check(graph, num_steps, num_walks)
+    num_steps, num_walks = _checked(graph, num_steps, num_walks)
     with in_memory(f"A table of {num_steps} steps on {graph}"):
         of_arcs = torch.zeros(graph.num_arcs, num_steps, device=graph.device)
     at_once = max(_MOST_POSITIONS // (num_walks * (num_steps + 1)), 1)
@@ -59,10 +59,10 @@ def estimate_walk_probabilities(graph: Graph, num_steps: int = 20, *, num_walks:
     return mean_of_arcs(of_arcs, graph)
 
 
-def _check(graph: Graph, num_steps: int, num_walks: int) -> None:
+def _checked(graph: Graph, num_steps: int, num_walks: int) -> tuple[int, int]:
     check_graph(graph)
-    whole_number("num_steps", num_steps, 1, MAX_STEPS)
-    whole_number("num_walks", num_walks, 1, _MOST_POSITIONS // (num_steps + 1))
+    num_steps = whole_number("num_steps", num_steps, 1, MAX_STEPS)
+    return num_steps, whole_number("num_walks", num_walks, 1, _MOST_POSITIONS // (num_steps + 1))
 
 
 def _walks(graph: Graph, num_steps: int, num_walks: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from crawl.checks import MAX_WIDTH, whole_number
+from crawl.checks import MAX_WIDTH, shown, whole_number
 from crawl.encodings.cycles import cycle_counts
 from crawl.encodings.probabilities import return_probabilities, walk_probabilities
 from crawl.encodings.settings import LONGEST_CYCLE, MAX_STEPS
@@ -30,7 +30,7 @@ class AddReturnProbabilities(BaseTransform):  # type: ignore[misc]
     """
 
     def __init__(self, num_steps: int = 20, attr_name: str | None = None) -> None:
-        self.num_steps, self.attr_name = whole_number("num_steps", num_steps, 1, MAX_STEPS), attr_name
+        self.num_steps, self.attr_name = whole_number("num_steps", num_steps, 1, MAX_STEPS), _name(attr_name)
 
     def forward(self, data: Data) -> Data:
         """The data with the encodings."""
@@ -47,7 +47,7 @@ class AddWalkProbabilities(BaseTransform):  # type: ignore[misc]
     """
 
     def __init__(self, num_steps: int = 20, attr_name: str | None = None) -> None:
-        self.num_steps, self.attr_name = whole_number("num_steps", num_steps, 1, MAX_STEPS), attr_name
+        self.num_steps, self.attr_name = whole_number("num_steps", num_steps, 1, MAX_STEPS), _name(attr_name)
 
     def forward(self, data: Data) -> Data:
         """The data with the encodings."""
@@ -66,7 +66,7 @@ class AddLaplacianEigenvectors(BaseTransform):  # type: ignore[misc]
     """
 
     def __init__(self, number: int = 8, attr_name: str | None = None) -> None:
-        self.number, self.attr_name = whole_number("number", number, 1, MAX_WIDTH), attr_name
+        self.number, self.attr_name = whole_number("number", number, 1, MAX_WIDTH), _name(attr_name)
 
     def forward(self, data: Data) -> Data:
         """The data with the encodings."""
@@ -86,7 +86,7 @@ class AddCycleCounts(BaseTransform):  # type: ignore[misc]
 
     def __init__(self, longest: int = 8, attr_name: str | None = None, edge_attr_name: str | None = None) -> None:
         self.longest = whole_number("longest", longest, 3, LONGEST_CYCLE)
-        self.attr_name, self.edge_attr_name = attr_name, edge_attr_name
+        self.attr_name, self.edge_attr_name = _name(attr_name), _name(edge_attr_name)
 
     def forward(self, data: Data) -> Data:
         """The data with the encodings."""
@@ -113,6 +113,12 @@ def appended(name: str, features: Tensor | None, encodings: Tensor) -> Tensor:
     if not rows.is_floating_point() and not torch.equal(numbers.to(rows.device, rows.dtype), rows):
         raise ValueError(f"{name} holds integers that {kind} cannot tell apart: number its categories from 0.")
     return torch.cat([numbers, encodings.to(kind)], dim=1)
+
+
+def _name(given: str | None) -> str | None:
+    if given is not None and (not isinstance(given, str) or not given.isidentifier()):
+        raise ValueError(f"An attribute needs a name, such as 'pe', not {shown(given)}; None appends to the features.")
+    return given
 
 
 def _add(data: Data, name: str, encodings: Tensor, attr_name: str | None) -> None:
