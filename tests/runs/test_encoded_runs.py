@@ -17,6 +17,7 @@ from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experime
 from crawl.runs.build import build_model
 from crawl.runs.features import Features
 from crawl.runs.run import Stopped
+from crawl.training import Training
 from crawl.training.evaluation import predict
 from crawl.training.seeds import derive_seed
 
@@ -84,6 +85,15 @@ def test_predictions_are_answers_to_features_with_encodings(run, categories):
     norm = trained.model.node_norm
     means = store.x[:, 1:].mean(0) * (1 - 0.9 ** int(norm.num_batches_tracked))  # which all batches share
     assert torch.allclose(norm.running_mean, means)
+
+
+def test_message_passing_learns_what_it_cannot_see_without_encodings(tmp_path):
+    """CSL: graphs of ten classes in which all nodes look alike to message passing."""
+    training = Training(lr=0.01, batch_size=10, max_epochs=15)
+    without = Experiment(model=Model(("gin",), hidden_channels=32, num_layers=1), training=training)
+    assert run_experiment(without, tmp_path / "without", device="cpu", quiet=True).score() == 0.1
+    experiment = replace(without, encodings=Encodings(return_steps=12))
+    assert run_experiment(experiment, tmp_path / "with", device="cpu", quiet=True).score() >= 0.7
 
 
 def test_a_prediction_does_not_depend_on_the_other_graphs(run, categories):
