@@ -79,3 +79,26 @@ def test_says_when_they_are_not_found(monkeypatch):
     monkeypatch.setattr("crawl.encodings.spectrum.linalg.eigsh", give_up)
     with pytest.raises(ValueError, match=r"60 nodes.*fewer"):
         laplacian_eigenvectors(batch_of(nx.cycle_graph(60))[0], 4)
+
+
+def weighted_graph() -> tuple[nx.Graph, Graph]:
+    """A graph with weights of very different sums at its nodes, each edge in both directions."""
+    part = nx.gnp_random_graph(9, 0.5, seed=3)
+    for u, v in part.edges:
+        part[u][v]["weight"] = 10.0 ** ((u * v) % 3)
+    return part, Graph.from_networkx(part, weight="weight")
+
+
+def test_follow_weights():
+    part, graph = weighted_graph()
+    vectors = laplacian_eigenvectors(graph, 5).double()
+    laplacian = torch.from_numpy(nx.normalized_laplacian_matrix(part, nodelist=range(9)).toarray())
+    values = torch.linalg.eigvalsh(laplacian)[1:6]
+    assert torch.allclose(laplacian @ vectors, vectors * values, atol=1e-5)
+
+
+def test_weights_that_lead_one_way_are_refused():
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), edge_weight=torch.tensor([1.0, 2.0, 3.0]))
+    with pytest.raises(ValueError, match=r"one way.*undirected=True"):
+        laplacian_eigenvectors(graph, 1)
+    assert laplacian_eigenvectors(Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]])), 1).shape == (3, 1)

@@ -72,7 +72,7 @@ def _probabilities(graph: Graph, num_steps: int, *, of_arcs: bool) -> Tensor:
         out = torch.zeros(graph.num_arcs if of_arcs else graph.num_nodes, num_steps)
     size = np.diff(graph_ptr)[graph.batch.numpy()]  # of the graph of each node
     at_once = max(_NODES_AT_ONCE, int(size.max(initial=0)) // _MOST_PIECES)
-    arguments = (rowptr, col, _shares(graph), first, _is_symmetric(graph), num_steps, of_arcs, out.numpy())
+    arguments = (rowptr, col, arc_shares(graph), first, _is_symmetric(graph), num_steps, of_arcs, out.numpy())
 
     def work(piece: int) -> None:
         begin, end = piece * at_once, min((piece + 1) * at_once, graph.num_nodes)
@@ -82,7 +82,7 @@ def _probabilities(graph: Graph, num_steps: int, *, of_arcs: bool) -> Tensor:
     return out.to(device)
 
 
-def _shares(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
+def arc_shares(graph: Graph) -> np.ndarray[Any, np.dtype[np.float64]]:
     """`[A]` the probability of each arc, given the node it leaves."""
     degree = graph.degree.numpy()
     if graph.cum_weight is None:

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from crawl.checks import MAX_SEED, MAX_WIDTH, whole_number
+from crawl.encodings.probabilities import arc_shares
 from crawl.graph import Graph
 from crawl.tensor_checks import in_memory
 from crawl.threads import share_out
@@ -32,12 +33,13 @@ def laplacian_eigenvectors(graph: Graph, number: int = 8, *, seed: int | None = 
     dimensions the choice is arbitrary.
 
     Args:
-        graph: Edges count in both directions, with their weights if there are any. On any device; computed on the CPU.
+        graph: Edges count in both directions, with their weights if there are any; of unequal weights of the two
+            directions, it is a mean. On any device; computed on the CPU.
         number: The number of columns.
         seed: Of the signs.
 
     Raises:
-        ValueError: If the eigenvectors of a large graph cannot be found.
+        ValueError: If weighted edges lead one way only, or if the eigenvectors of a large graph are not found.
     """
     check_graph(graph)
     number = whole_number("number", number, 1, MAX_WIDTH)
@@ -73,14 +75,21 @@ def laplacian_eigenvectors(graph: Graph, number: int = 8, *, seed: int | None = 
 
 def _similar(graph: Graph) -> sparse.csr_array:
     """`[N, N]` the adjacency matrix, each entry divided by the roots of both degrees."""
-    weight = np.ones(graph.num_arcs)
-    if graph.cum_weight is not None:
-        sums = graph.cum_weight.numpy().astype(np.float64)
-        weight = np.diff(sums, prepend=0.0)
-        begin = graph.rowptr.numpy()[:-1][graph.degree.numpy() > 0]
-        weight[begin] = sums[begin]  # sums begin anew in each row
     size = (graph.num_nodes, graph.num_nodes)
-    one_way = sparse.csr_array((weight, graph.col.numpy(), graph.rowptr.numpy()), shape=size)
+    rows = (graph.col.numpy(), graph.rowptr.numpy())
+    if graph.is_weighted:
+        # Of the weights w, a graph keeps the shares p_uv = w_uv / d_u. If w_uv = w_vu, the root of p_uv p_vu is what we
+        # look for.
+        steps = sparse.csr_array((arc_shares(graph), *rows), shape=size)
+        steps.sum_duplicates()
+        both = steps.multiply(steps.T).tocsr()
+        if both.nnz < steps.nnz:
+            raise ValueError(
+                "Some weighted edges lead one way only, so they have no Laplacian: pass undirected=True to the graph, "
+                "or leave out the weights."
+            )
+        return both.sqrt()
+    one_way = sparse.csr_array((np.ones(graph.num_arcs), *rows), shape=size)
     adjacency = (one_way + one_way.T) / 2
     degree = adjacency.sum(axis=1)
     root = sparse.diags_array(1 / np.sqrt(np.where(degree > 0, degree, 1)))
