@@ -74,7 +74,7 @@ def test_refuses_what_would_take_hours(monkeypatch, example):
 @pytest.mark.parametrize("of", [return_probabilities, walk_probabilities])
 def test_do_not_depend_on_how_the_work_is_shared_out(monkeypatch, example, of):
     whole = of(example[0], 7)
-    monkeypatch.setattr("crawl.encodings.probabilities._NODES_AT_ONCE", 3)
+    monkeypatch.setattr("crawl.encodings.probabilities._BLOCKS_AT_ONCE", 1)
     assert torch.equal(of(example[0], 7), whole)
 
 

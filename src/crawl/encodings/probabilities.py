@@ -17,7 +17,8 @@ from crawl.threads import share_out
 from crawl.walks.checks import check_graph
 
 _MOST_WORK = 10**12  # additions: half an hour on a core
-_NODES_AT_ONCE = 64
+_LANES = 8  # start nodes of a graph that are followed together, as wide as the registers of a CPU
+_BLOCKS_AT_ONCE = 8
 _MOST_PIECES = 256  # for which work space of the size of a graph is made
 
 
@@ -67,18 +68,22 @@ def _probabilities(graph: Graph, num_steps: int, *, of_arcs: bool) -> Tensor:
     device, graph = graph.device, graph.to("cpu")
     _check_work(graph, num_steps)
     rowptr, col, graph_ptr = graph.rowptr.numpy(), graph.col.numpy(), graph.graph_ptr.numpy()
-    first = graph_ptr[graph.batch.numpy()]  # the first node of the graph of each node
     with in_memory(f"A table of {num_steps} steps on {graph}"):
         out = torch.zeros(graph.num_arcs if of_arcs else graph.num_nodes, num_steps)
-    size = np.diff(graph_ptr)[graph.batch.numpy()]  # of the graph of each node
-    at_once = max(_NODES_AT_ONCE, int(size.max(initial=0)) // _MOST_PIECES)
-    arguments = (rowptr, col, arc_shares(graph), first, _is_symmetric(graph), num_steps, of_arcs, out.numpy())
+    sizes = np.diff(graph_ptr)
+    num_blocks = -(-sizes // _LANES)
+    owner = np.repeat(np.arange(graph.num_graphs), num_blocks)
+    first, last = graph_ptr[owner], graph_ptr[owner + 1]
+    starts = first + _LANES * (np.arange(len(owner)) - (np.cumsum(num_blocks) - num_blocks)[owner])
+    ends = np.minimum(starts + _LANES, last)
+    at_once = max(_BLOCKS_AT_ONCE, int(sizes.max(initial=0)) // _MOST_PIECES)
+    shared = (rowptr, col, arc_shares(graph), _is_symmetric(graph), num_steps, of_arcs, out.numpy())
 
     def work(piece: int) -> None:
-        begin, end = piece * at_once, min((piece + 1) * at_once, graph.num_nodes)
-        _spread(*arguments, begin, end, int(size[begin:end].max()))
+        own = slice(piece * at_once, (piece + 1) * at_once)
+        _spread(*shared, starts[own], first[own], ends[own], int(sizes[owner[own]].max()))
 
-    share_out(work, -(-graph.num_nodes // at_once))
+    share_out(work, -(-len(owner) // at_once))
     return out.to(device)
 
 
@@ -119,46 +124,57 @@ def _is_symmetric(graph: Graph) -> bool:
 
 
 @njit(nogil=True, cache=True)
-def _spread(rowptr, col, share, first, is_symmetric, num_steps, of_arcs, out, begin, end, largest):
-    """Let the mass of each start node flow, step by step, over the nodes it reaches.
+def _spread(rowptr, col, share, is_symmetric, num_steps, of_arcs, out, starts, firsts, ends, largest):
+    """Let the mass of some start nodes of a graph flow together, step by step, over the nodes it reaches.
 
     What is too far away to be back in time is not followed: the distance back is known if arcs go both ways.
     """
-    here, there = np.empty(largest), np.empty(largest)  # each entry is set when its node is first seen in a step
+    here, there = np.zeros((largest, _LANES)), np.zeros((largest, _LANES))
     reached, next_reached = np.empty(largest, np.int32), np.empty(largest, np.int32)
     distance, seen = np.empty(largest, np.int32), np.full(largest, -1, np.int64)
+    mass = np.empty(_LANES)
     stamp = 0
-    for start in range(begin, end):
-        offset = first[start]
+    for block in range(len(starts)):
+        offset, begin, end = firsts[block], starts[block], ends[block]
         stamp += 1
         first_stamp = stamp
-        here[start - offset], distance[start - offset], seen[start - offset] = 1.0, 0, stamp
-        reached[0] = start - offset
-        number = 1
+        number = end - begin
+        for i in range(number):
+            node = begin + i - offset
+            here[node] = 0.0  # a row is set when its node is first seen in a step
+            here[node, i] = 1.0
+            reached[i], distance[node], seen[node] = node, 0, stamp
         for k in range(1, num_steps + 1):
             stamp += 1
             farthest = num_steps - k + of_arcs
             next_number = 0
             for i in range(number):
                 node = reached[i]
-                mass = here[node]
+                mass[:] = here[node]
                 for arc in range(rowptr[node + offset], rowptr[node + offset + 1]):
                     target = col[arc] - offset
-                    if seen[target] != stamp:
-                        if seen[target] < first_stamp:
-                            distance[target] = k
-                        seen[target] = stamp
-                        there[target] = 0.0
-                        if distance[target] <= farthest or not is_symmetric:
-                            next_reached[next_number] = target
-                            next_number += 1
-                    there[target] += mass * share[arc]
+                    part = share[arc]
+                    if seen[target] == stamp:
+                        for lane in range(_LANES):
+                            there[target, lane] += mass[lane] * part
+                        continue
+                    if seen[target] < first_stamp:
+                        distance[target] = k
+                    seen[target] = stamp
+                    for lane in range(_LANES):
+                        there[target, lane] = mass[lane] * part
+                    if distance[target] <= farthest or not is_symmetric:
+                        next_reached[next_number] = target
+                        next_number += 1
             here, there = there, here
             reached, next_reached = next_reached, reached
             number = next_number
-            if not of_arcs:
-                out[start, k - 1] = here[start - offset] if seen[start - offset] == stamp else 0.0
-                continue
-            for arc in range(rowptr[start], rowptr[start + 1]):
-                target = col[arc] - offset
-                out[arc, k - 1] = here[target] if seen[target] == stamp else 0.0
+            for start in range(begin, end):
+                if not of_arcs:
+                    if seen[start - offset] == stamp:
+                        out[start, k - 1] = here[start - offset, start - begin]
+                    continue
+                for arc in range(rowptr[start], rowptr[start + 1]):
+                    target = col[arc] - offset
+                    if seen[target] == stamp:
+                        out[arc, k - 1] = here[target, start - begin]
