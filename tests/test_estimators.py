@@ -20,6 +20,7 @@ from torch_geometric.data import Data
 
 import crawl
 from crawl import CRaWlClassifier, CRaWlRegressor
+from crawl.encodings import Encodings
 
 TINY = {
     "hidden_channels": 8,
@@ -520,3 +521,14 @@ def test_threads_that_fit_at_the_same_time_find_what_each_finds_alone() -> None:
         for _ in range(3):
             for found, expected in zip(pool.map(fitted, range(4)), alone, strict=True):
                 assert np.array_equal(found, expected)
+
+
+def test_encodings_are_given_to_the_network_in_fit_and_predict():
+    graphs, kinds = cycles_and_paths()
+    encodings = Encodings(return_steps=4, longest_cycle=4)
+    model = clone(CRaWlClassifier(**TINY, encodings=encodings)).fit(graphs, kinds)
+    assert model.model_.model.node_encoder.width == encodings.node_width
+    assert model.model_.model.edge_encoder.width == encodings.edge_width
+    assert np.allclose(model.predict_proba(graphs[3:4]), model.predict_proba(graphs)[3:4], atol=1e-5)
+    with pytest.raises(ValueError, match=r"encodings must be a Encodings, not 20"):
+        CRaWlClassifier(**TINY, encodings=20).fit(graphs, kinds)

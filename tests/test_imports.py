@@ -18,6 +18,7 @@ ORDER = [
     {"crawl.ops"},
     {"crawl.edge_lists", "crawl.graph"},
     {"crawl.walks"},
+    {"crawl.encodings"},
     {"crawl.nn"},
     {"crawl.models"},
     {"crawl.data"},

@@ -22,12 +22,14 @@ from torch_geometric.data import Data as PyGData
 from crawl.checks import as_list, check_choice, positive_number, real_number, shown, truth, whole_number
 from crawl.choices import Pool
 from crawl.data.dataset import Dataset
+from crawl.data.encoded import with_encodings
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES, sizes_of_categories
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
 from crawl.data.task import Task
 from crawl.edge_lists import weights_differ
+from crawl.encodings.settings import Encodings
 from crawl.runs.build import build_model
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown, refuse_graph
@@ -67,6 +69,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
     device: str = "auto"
     random_state: int | np.random.RandomState | None = 0
     handle_unknown: HandleUnknown = "warn"
+    encodings: Encodings | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -109,6 +112,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         )
         features = Features.of(dataset)
         model = build_model(experiment, features)
+        dataset = replace(dataset, store=with_encodings(dataset.store, experiment.encodings))
         trainer = Trainer(model, dataset, experiment.training, experiment.evaluation, seed=seed, device=self.device)
         self.history_ = list(trainer.epochs())
         self.n_iter_ = len(self.history_)
@@ -138,6 +142,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
             ),
             evaluation=Evaluation(num_test_repeats=self.num_repeats),
             seed=seed,
+            encodings=Encodings() if self.encodings is None else self.encodings,
         )
 
     def _split(self, targets: Tensor, task: Task, seed: int) -> Split:
@@ -191,6 +196,7 @@ class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
         random_state: The seed of everything random; None draws one.
         handle_unknown: What `predict` does about categories that did not occur in `fit`: `warn` encodes them as zeros
             and warns, `error` refuses them.
+        encodings: Structural encodings that the network gets besides the features, as `Encodings(return_steps=20)`.
 
     Attributes:
         model_: The trained model.

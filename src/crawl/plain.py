@@ -20,6 +20,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, make_ma
 from crawl.checks import check_choice, shown
 
 T = TypeVar("T")
+LEFT_OUT = {"left out": "while it has its default"}  # metadata of a field that records from before it do not have
 
 
 def structure(kind: type[T], values: Any, what: str) -> T:
@@ -174,6 +175,12 @@ def _renamed(kind: type) -> dict[str, Any]:
     return {name: override(rename=name[:-1]) for name in _names(kind) if name.endswith("_")}
 
 
+def _left_out(kind: Any) -> dict[str, Any]:
+    """Fields that are not written while they have their default."""
+    fields = [field.name for field in dataclasses.fields(kind) if field.metadata == LEFT_OUT]
+    return {name: override(omit_if_default=True) for name in fields}
+
+
 def _reader(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     read = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **_renamed(kind))
     return lambda values, _: read(_dictionary(values), kind)
@@ -186,7 +193,8 @@ def _has_origin(origin: Any) -> Callable[[Any], bool]:
 _CONVERTER = Converter()
 _CONVERTER.register_structure_hook_factory(dataclasses.is_dataclass, _reader)
 _CONVERTER.register_unstructure_hook_factory(
-    dataclasses.is_dataclass, lambda kind: make_dict_unstructure_fn(kind, _CONVERTER, **_renamed(kind))
+    dataclasses.is_dataclass,
+    lambda kind: make_dict_unstructure_fn(kind, _CONVERTER, **_renamed(kind), **_left_out(kind)),
 )
 for _kind in (int, bool, str):
     _CONVERTER.register_structure_hook(_kind, _exactly(_kind))

@@ -337,3 +337,28 @@ def test_a_network_without_walks_takes_no_flags_about_walks(crawl, tiny, molecul
 def test_a_folder_has_no_smiles_column(crawl, csl_run, tmp_path):
     toy = _write_tu(tmp_path / "toy")
     assert "has no SMILES column: leave out --smiles" in crawl.error("predict", csl_run, toy, "--smiles", "foo")
+
+
+def test_encodings_are_computed_for_new_molecules_as_in_training(crawl, tiny, molecules):
+    pytest.importorskip("rdkit")
+    flags = ["--encodings.return-steps", "6", "--encodings.walk-steps", "4", "--encodings.longest-cycle", "6"]
+    words = ["--data.path", molecules, "--data.targets", "logS", "--out", "run", *tiny, *flags]
+    assert crawl("train", "csv", *words).code == 0
+    config = json.loads(Path("run/config.json").read_text())
+    assert config["encodings"] == {"return_steps": 6, "walk_steps": 4, "longest_cycle": 6}
+    Path("new.csv").write_text("smiles\nC1CCCCC1\nc1ccc2ccccc2c1\nCC\nC\n")
+    assert crawl("predict", "run", "new.csv", "-o", "out.csv").code == 0
+    rows = _rows(Path("out.csv").read_text())
+    assert all(row["reason"] == "" for row in rows)
+    Path("one.csv").write_text("smiles\nc1ccc2ccccc2c1\n")
+    assert crawl("predict", "run", "one.csv", "-o", "out.csv").code == 0
+    alone = float(_rows(Path("out.csv").read_text())[0]["predicted_logS"])
+    assert alone == pytest.approx(float(rows[1]["predicted_logS"]), rel=1e-4)
+    assert "return probabilities of 6 steps" in crawl("info", "run").out
+
+
+def test_wrong_encodings_are_one_line(crawl, tiny):
+    line = crawl.error("train", "csl", "--encodings.longest-cycle", "2", *tiny)
+    assert "encodings.longest_cycle" in line
+    line = crawl.error("train", "csl", "--model.layer", "gcn", "--encodings.walk-steps", "3", "--device", "cpu")
+    assert line.endswith("--encodings.walk-steps 3: leave it out.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import tempfile
@@ -17,6 +18,7 @@ from torch_geometric.data import Data
 
 import crawl
 import crawl.data as cd
+import crawl.encodings as ce
 import crawl.runs as cr
 import crawl.theory as ct
 import crawl.training as tr
@@ -71,6 +73,11 @@ def _all_molecules(path: Any, smiles_column: Any) -> list[Any]:
     return list(cd.read_molecules(path, smiles_column))
 
 
+def _transformed(kind: type, data: Any, **settings: Any) -> Data:
+    """What a transform makes of a graph, which PyG copies before."""
+    return kind(**settings).forward(copy.copy(data) if isinstance(data, Data) else data)
+
+
 def _one_epoch(model: Any, dataset: Any, training: Any, evaluation: Any, seed: Any) -> float:
     return float(next(tr.Trainer(model, dataset, training, evaluation, seed=seed).epochs())["loss"])
 
@@ -115,12 +122,12 @@ def _regressor() -> Any:
 
 _MORE = {  # settings of estimators, at their defaults or near
     "validation_fraction": 0.3, "lr": 1e-3, "dropout": 0.1, "patience": 5, "pool": "sum", "virtual_node": False,
-    "batch_size": 3, "random_state": 1, "handle_unknown": "warn",
+    "batch_size": 3, "random_state": 1, "handle_unknown": "warn", "encodings": ce.Encodings(2, 2, 4),
 }  # fmt: skip
 
 
 TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
-    # graphs and walks
+    # graphs
     "Graph.from_edge_index": lambda _: call(
         crawl.Graph.from_edge_index,
         edge_index=world.edges(),
@@ -136,6 +143,37 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     ),
     "Graph.node_keys": lambda _: call(world.graph().node_keys, graph_ids=torch.tensor([7])),
     "Graph.to": lambda _: call(world.graph().to, device="cpu"),
+    # encodings
+    **{
+        f"encodings.{function.__name__}": lambda _, function=function: call(function, graph=world.graph(), num_steps=3)
+        for function in (ce.return_probabilities, ce.walk_probabilities)
+    },
+    **{
+        f"encodings.{function.__name__}": lambda _, function=function: call(
+            function, graph=world.graph(), num_steps=3, num_walks=4, seed=1
+        )
+        for function in (ce.estimate_return_probabilities, ce.estimate_walk_probabilities)
+    },
+    "encodings.laplacian_eigenvectors": lambda _: call(
+        ce.laplacian_eigenvectors, graph=world.graph(), number=2, seed=1
+    ),
+    "encodings.cycle_counts": lambda _: call(ce.cycle_counts, graph=world.graph(), longest=5),
+    **{
+        f"encodings.{kind.__name__}": lambda _, kind=kind: call(
+            functools.partial(_transformed, kind), data=world.data(), num_steps=3, attr_name=None
+        )
+        for kind in (ce.AddReturnProbabilities, ce.AddWalkProbabilities)
+    },
+    "encodings.AddLaplacianEigenvectors": lambda _: call(
+        functools.partial(_transformed, ce.AddLaplacianEigenvectors), data=world.data(), number=2, attr_name=None
+    ),
+    "encodings.AddCycleCounts": lambda _: call(
+        functools.partial(_transformed, ce.AddCycleCounts), data=world.data(), longest=5, attr_name=None,
+        edge_attr_name=None,
+    ),
+    "Encodings": lambda _: call(ce.Encodings, return_steps=2, walk_steps=3, longest_cycle=4),
+    "with_encodings": lambda w: call(cd.with_encodings, store=w.store, encodings=ce.Encodings(2, 3, 4)),
+    # walks
     "sample_walks": lambda _: _walks(keys=torch.arange(5)),
     "sample_walks.from_nodes": lambda _: _walks(start=torch.tensor([0, 1, 1]), keys=torch.arange(3)),
     "Walks": lambda _: call(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from crawl import Dense, Embedding, OneHot
-from crawl.nn.encoders import UNKNOWN
+from crawl.nn.encoders import UNKNOWN, WithEncodings
 
 LIKE = torch.zeros(1)
 LIKE_DOUBLE = LIKE.double()
@@ -149,3 +149,45 @@ def test_unknown_categories_need_no_weights() -> None:
     """Parameters, and so the sizes of the paper and old checkpoints, are what they were."""
     assert not OneHot([3, 2]).state_dict()
     assert [list(weight.shape) for weight in Embedding([3, 2], 4).state_dict().values()] == [[3, 4], [2, 4]]
+
+
+def test_encodings_come_after_the_features_of_another_encoder() -> None:
+    encoder = WithEncodings(OneHot([3, 2]), 2)
+    assert encoder.out_channels == 7
+    features = torch.tensor([[0, 1, 0.5, 0.25], [UNKNOWN, 0, 2.0, -1.0]])
+    out = encoder(features, 2, LIKE_DOUBLE)
+    assert out.dtype == torch.float64
+    assert out.tolist() == [[1, 0, 0, 0, 1, 0.5, 0.25], [0, 0, 0, 1, 0, 2, -1]]
+    assert WithEncodings(Dense(1), 1)(torch.tensor([[3.0, 0.5]]), 1, LIKE).tolist() == [[3.0, 0.5]]
+
+
+def test_encodings_alone() -> None:
+    features = torch.tensor([[0.5, 0.25]])
+    assert WithEncodings(Dense(0), 2)(features, 1, LIKE).tolist() == [[0.5, 0.25]]
+    assert WithEncodings(Dense(1), 2)(features, 1, LIKE).tolist() == [[1.0, 0.5, 0.25]]
+    assert WithEncodings(Embedding(3, 4), 2)(None, 0, LIKE).shape == (0, 6)
+    assert WithEncodings(Dense(3), 2)(None, 0, LIKE).shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (None, "no features, but 2 columns of encodings"),
+        (torch.rand(3), r"2 columns of encodings.*\[3\].*crawl\.encodings"),
+        (torch.rand(3, 1), r"2 columns of encodings.*\[3, 1\]"),
+        (torch.rand(3, 2), "no features, but categories"),
+        (torch.rand(3, 4), r"shape \[3, 1\], not \[3, 2\]"),
+        (torch.tensor([[3, 0.5, 0.5]] * 3), "category 3.*0 to 2"),
+        (torch.tensor([[1.5, 0.5, 0.5]] * 3), "Expected categories"),
+    ],
+)
+def test_features_without_encodings_or_of_another_encoder_are_refused(features: Tensor | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WithEncodings(OneHot(3), 2)(features, 3, LIKE)
+
+
+def test_encodings_need_an_encoder_and_a_width() -> None:
+    with pytest.raises(ValueError, match=r"encoder.*OneHot"):
+        WithEncodings(5, 2)
+    with pytest.raises(ValueError, match=r"width.*not 0"):
+        WithEncodings(Dense(1), 0)

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from crawl.data.benchmarks import BENCHMARKS
+import pytest
+import torch
+
+from crawl.data.benchmarks import BENCHMARKS, Statistics, import_benchmark
 from crawl.data.csl import NUM_LAPLACIAN
+from crawl.encodings import Encodings
+from crawl.runs import Superpixels, TrainedModel, run_experiment
 from crawl.runs.build import Features, build_model, count_parameters
 from crawl.runs.recipes import RECIPES
 from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, Csl, Social
@@ -79,3 +84,22 @@ def test_settings_are_those_of_the_paper(name):
     if isinstance(schedule, Interval):
         assert schedule == Interval(50 if name == "imdb_multi" else 20, 0.5)
         assert evaluation.track_test
+
+
+def test_a_recipe_with_positions_and_encodings_is_trained(tmp_path, monkeypatch, tiny):
+    """Coordinates of superpixels come after their intensities, encodings after both."""
+    mnist = BENCHMARKS["mnist"]
+    monkeypatch.setitem(BENCHMARKS, "mnist", replace(mnist, statistics=Statistics((10, 10, 10), 3, 4)))
+    edges = {"edge_index": torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), "edge_attr": torch.tensor([0.1, 0.1, 0.2, 0.2])}
+    graph = {"x": torch.rand(3, 1), "pos": torch.rand(3, 2), **edges}
+    part = [graph | {"y": torch.tensor([i])} for i in range(10)]
+    torch.save([part, part, part], tmp_path / "MNIST_v2.pt")
+    import_benchmark("mnist", tmp_path, tmp_path / "root")
+    data = Superpixels("mnist", has_positions=True)
+    parts = {name: getattr(tiny, name) for name in ("walk", "training", "evaluation")}
+    experiment = replace(RECIPES["mnist"](), **parts, data=data, encodings=Encodings(return_steps=5))
+    result = run_experiment(experiment, tmp_path / "run", root=tmp_path / "root", device="cpu")
+    assert result.record["config"]["data"] == {"name": "mnist", "has_positions": True}
+    model = TrainedModel.load(result.folder, device="cpu")
+    assert model.features.num_node_features == 3
+    assert (model.model.node_encoder.out_channels, model.model.node_encoder.width) == (8, 5)

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from crawl import CRaWl, Embedding, Network, OneHot
-from crawl.data import Dataset, GraphStore, Split, Task
+from crawl import CRaWl, Dense, Embedding, Network, OneHot
+from crawl.data import Dataset, GraphStore, Split, Task, with_encodings
 from crawl.data.assembly import Bucket
-from crawl.nn import BLOCKS, Batch, Block, State
+from crawl.encodings import Encodings
+from crawl.nn import BLOCKS, Batch, Block, State, WithEncodings
 from crawl.nn.encoders import UNKNOWN
 from crawl.ops.triton.streams import stream_of_thread
 from crawl.training.calling import why_not_captured
@@ -105,7 +106,7 @@ def network(*layer: object, **settings: object) -> Network:
     }
     if layer:
         arguments["layer"] = layer
-    return Network(3, 1, **(arguments | settings))
+    return Network(**({"in_channels": 3, "out_channels": 1} | arguments | settings))
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -133,6 +134,19 @@ def test_captured_equals_eager_for_blocks_side_by_side(with_edges: Dataset, monk
     assert_captured_equals_eager(
         lambda: network("edge_update", ("walk", "gine", "edge_update")), with_edges, monkeypatch
     )
+
+
+@pytest.mark.parametrize("layer", [("walk",), ("walk", "edge_update", "gine")])
+def test_captured_equals_eager_with_encodings(layer: tuple[str, ...], with_edges: Dataset, monkeypatch) -> None:
+    """Encodings have a batch norm, which must not count padding; of nodes with the first block or a linear map."""
+    store = with_encodings(with_edges.store, Encodings(return_steps=6, walk_steps=5, longest_cycle=4))
+    encoders = {"in_channels": WithEncodings(Dense(3), 8), "edge_dim": WithEncodings(Dense(2), 7)}
+
+    def make() -> Network:
+        return network(*layer, **encoders)
+
+    assert make().can_encode_ahead
+    assert_captured_equals_eager(make, replace(with_edges, store=store), monkeypatch)
 
 
 def test_captured_equals_eager_for_a_tied_block(with_edges: Dataset, monkeypatch) -> None:

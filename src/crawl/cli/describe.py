@@ -148,6 +148,8 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     if task.class_names:
         yield "classes", ", ".join(task.class_names)
     yield from _expected(features)
+    if encodings := str(experiment.encodings):
+        yield "encodings", encodings
     yield "data", f"{record.get('data', experiment.data.name)} {trained.where.path or ''}".strip()
     for part, score in record.get("scores", {}).items():
         if score["mean"] is None:

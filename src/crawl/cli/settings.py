@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import docstring_parser
 import tyro
 
+from crawl.encodings.settings import Encodings
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OwnFiles
 from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Training
@@ -170,7 +171,7 @@ _EVERY_SETTING = {
     for group, kind in (
         *(("data", kind) for kind in KINDS.values()),
         *(("training", kind) for kind in (Training, *SCHEDULES.values())),
-        *(("walk", WalkPlan), ("model", Model), ("evaluation", Evaluation)),
+        *(("walk", WalkPlan), ("model", Model), ("evaluation", Evaluation), ("encodings", Encodings)),
     )
     for name in (*(field.name for field in fields(kind)), *(_PLACES if group == "data" else ()))
 }

@@ -3,6 +3,7 @@
 from crawl.data.counting import counting
 from crawl.data.csl import csl
 from crawl.data.dataset import Dataset
+from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.folder import from_folder
 from crawl.data.molecules import from_csv, read_molecules
@@ -43,4 +44,5 @@ __all__ = [
     "split_from_column",
     "stratified_folds",
     "stratified_split",
+    "with_encodings",
 ]

@@ -6,17 +6,18 @@ Benchmarking Graph Neural Networks, JMLR 2023.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 
 from crawl.checks import whole_number
 from crawl.data.dataset import Dataset
+from crawl.data.encoded import joined
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
+from crawl.encodings.spectrum import laplacian_eigenvectors
 
 SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
 NUM_NODES = 41
@@ -50,10 +51,9 @@ def csl(fold: int = 0, laplacian: int = 0) -> Dataset:
 
     Args:
         fold: The split, 0 to 4.
-        laplacian: Give every node its entries in this many eigenvectors of the normalised Laplacian, the ones with
-            the smallest eigenvalues except the first. Of v and -v, it is always the one whose entry of largest size is
-            positive; Dwivedi et al. draw the signs anew for each batch of training. Eigenvalues come in pairs here, so
-            the vectors of a pair may differ between machines by a rotation.
+        laplacian: Give every node its entries in this many eigenvectors of the normalised Laplacian; see
+            `laplacian_eigenvectors`. The signs stay the same; Dwivedi et al. draw them anew for each batch of training.
+            Eigenvalues come in pairs here, so the vectors of a pair may differ between machines by a rotation.
 
     Raises:
         ValueError: For a fold that does not exist or more eigenvectors than there are.
@@ -73,9 +73,10 @@ def csl(fold: int = 0, laplacian: int = 0) -> Dataset:
         node_ptr=torch.arange(num_graphs + 1) * NUM_NODES,
         edge_ptr=torch.arange(num_graphs + 1) * edges.shape[2],
         edge_index=torch.from_numpy(edges).transpose(0, 1).reshape(2, -1),
-        x=torch.from_numpy(_eigenvectors(edges)[:, :, 1 : laplacian + 1]).float().flatten(0, 1) if laplacian else None,
         y=torch.arange(len(SKIPS)).repeat_interleave(NUM_COPIES),
     )
+    if laplacian:
+        store = replace(store, x=laplacian_eigenvectors(joined(store), laplacian))
     return Dataset(name="csl", store=store, task=TASK, split=_split(fold))
 
 
@@ -83,14 +84,3 @@ def _split(fold: int) -> Split:
     parts = "".join(line.split()[fold] for line in _FOLDS.strip().splitlines())
     train, val, test = (torch.tensor([i for i, part in enumerate(parts) if part == name]) for name in ".vt")
     return Split(train, val, test)
-
-
-def _eigenvectors(edges: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """`[G, 41, 41]` the eigenvectors of each graph, a column each, by ascending eigenvalue; all degrees are 4."""
-    laplacian = np.tile(np.eye(NUM_NODES), (len(edges), 1, 1))
-    laplacian[np.arange(len(edges))[:, None], edges[:, 0], edges[:, 1]] = -1 / 4
-    with threadpool_limits(1):  # these matrices are too small for threads, and the result shall not depend on them
-        vectors = np.linalg.eigh(laplacian).eigenvectors
-    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1, keepdims=True), axis=1)
-    signed: np.ndarray[Any, np.dtype[np.float64]] = vectors * np.sign(largest)
-    return signed

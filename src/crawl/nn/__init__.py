@@ -7,7 +7,7 @@ from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
 from crawl.nn.dropout import Dropout
 from crawl.nn.edge_update import EdgeUpdate
-from crawl.nn.encoders import Dense, Embedding, OneHot
+from crawl.nn.encoders import Dense, Embedding, OneHot, WithEncodings
 from crawl.nn.feed_forward import FeedForward
 from crawl.nn.from_pyg import from_pyg
 from crawl.nn.gat import GAT
@@ -60,5 +60,6 @@ __all__ = [
     "WalkBlock",
     "WalkEdgeBlock",
     "WalkGRU",
+    "WithEncodings",
     "from_pyg",
 ]

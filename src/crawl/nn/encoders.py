@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from crawl.checks import MAX_CHANNELS, MAX_COUNT, as_list, whole_number
+from crawl.checks import MAX_CHANNELS, MAX_COUNT, as_list, check_type, whole_number
 from crawl.tensor_checks import in_memory, plain_tensor
 
 UNKNOWN = -(2**62)  # the category of a value that was not there in training; no data holds this number by chance
@@ -15,7 +15,10 @@ _MAX_CATEGORIES = 10_000_000  # of one column
 
 
 class Encoder(nn.Module):
-    """Features of nodes or edges in, `[rows, out_channels]` out. `Dense`, `OneHot` and `Embedding` are encoders."""
+    """Features of nodes or edges in, `[rows, out_channels]` out.
+
+    `Dense`, `OneHot`, `Embedding` and `WithEncodings` are encoders.
+    """
 
     out_channels: int
 
@@ -133,6 +136,53 @@ class Embedding(_Categorical):
         columns = zip(features.to(like.device).unbind(1), self.tables, strict=True)
         vectors = [table(column.clamp_min(0)) * (column >= 0).unsqueeze(1) for column, table in columns]
         return torch.stack(vectors).sum(dim=0).to(like.dtype)
+
+
+class WithEncodings(Encoder):
+    """Features by another encoder, then structural encodings: the numbers in the last columns of the features.
+
+    The features are those that the transforms of `crawl.encodings` make. The network puts a batch norm on the
+    encodings.
+
+    Args:
+        encoder: The encoder of the other columns; `Dense(0)` if there are none.
+        width: The number of columns of encodings.
+    """
+
+    def __init__(self, encoder: Encoder, width: int) -> None:
+        super().__init__()
+        check_type("encoder", encoder, Encoder, "such as OneHot(21)")
+        self.encoder, self.width = encoder, whole_number("width", width, 1, MAX_CHANNELS)
+        self.out_channels = encoder.out_channels + self.width
+
+    def checked(self, features: Tensor | None, num_rows: int) -> Tensor:
+        """What `encode` takes. Refuses features without the encodings, or others that do not fit the encoder."""
+        if features is None or not num_rows:
+            if num_rows:
+                raise ValueError(f"The data has no features, but {self.width} columns of encodings are expected.")
+            features = torch.empty(0, self.width)
+        features = plain_tensor("features", features)
+        if features.dim() != 2 or features.shape[1] < self.width:
+            raise ValueError(
+                f"Expected {self.width} columns of encodings after the features, not shape {list(features.shape)}: "
+                "add them with crawl.encodings."
+            )
+        own, encodings = self._parts(features)
+        own = self.encoder.checked(own, num_rows)
+        return encodings if own is None else torch.cat([own.to(encodings.dtype), encodings], dim=1)
+
+    def encode(self, features: Tensor | None, num_rows: int, like: Tensor) -> Tensor:
+        """`forward` for features that were checked before."""
+        assert features is not None
+        own, encodings = self._parts(features)
+        if own is not None and isinstance(self.encoder, _Categorical):
+            own = own.long()
+        return torch.cat([self.encoder.encode(own, num_rows, like), encodings.to(like.device, like.dtype)], dim=1)
+
+    def _parts(self, features: Tensor) -> tuple[Tensor | None, Tensor]:
+        """The features of the other encoder, None without any, and the encodings."""
+        own, encodings = features[:, : -self.width], features[:, -self.width :]
+        return own if own.shape[1] else None, encodings
 
 
 def _as_rows(features: Tensor, num_rows: int, num_columns: int) -> Tensor:

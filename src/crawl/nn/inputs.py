@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, check_type, whole_number
@@ -14,9 +15,11 @@ from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.blocks import LayerPart, has, takes
-from crawl.nn.encoders import Dense, Encoder, OneHot
+from crawl.nn.encoders import Dense, Encoder, OneHot, WithEncodings
 from crawl.nn.linear import Linear
+from crawl.nn.norm import BatchNorm
 from crawl.nn.readout import Readout
+from crawl.ops.segments import Rows
 from crawl.tensor_checks import plain_tensor
 from crawl.walks.plan import WalkPlan
 from crawl.walks.walks import Walks
@@ -40,6 +43,7 @@ class NetworkInputs(nn.Module):
         self.node_encoder = _as_encoder("in_channels", in_channels, 1)
         self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
         self.node_channels, self.edge_channels = self.node_encoder.out_channels, self.edge_encoder.out_channels
+        self.node_norm, self.edge_norm = _norm_of(self.node_encoder), _norm_of(self.edge_encoder)
         self.node_embedding: Linear | None = None
         self.edge_embedding: Linear | None = None
         self.changes_edges = any(has(part, "changes_edges") for part in parts)
@@ -133,6 +137,8 @@ class NetworkInputs(nn.Module):
         """What the first block sees of an encoded batch."""
         nodes, edges = batch.x, batch.edge_attr
         assert nodes is not None
+        nodes = _normed(self.node_norm, nodes, batch.nodes.rows)
+        edges = None if edges is None else _normed(self.edge_norm, edges, batch.edges.rows)
         if self.node_embedding is not None:
             nodes = self.node_embedding(nodes)
         if self.changes_edges and edges is None:
@@ -144,7 +150,7 @@ class NetworkInputs(nn.Module):
     @property
     def can_encode_ahead(self) -> bool:
         """Whether the encoders have no weights, so that `encode` need not be part of a training step."""
-        return all(isinstance(encoder, Dense | OneHot) for encoder in (self.node_encoder, self.edge_encoder))
+        return all(isinstance(_inner(encoder), Dense | OneHot) for encoder in (self.node_encoder, self.edge_encoder))
 
     @property
     def _edges_may_be_bare(self) -> bool:
@@ -171,6 +177,24 @@ def _as_encoder(name: str, given: int | Encoder, low: int) -> Encoder:
     if not hasattr(given, "out_channels"):
         raise ValueError(f"{name} must be a number or an encoder with `out_channels`, not {type(given).__name__}.")
     return given
+
+
+def _inner(encoder: Encoder) -> Encoder:
+    """The encoder of what is not a structural encoding."""
+    return encoder.encoder if isinstance(encoder, WithEncodings) else encoder
+
+
+def _norm_of(encoder: Encoder) -> BatchNorm | None:
+    """For encodings, whose columns differ in size by orders of magnitude."""
+    return BatchNorm(encoder.width) if isinstance(encoder, WithEncodings) else None
+
+
+def _normed(norm: BatchNorm | None, features: Tensor, rows: Rows) -> Tensor:
+    """The features with the encodings, which are their last columns, normalised."""
+    if norm is None:
+        return features
+    own, encodings = features[:, : -norm.num_features], features[:, -norm.num_features :]
+    return torch.cat([own, norm(encodings, rows)], dim=1)
 
 
 def _checked(encoder: Any, features: Tensor | None, num_rows: int) -> Tensor | None:

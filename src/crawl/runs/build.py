@@ -15,7 +15,7 @@ from crawl.data.dataset import Dataset
 from crawl.models import Network
 from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
-from crawl.nn.encoders import Dense, Encoder, OneHot
+from crawl.nn.encoders import Dense, Encoder, OneHot, WithEncodings
 from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.features import Features
 from crawl.runs.sources import (
@@ -49,16 +49,24 @@ def build_model(experiment: Experiment, features: Features) -> Network:
     settings, walk, task = experiment.model, experiment.walk or WalkPlan(), features.task
     if isinstance(settings, GivenModel):
         raise ValueError(settings.remedy)
-    edge_encoder = _encoder(features.edge_categories, features.num_edge_features)
+    sees_edges, encodings = any(BLOCKS[block].sees_edges for block in settings.blocks), experiment.encodings
+    if encodings.walk_steps and not sees_edges:
+        raise ValueError(
+            f"A network of {settings.title} does not look at edge features, so it cannot be changed by "
+            f"--encodings.walk-steps {encodings.walk_steps}: leave it out."
+        )
+    node_encoder = _encoder(features.node_categories, max(features.num_node_features, 1), encodings.node_width)
+    least = 0 if encodings.edge_width else 1
+    edge_encoder = _encoder(features.edge_categories, max(features.num_edge_features, least), encodings.edge_width)
     with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(experiment.seed, "weights"))
         model = Network(
-            _encoder(features.node_categories, features.num_node_features),
+            node_encoder,
             task.num_outputs,
             layer=[tuple(part.split("+")) if "+" in part else part for part in settings.layer],
             hidden_channels=settings.hidden_channels,
             num_layers=settings.num_layers,
-            edge_dim=edge_encoder if any(BLOCKS[block].sees_edges for block in settings.blocks) else None,
+            edge_dim=edge_encoder if sees_edges else None,
             kernel_size=settings.kernel_size,
             identity=settings.identity,
             adjacency=settings.adjacency,
@@ -154,5 +162,6 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
     return load_benchmark(data.name, root)
 
 
-def _encoder(categories: tuple[int, ...], width: int) -> Encoder:
-    return OneHot(categories) if categories else Dense(max(width, 1))
+def _encoder(categories: tuple[int, ...], width: int, width_of_encodings: int) -> Encoder:
+    encoder = OneHot(categories) if categories else Dense(width)
+    return WithEncodings(encoder, width_of_encodings) if width_of_encodings else encoder

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from crawl.checks import check_choice, check_fields, check_type, real_number, shown, whole_number
 from crawl.choices import BlockName, Head, Pool, Precision
+from crawl.encodings.settings import Encodings
 from crawl.files import parse_json
-from crawl.plain import structure, tagged, unstructure
+from crawl.plain import LEFT_OUT, structure, tagged, unstructure
 from crawl.runs.former import as_now
 from crawl.runs.sources import Csl, Data
 from crawl.training.settings import Evaluation, Training
@@ -148,6 +149,7 @@ class Experiment:
         training: How to train.
         evaluation: How to evaluate.
         seed: The seed of everything random.
+        encodings: Structural encodings that the network gets besides the features of the data.
     """
 
     name: str = "run"
@@ -157,10 +159,12 @@ class Experiment:
     training: Training = field(default_factory=Training)
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
+    encodings: Encodings = field(default=Encodings(), metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         whole_number("seed", self.seed, 0, 2**64 - 1)
-        kinds = {"data": Data, "model": Model | GivenModel, "training": Training, "evaluation": Evaluation}
+        kinds: dict[str, Any] = {"data": Data, "model": Model | GivenModel, "training": Training}
+        kinds |= {"evaluation": Evaluation, "encodings": Encodings}
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 names = " or ".join(each.__name__ for each in get_args(kind) or (kind,))

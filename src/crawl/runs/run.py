@@ -16,6 +16,7 @@ from torch import nn
 
 from crawl.checks import as_path, check_type, shown, truth, whole_number
 from crawl.data.dataset import Dataset
+from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.files import parse_json, write_atomically
@@ -260,7 +261,7 @@ class _Work:
             reset_peak_memory()
         trainer = Trainer(
             self.model,
-            self.dataset,
+            replace(self.dataset, store=with_encodings(self.dataset.store, experiment.encodings)),
             experiment.training,
             experiment.evaluation,
             seed=experiment.seed,

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, whole_number
 from crawl.data.dataset import Dataset
+from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.store import GraphStore
 from crawl.plain import structure
@@ -148,7 +149,7 @@ class TrainedModel:
         """Predictions for all graphs of a store, in its order.
 
         Args:
-            store: Graphs with the features the model expects.
+            store: Graphs with the features of the training data. Encodings are computed here, as in the training.
             num_repeats: Evaluations to average; as in the run when None.
             num_steps: Steps of the walks; as in the run when None.
             seed: Of the walks. A graph gets the same prediction whatever else is in the store.
@@ -165,7 +166,7 @@ class TrainedModel:
         is_network = isinstance(self.experiment.model, Model)
         if num_steps is not None and is_network and self.experiment.walk is None:
             raise ValueError(f"{self.experiment.model.title} does not walk: leave out num_steps.")
-        store = self.features.prepared(store, handle_unknown)
+        store = with_encodings(self.features.prepared(store, handle_unknown), self.experiment.encodings)
         evaluation = self.experiment.evaluation
         return predict(
             self.model,
