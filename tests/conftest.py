@@ -53,7 +53,7 @@ def wide_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     This is for tests of whole networks. `test_triton_walk_conv.py` divides walks as a GPU does.
     """
     if not torch.cuda.is_available():
-        monkeypatch.setattr("crawl.ops.triton.convolve._WALKS", (16, 16))
+        monkeypatch.setattr("crawl.ops.triton.convolve._WALKS", (16, 16, 16))
 
 
 @pytest.fixture
