@@ -1,13 +1,13 @@
-"""`python -m reproduction`: run a table of the paper and print it, report results, import data."""
+"""`python -m reproduction`: run a table of the paper or BREC and print it, report results, import data."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -24,8 +24,8 @@ class Reproduce:
 
     Without a name, lists the tables; with --list, their rows too. The same command resumes: finished runs are read,
     stopped ones continue. Started several times, the processes share the work.
-    `python -m reproduction report RUNS` makes tables and plots from records, `python -m reproduction import NAME PATH`
-    fills the data root.
+    `python -m reproduction brec` runs BREC, `python -m reproduction report RUNS` makes tables and plots from records,
+    `python -m reproduction import NAME PATH` fills the data root.
 
     Attributes:
         tables: The tables.
@@ -106,6 +106,73 @@ class Reproduce:
 
 
 @dataclass(frozen=True)
+class Brec:
+    """Count the pairs of graphs of BREC that walk networks distinguish; prints the table.
+
+    The same command resumes: pairs that were tested are read. The rows (a network and a seed), brec.md and brec.png are
+    written into one folder.
+
+    Attributes:
+        networks: The networks: crawl-8, crawl-16, crawl-32 (by the window) or hybrid; all when not given.
+        pairs: Pairs such as 0-59 or 110, or categories: basic, regular, strongly_regular, extension, cfi, 4_vertex,
+            distance_regular; all when not given.
+        seeds: How many seeds of each network.
+        num_evaluations: Evaluations of each graph, with walks of their own, whose mean is tested; the table has fewer
+            of them, too.
+        hidden_channels: The width of the layers.
+        num_layers: The number of layers.
+        num_steps: Steps of a walk in training.
+        num_eval_steps: Steps of a walk in evaluation.
+        out: Where rows, table and plot are.
+        minutes: Stop after this many minutes, when the pairs under way are tested.
+        jobs: Rows at a time, in threads of this process.
+        data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
+        device: Where to compute.
+        threads: How many CPU threads compute in each row; as many as the machine has cores when not given.
+        report: Run nothing: make table and plot from the rows in the folder.
+    """
+
+    networks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NETWORK")] = ()
+    pairs: tuple[str, ...] = ()
+    seeds: int = 3
+    num_evaluations: int = 32
+    hidden_channels: int = 32
+    num_layers: int = 2
+    num_steps: int = 60
+    num_eval_steps: int = 240
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/brec")
+    minutes: float | None = None
+    jobs: int = 1
+    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
+    report: bool = False
+
+    def run(self) -> None:
+        """Test the pairs that are left, and print."""
+        check_positive(jobs=self.jobs, seeds=self.seeds)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        check_folder(self.out)
+        compute_with(self.threads)
+        from reproduction.brec import Settings, chosen_pairs
+        from reproduction.brec_report import write_brec_report
+        from reproduction.brec_runs import run_rows
+
+        if not self.report:
+            settings = Settings(**{name.name: getattr(self, name.name) for name in fields(Settings)})
+            how: dict[str, Any] = {"networks": self.networks, "num_seeds": self.seeds, "jobs": self.jobs}
+            how |= {"minutes": self.minutes, "device": self.device, "root": self.data_root}
+            try:
+                run_rows(self.out, chosen_pairs(self.pairs), settings, **how)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+        written = write_brec_report(self.out)
+        print(written[0].read_text(), end="")
+        say("written: " + ", ".join(map(str, written)))
+
+
+@dataclass(frozen=True)
 class Report:
     """Make the paper's tables and plots from the records of runs.
 
@@ -152,8 +219,12 @@ class Import:
     def run(self) -> None:
         """Read, check, write."""
         from crawl.data.benchmarks import load_benchmark
+        from reproduction.brec import NUM_PAIRS, import_pairs
         from reproduction.imports import import_files
 
+        if self.name.lower() == "brec":  # pairs, not graphs with targets
+            print(f"BREC: {NUM_PAIRS} pairs in {import_pairs(self.path, self.data_root)}")
+            return
         path = import_files(self.name, self.path, self.data_root)
         dataset = load_benchmark(self.name, self.data_root)
         print(f"{dataset.name}: {len(dataset):,} graphs in {path}")
@@ -161,7 +232,7 @@ class Import:
 
 def parse(arguments: Sequence[str]) -> Command:
     """The command the arguments ask for. Prints help or what is wrong, and raises `SystemExit`, as tyro does."""
-    others: dict[str, type[Command]] = {"report": Report, "import": Import}
+    others: dict[str, type[Command]] = {"brec": Brec, "report": Report, "import": Import}
     word = arguments[0] if arguments and arguments[0] in others else ""
     command: Command = tyro.cli(
         others.get(word, Reproduce),

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import networkx as nx
 import numpy as np
@@ -63,6 +63,19 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 Array = NDArray[np.float64]
 Pair = tuple[nx.Graph, nx.Graph]
+
+
+class PairRecord(TypedDict):
+    """What came out for a pair: epochs trained, the loss of the last, and T² of pair and control.
+
+    T² has a number for each of `Settings.counts`.
+    """
+
+    pair: int
+    epochs: int
+    loss: float
+    t2: list[float]
+    control: list[float]
 
 
 @dataclass(frozen=True)
@@ -222,9 +235,7 @@ class Contest:
         self._is_different = -torch.ones(_BATCH_SIZE // 2, device=device)
         on_gpu = device.type == "cuda"
         parameters = self.model.parameters()
-        self.optimiser = torch.optim.Adam(
-            parameters, lr=_LR, weight_decay=_WEIGHT_DECAY, fused=True, capturable=on_gpu
-        )
+        self.optimiser = torch.optim.Adam(parameters, lr=_LR, weight_decay=_WEIGHT_DECAY, fused=True, capturable=on_gpu)
         for parameter in self.model.parameters():  # a captured step needs the optimiser's state from the beginning
             parameter.grad = torch.zeros_like(parameter)
         self.optimiser.step()
@@ -234,15 +245,21 @@ class Contest:
         """The number of weights of the network."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
-    def test(self, pair: int) -> dict[str, Any]:
-        """The record of a pair: epochs, the last loss, and T² of pair and control for `settings.counts`."""
+    def test(self, pair: int) -> PairRecord:
+        """Trains a fresh network on a pair and tests it.
+
+        Raises:
+            ValueError: If the network's answers are not finite.
+        """
         self._reset(pair)
         ids = torch.arange(_GRAPHS_OF_A_PAIR) + _GRAPHS_OF_A_PAIR * self._place[pair]
         epochs, loss = self._train(pair, ids[: 2 * NUM_RELABELLINGS])
         answers = self._mean_answers(pair, ids)
+        if not np.isfinite(answers).all():
+            raise ValueError(f"{self.network} does not answer pair {pair} with finite numbers; its loss was {loss:g}.")
         tested = np.split(answers[:, 0::2] - answers[:, 1::2], 2, axis=1)
-        t2, control = ([float(f"{t_squared(each):.5g}") for each in of_one] for of_one in tested)
-        return {"pair": pair, "epochs": epochs, "loss": float(f"{loss:.5g}"), "t2": t2, "control": control}
+        t2, control = ([_rounded(t_squared(each)) for each in of_one] for of_one in tested)
+        return PairRecord(pair=pair, epochs=epochs, loss=_rounded(loss), t2=t2, control=control)
 
     def _fresh_network(self, pair: int) -> Network:
         settings = self.settings
@@ -309,3 +326,7 @@ class Contest:
         sums = answers.cpu().double().cumsum(0)[counts - 1]
         means: Array = (sums / counts.view(-1, 1, 1)).numpy()
         return means
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.5g}")
