@@ -135,9 +135,9 @@ class Brec:
     networks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NETWORK")] = ()
     pairs: tuple[str, ...] = ()
     seeds: int = 3
-    num_evaluations: int = 32
-    hidden_channels: int = 32
-    num_layers: int = 2
+    num_evaluations: int = 64
+    hidden_channels: int = 64
+    num_layers: int = 3
     num_steps: int = 60
     num_eval_steps: int = 240
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/brec")

@@ -90,14 +90,21 @@ class Settings:
         num_evaluations: Evaluations of each graph, with walks of their own.
     """
 
-    hidden_channels: int = 32
-    num_layers: int = 2
+    hidden_channels: int = 64
+    num_layers: int = 3
     num_steps: int = 60
     num_eval_steps: int = 240
-    num_evaluations: int = 32
+    num_evaluations: int = 64
 
     def __post_init__(self) -> None:
         check_fields(self, "brec")
+
+    def check_walks(self, network: str) -> None:
+        """Refuse a name that is not one of `NETWORKS`, and walks that are shorter than the network's window."""
+        check_choice("network", network, NETWORKS)
+        window_size, shortest = NETWORKS[network]["window_size"], min(self.num_steps, self.num_eval_steps)
+        if shortest < window_size:
+            raise ValueError(f"Walks of {shortest} steps are shorter than the window of {network}: take {window_size}.")
 
     @property
     def counts(self) -> list[int]:
@@ -215,12 +222,15 @@ class Contest:
         settings: What the protocol leaves open.
         seed: Of relabellings, weights and walks.
         device: Where to compute.
+
+    Raises:
+        ValueError: As `Settings.check_walks` does.
     """
 
     def __init__(
         self, network: str, pairs: Sequence[tuple[int, Pair]], settings: Settings, seed: int, device: torch.device
     ) -> None:
-        check_choice("network", network, NETWORKS)
+        settings.check_walks(network)
         self.network, self.settings, self.seed, self.device = network, settings, seed, device
         self._place = {number: place for place, (number, _) in enumerate(pairs)}
         self.model = self._fresh_network(0).to(device)
@@ -233,9 +243,9 @@ class Contest:
         )
         self.runner.warn_if_eager()
         self._is_different = -torch.ones(_BATCH_SIZE // 2, device=device)
-        on_gpu = device.type == "cuda"
-        parameters = self.model.parameters()
-        self.optimiser = torch.optim.Adam(parameters, lr=_LR, weight_decay=_WEIGHT_DECAY, fused=True, capturable=on_gpu)
+        self.optimiser = torch.optim.Adam(
+            self.model.parameters(), _LR, weight_decay=_WEIGHT_DECAY, fused=True, capturable=device.type == "cuda"
+        )
         for parameter in self.model.parameters():  # a captured step needs the optimiser's state from the beginning
             parameter.grad = torch.zeros_like(parameter)
         self.optimiser.step()

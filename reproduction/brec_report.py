@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from crawl.files import write_atomically
@@ -16,7 +17,7 @@ _TITLES = {"cfi": "CFI", "4_vertex": "4-vertex condition"}
 _EXPLANATION = (  # the published counts are those of the benchmark's repository
     f"A pair is distinguished if T² of {NUM_RELABELLINGS} differences is above {THRESHOLD} and that of its control is "
     "below it. T² is computed from the mean answers of all evaluations, each with walks of its own from every node. A "
-    "cell has the pairs distinguished and those tested. A line of means is over seeds that have tested the same pairs, "
+    "cell has the pairs distinguished and those tested; a line of means is over the pairs that all seeds have tested, "
     f"with the standard deviation over seeds. Published, of {NUM_PAIRS}: I²-GNN 281, KP-GNN 275, 3-WL 270, GSN 254."
 )
 
@@ -27,7 +28,7 @@ def write_brec_report(folder: Path) -> list[Path]:
     The plot needs matplotlib and is left out without it.
 
     Raises:
-        ValueError: If there are no rows, or one is damaged.
+        ValueError: If there are no rows, or as `read_rows` does.
     """
     rows = read_rows(folder)
     if not rows:
@@ -43,7 +44,10 @@ def brec_page(rows: Sequence[Row]) -> str:
     lines = [line for of_one in by_network.values() for line in _lines(of_one)]
     head = ["network", *map(_title, _ALL), "controls failed", "evaluations"]
     counts = sorted({count for row in rows for count in row.settings.counts})
-    by_count = [[title, *(_cell_at(of_one, count) for count in counts)] for title, of_one in by_network.items()]
+    by_count = [
+        [title, str(len(_tested_by_all(of_one))), *(_cell_at(of_one, count) for count in counts)]
+        for title, of_one in by_network.items()
+    ]
     return "\n".join(
         [
             "# BREC: pairs distinguished",
@@ -54,9 +58,10 @@ def brec_page(rows: Sequence[Row]) -> str:
             "",
             "## By the number of evaluations that are averaged",
             "",
-            _markdown([["network", *map(str, counts)], *by_count]),
+            _markdown([["network", "pairs", *map(str, counts)], *by_count]),
             "",
-            "All categories, mean over seeds; in brackets the controls that failed in all seeds together.",
+            "Mean over seeds of the pairs that all seeds have tested; in brackets the controls that failed in all "
+            "seeds together.",
             "",
             *(f"- {_about(row)}" for row in rows),
             "",
@@ -64,46 +69,51 @@ def brec_page(rows: Sequence[Row]) -> str:
     )
 
 
-def _by_network(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(_network_title(row.network), []).append(row)
-    return found
+def _by_network(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    return {_network_title(network): list(of_one) for network, of_one in groupby(rows, lambda row: row.network)}
+
+
+def _tested_by_all(rows: Sequence[Row]) -> set[int]:
+    return set.intersection(*(set(row.pairs) for row in rows))
+
+
+def _counts(rows: Sequence[Row], index: int, pairs: Collection[int]) -> list[int]:
+    """The pairs that each row distinguishes, of those that all have tested."""
+    common = _tested_by_all(rows).intersection(pairs)
+    return [len(row.distinguished(index, common)) for row in rows]
 
 
 def _lines(rows: Sequence[Row]) -> list[list[str]]:
-    """A line for each seed, and one of means if several have tested the same pairs."""
-    title = _network_title(rows[0].network)
+    """A line for each seed, and one of means if there are several."""
+    title, num_evaluations = _network_title(rows[0].network), str(rows[0].settings.num_evaluations)
     lines = []
     for row in rows:
-        cells = []
-        for pairs in _ALL.values():
-            tested = [pair for pair in pairs if pair in row.pairs]
-            cells.append(f"{len(row.distinguished(-1, tested))} / {len(tested)}" if tested else "–")
+        cells = [_share(len(row.distinguished(-1, pairs)), row.pairs.keys() & set(pairs)) for pairs in _ALL.values()]
         failed = len(row.failed_controls(-1, row.pairs))
-        lines.append([f"{title}, seed {row.seed}", *cells, str(failed), str(row.settings.num_evaluations)])
-    is_same = len({frozenset(row.pairs) for row in rows}) == len({row.settings for row in rows}) == 1
-    if len(rows) > 1 and is_same:
-        counts = [[len(row.distinguished(-1, pairs)) for row in rows] for pairs in _ALL.values()]
-        means = [
-            f"{statistics.mean(of_seeds):.1f} ± {statistics.pstdev(of_seeds):.1f}"
-            if any(pair in rows[0].pairs for pair in pairs)
-            else "–"
-            for of_seeds, pairs in zip(counts, _ALL.values(), strict=True)
-        ]
-        failed = sum(len(row.failed_controls(-1, row.pairs)) for row in rows)
-        lines.append([f"{title}, mean of {len(rows)}", *means, str(failed), str(rows[0].settings.num_evaluations)])
+        lines.append([f"{title}, seed {row.seed}", *cells, str(failed), num_evaluations])
+    if len(rows) > 1:
+        means = []
+        for pairs in _ALL.values():
+            found = _counts(rows, -1, pairs)
+            mean = f"{statistics.mean(found):.1f} ± {statistics.pstdev(found):.1f}"
+            means.append(_share(mean, _tested_by_all(rows).intersection(pairs)))
+        failed = sum(len(row.failed_controls(-1, _tested_by_all(rows))) for row in rows)
+        lines.append([f"{title}, mean of {len(rows)} seeds", *means, f"{failed} in all", num_evaluations])
     return lines
+
+
+def _share(found: int | str, tested: Collection[int]) -> str:
+    return f"{found} / {len(tested)}" if tested else "–"
 
 
 def _cell_at(rows: Sequence[Row], count: int) -> str:
     """The mean number of pairs distinguished with the mean of this many evaluations, and how many controls failed."""
-    having = [row for row in rows if count in row.settings.counts]
-    if not having:
+    counts = rows[0].settings.counts
+    if count not in counts:
         return "–"
-    found = [len(row.distinguished(row.settings.counts.index(count), row.pairs)) for row in having]
-    failed = sum(len(row.failed_controls(row.settings.counts.index(count), row.pairs)) for row in having)
-    return f"{statistics.mean(found):.1f} ({failed})"
+    index = counts.index(count)
+    failed = sum(len(row.failed_controls(index, _tested_by_all(rows))) for row in rows)
+    return f"{statistics.mean(_counts(rows, index, _ALL['all'])):.1f} ({failed})"
 
 
 def _about(row: Row) -> str:
@@ -141,25 +151,20 @@ def _draw(rows: Sequence[Row], path: Path) -> list[Path]:
     except ImportError:
         return []
     figure = Figure(figsize=(12, 6), layout="constrained")
-    drawn = list(_by_network(rows).items())
+    by_network = _by_network(rows)
     for axes, (category, pairs) in zip(figure.subplots(2, 4).flat, _ALL.items(), strict=True):
-        for number, (title, of_one) in enumerate(drawn):
+        for number, (title, of_one) in enumerate(by_network.items()):
             counts = of_one[0].settings.counts
-            of_seeds = [
-                [len(row.distinguished(i, pairs)) for i in range(len(counts))]
-                for row in of_one
-                if row.settings.counts == counts
-            ]
-            means = [statistics.mean(values) for values in zip(*of_seeds, strict=True)]
-            spreads = [statistics.pstdev(values) for values in zip(*of_seeds, strict=True)]
-            label = title if category == "all" else None  # once in the legend
+            found = [_counts(of_one, index, pairs) for index in range(len(counts))]
+            means, spreads = ([f(of_seeds) for of_seeds in found] for f in (statistics.mean, statistics.pstdev))
+            label = f"{title}, {len(_tested_by_all(of_one))} pairs tested" if category == "all" else None  # once
             axes.errorbar(counts, means, spreads, color=f"C{number}", marker=".", capsize=2, label=label)
-        num_tested = max(len([pair for pair in pairs if pair in row.pairs]) for row in rows)
-        axes.set(title=f"{_title(category)} ({num_tested} of {len(pairs)} pairs)", ylim=(-0.5, None))
+        axes.set(title=f"{_title(category)} ({len(pairs)} pairs)")
         axes.set_xscale("log", base=2)
+        axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-    figure.supxlabel("evaluations averaged, one walk from each node in each")
+    figure.supxlabel("evaluations averaged, with one walk from each node in each")
     figure.supylabel("pairs distinguished, ± over seeds")
-    figure.legend(loc="outside lower center", ncols=len(drawn), frameon=False)
+    figure.legend(loc="outside upper center", ncols=len(by_network), frameon=False)
     save_figure(figure, path)
     return [path]

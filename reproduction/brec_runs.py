@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -118,11 +119,15 @@ def read_rows(folder: Path) -> list[Row]:
     """The rows in a folder, by network and seed.
 
     Raises:
-        ValueError: If a file is damaged.
+        ValueError: If a file is damaged, or seeds of a network have different settings.
     """
     names = [f"{network}-seed-*.json" for network in NETWORKS]
     rows = [read_row(path) for name in names for path in folder.glob(name)]
-    return sorted(rows, key=lambda row: (list(NETWORKS).index(row.network), row.seed))
+    rows.sort(key=lambda row: (list(NETWORKS).index(row.network), row.seed))
+    for before, row in pairwise(rows):
+        if row.network == before.network and row.settings != before.settings:
+            raise ValueError(f"{before.name} and {row.name} in {folder} have different settings: move one of them.")
+    return rows
 
 
 def run_rows(
@@ -152,11 +157,12 @@ def run_rows(
 
     Raises:
         InUse: If another process works in the folder.
-        ValueError: If a name is unknown, the data are not there, or the folder has rows with other settings.
+        ValueError: As `Settings.check_walks` does, if the data are not there, or if the folder has rows with other
+            settings.
     """
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    for name in networks:
-        check_choice("network", name, NETWORKS)
+    for name in networks or NETWORKS:
+        settings.check_walks(name)
     whole_number("num_seeds", num_seeds)
     graphs = load_pairs(root)
     folder.mkdir(parents=True, exist_ok=True)
@@ -206,11 +212,7 @@ class _Work:
 
     def run(self, rows: Sequence[Row], deadline: float | None) -> None:
         """Run the rows; if some fail, raise the first error after the others are done."""
-        if self.jobs <= 1:
-            for row in rows:
-                self._run_row(row, deadline)
-            return
-        with ThreadPoolExecutor(self.jobs, initializer=self._own_stream) as pool:
+        with ThreadPoolExecutor(max(self.jobs, 1), initializer=self._own_stream) as pool:
             futures = [pool.submit(self._run_row, row, deadline) for row in rows]
             try:
                 for future in futures:
