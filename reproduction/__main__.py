@@ -79,6 +79,9 @@ class Reproduce:
             abouts = {name: (make.__doc__ or "").splitlines()[0] for name, make in TABLES.items()}
             for name, about in (abouts | {name: " and ".join(members) for name, members in GROUPS.items()}).items():
                 print(f"{name:18} {about}")
+            print(
+                f"{'brec':18} Pairs of graphs that walk networks distinguish; a command of its own, with its own flags."
+            )
             return
         on_gpu = choose_device(self.device).type == "cuda"
         if on_gpu and self.jobs > 1 and "CUDA_DEVICE_MAX_CONNECTIONS" not in os.environ:

@@ -199,14 +199,18 @@ def relabelled_pairs(pairs: Iterable[tuple[int, Pair]], seed: int) -> GraphStore
     edges: list[NDArray[np.int64]] = []
     for number, pair in pairs:
         draw = np.random.default_rng(derive_seed(seed, "relabel", number))
-        control = pair[draw.integers(2)]
-        for graph in (*pair * NUM_RELABELLINGS, *[control] * (2 * NUM_RELABELLINGS)):
-            once = np.array(graph.edges, dtype=np.int64).reshape(-1, 2).T
-            both_ways = np.concatenate([once, once[::-1]], axis=1)
-            edges.append(draw.permutation(len(graph))[both_ways])
-            sizes.append((len(graph), both_ways.shape[1]))
+        graphs = [(len(graph), _both_ways(graph)) for graph in pair]
+        control = graphs[draw.integers(2)]
+        for num_nodes, both_ways in graphs * NUM_RELABELLINGS + [control] * (2 * NUM_RELABELLINGS):
+            edges.append(draw.permutation(num_nodes)[both_ways])
+            sizes.append((num_nodes, both_ways.shape[1]))
     node_ptr, edge_ptr = (as_ptr(list(counts)) for counts in zip(*sizes, strict=True))
     return GraphStore(node_ptr, edge_ptr, torch.from_numpy(np.concatenate(edges, axis=1)))
+
+
+def _both_ways(graph: nx.Graph) -> NDArray[np.int64]:
+    once = np.array(graph.edges, dtype=np.int64).reshape(-1, 2).T
+    return np.concatenate([once, once[::-1]], axis=1)
 
 
 class Contest:
@@ -237,7 +241,7 @@ class Contest:
         self.runner = Runner(
             self.model,
             Task(kind="regression", num_outputs=_NUM_OUTPUTS),
-            relabelled_pairs(pairs, seed),
+            relabelled_pairs(pairs, seed).to(device),
             device,
             largest_batch=_EVAL_BATCH_SIZE,
         )

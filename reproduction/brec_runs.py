@@ -173,7 +173,9 @@ def run_rows(
             for network in dict.fromkeys(networks or NETWORKS)
         ]
         rows = [row for row in rows if not row.pairs.keys() >= set(pairs)]
-        work = _Work(folder, [(pair, graphs[pair]) for pair in pairs], choose_device(device), min(jobs, len(rows)))
+        # The largest first: a captured step can work in the memory of a larger one, not of a smaller.
+        by_size = sorted(pairs, key=lambda pair: graphs[pair][0].number_of_edges(), reverse=True)
+        work = _Work(folder, [(pair, graphs[pair]) for pair in by_size], choose_device(device), min(jobs, len(rows)))
         work.run(rows, deadline)
 
 
