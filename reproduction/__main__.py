@@ -62,7 +62,6 @@ class Reproduce:
             raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
         check_folder(self.out)
         compute_with(self.threads)
-        from crawl.training.trainer import choose_device
         from reproduction.records import read_runs
         from reproduction.reproduce import choose_tables, reproduce
         from reproduction.tables import GROUPS, TABLES
@@ -83,9 +82,7 @@ class Reproduce:
                 f"{'brec':18} Pairs of graphs that walk networks distinguish; a command of its own, with its own flags."
             )
             return
-        on_gpu = choose_device(self.device).type == "cuda"
-        if on_gpu and self.jobs > 1 and "CUDA_DEVICE_MAX_CONNECTIONS" not in os.environ:
-            say("runs overlap better on a GPU with the variable CUDA_DEVICE_MAX_CONNECTIONS=32")
+        _advise_on_overlap(self.device, self.jobs)
         try:
             done = reproduce(
                 self.tables,
@@ -106,6 +103,15 @@ class Reproduce:
         failed = {place for table in done for place in table.problems}
         if failed:
             raise ValueError(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} failed; the tables say why.")
+
+
+def _advise_on_overlap(device: str, jobs: int) -> None:
+    """Say how runs overlap better on a GPU."""
+    from crawl.training.trainer import choose_device
+
+    on_gpu = choose_device(device).type == "cuda"
+    if on_gpu and jobs > 1 and "CUDA_DEVICE_MAX_CONNECTIONS" not in os.environ:
+        say("runs overlap better on a GPU with the variable CUDA_DEVICE_MAX_CONNECTIONS=32")
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ class Brec:
         jobs: Rows at a time, in threads of this process.
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
         device: Where to compute.
-        threads: How many CPU threads compute in each row; as many as the machine has cores when not given.
+        threads: How many CPU threads compute in each row; the processor is shared evenly when not given.
         report: Run nothing: make table and plot from the rows in the folder.
     """
 
@@ -165,7 +171,8 @@ class Brec:
         if not self.report:
             settings = Settings(**{name.name: getattr(self, name.name) for name in fields(Settings)})
             how: dict[str, Any] = {"networks": self.networks, "num_seeds": self.seeds, "jobs": self.jobs}
-            how |= {"minutes": self.minutes, "device": self.device, "root": self.data_root}
+            how |= {"minutes": self.minutes, "device": self.device, "root": self.data_root, "threads": self.threads}
+            _advise_on_overlap(self.device, self.jobs)
             try:
                 run_rows(self.out, chosen_pairs(self.pairs), settings, **how)
             except KeyboardInterrupt:

@@ -141,6 +141,7 @@ def run_rows(
     minutes: float | None = None,
     device: str = "auto",
     root: str | Path | None = None,
+    threads: int | None = None,
 ) -> None:
     """Test the pairs that are not tested yet, and keep what was found in the folder.
 
@@ -154,6 +155,7 @@ def run_rows(
         minutes: Stop after this many, when the pairs under way are tested; never when None.
         device: `auto`, `cpu` or `cuda`.
         root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
+        threads: How many CPU threads compute in each row; the processor is shared evenly when None.
 
     Raises:
         InUse: If another process works in the folder.
@@ -175,8 +177,9 @@ def run_rows(
         rows = [row for row in rows if not row.pairs.keys() >= set(pairs)]
         # The largest first: a captured step can work in the memory of a larger one, not of a smaller.
         by_size = sorted(pairs, key=lambda pair: graphs[pair][0].number_of_edges(), reverse=True)
-        work = _Work(folder, [(pair, graphs[pair]) for pair in by_size], choose_device(device), min(jobs, len(rows)))
-        work.run(rows, deadline)
+        chosen, jobs = [(pair, graphs[pair]) for pair in by_size], max(1, min(jobs, len(rows)))
+        threads = threads or max(1, torch.get_num_threads() // jobs)
+        _Work(folder, chosen, choose_device(device), jobs, threads).run(rows, deadline)
 
 
 def _begun(folder: Path, row: Row) -> Row:
@@ -203,6 +206,7 @@ class _Work:
         pairs: The numbers of the pairs, and the pairs.
         device: Where to compute.
         jobs: Rows at a time.
+        threads: How many CPU threads compute in each.
         is_stopped: Set when no other pair shall be begun.
     """
 
@@ -210,11 +214,12 @@ class _Work:
     pairs: Sequence[tuple[int, Pair]]
     device: torch.device
     jobs: int
+    threads: int
     is_stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self, rows: Sequence[Row], deadline: float | None) -> None:
         """Run the rows; if some fail, raise the first error after the others are done."""
-        with ThreadPoolExecutor(max(self.jobs, 1), initializer=self._own_stream) as pool:
+        with ThreadPoolExecutor(self.jobs, initializer=self._prepare_thread) as pool:
             futures = [pool.submit(self._run_row, row, deadline) for row in rows]
             try:
                 for future in futures:
@@ -224,7 +229,8 @@ class _Work:
                 say("stopping after the pairs under way")
                 raise
 
-    def _own_stream(self) -> None:
+    def _prepare_thread(self) -> None:
+        torch.set_num_threads(self.threads)
         if self.device.type == "cuda":
             torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]  # so that threads overlap
 
@@ -232,7 +238,7 @@ class _Work:
         began, before = time.monotonic(), dict(row.made)
         reset_peak_memory()
         contest: Contest | None = None
-        saved = began
+        saved, is_saved = began, True
         try:
             for pair, _ in self.pairs:
                 is_over = self.is_stopped.is_set() or (deadline is not None and time.monotonic() >= deadline)
@@ -243,12 +249,12 @@ class _Work:
                 if contest is None:  # of all pairs asked for, so that what comes out does not depend on those left
                     contest = Contest(row.network, self.pairs, row.settings, row.seed, self.device)
                     row.num_parameters = contest.num_parameters
-                row.pairs[pair] = contest.test(pair)
+                row.pairs[pair], is_saved = contest.test(pair), False
                 if time.monotonic() > saved + _SAVE_EVERY_S:
                     self._save(row, began, before)
-                    saved = time.monotonic()
+                    saved, is_saved = time.monotonic(), True
         finally:
-            if contest is not None and row.pairs:
+            if not is_saved:
                 self._save(row, began, before)
 
     def _save(self, row: Row, began: float, before: dict[str, Any]) -> None:

@@ -150,6 +150,11 @@ def test_the_time_is_kept_and_added_up(tmp_path, tested):
     assert path.read_text() == written  # nothing was left
 
 
+def test_threads_of_the_cpu_are_those_asked_for(tmp_path, tested):
+    assert run(tmp_path / "a", [0], threads=3)["crawl-8-seed-0"].made["device"] == "cpu (3 threads)"
+    assert run(tmp_path / "b", [0])["crawl-8-seed-0"].made["device"] == "cpu (1 threads)"  # as in all tests
+
+
 def test_no_time_is_left(tmp_path, tested):
     assert run(tmp_path, range(5), minutes=1e-9) == {}
     assert tested == []
