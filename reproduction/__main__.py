@@ -162,6 +162,8 @@ class Brec:
         check_positive(jobs=self.jobs, seeds=self.seeds)
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        if self.report and (self.networks or self.pairs):
+            raise ValueError("--report is about all rows in the folder: leave out the networks and --pairs.")
         check_folder(self.out)
         compute_with(self.threads)
         from reproduction.brec import Settings, chosen_pairs

@@ -185,6 +185,8 @@ def test_mistakes_about_brec_are_one_line(command):
     assert "from 0 to 399, such as 0-59, not '400'" in command.error("brec", "--pairs", "400")
     assert "num_evaluations" in command.error("brec", "--num-evaluations", "0")
     assert "--minutes must be more than 0" in command.error("brec", "--minutes", "0")
+    for given in (("crawl-8",), ("--pairs", "cfi")):
+        assert "leave out the networks and --pairs" in command.error("brec", *given, "--report")
     assert "There are no rows of BREC in nowhere" in command.error("brec", "--report", "--out", "nowhere")
 
 
