@@ -246,6 +246,9 @@ class Contest:
             largest_batch=_EVAL_BATCH_SIZE,
         )
         self.runner.warn_if_eager()
+        # By itself, the runner gives equal graphs equal walks. Relabellings may be equal, and need walks of their own.
+        numbers = torch.tensor([number for number, _ in pairs]).unsqueeze(1)
+        self.runner.keys = (numbers * _GRAPHS_OF_A_PAIR + torch.arange(_GRAPHS_OF_A_PAIR)).flatten().to(device)
         self._is_different = -torch.ones(_BATCH_SIZE // 2, device=device)
         self.optimiser = torch.optim.Adam(
             self.model.parameters(), _LR, weight_decay=_WEIGHT_DECAY, fused=True, capturable=device.type == "cuda"

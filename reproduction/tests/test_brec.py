@@ -28,6 +28,7 @@ from reproduction.brec import (
 )
 
 SMALL = Settings(hidden_channels=8, num_layers=1, num_steps=20, num_eval_steps=40, num_evaluations=3)
+CUBIC, PRISM = nx.complete_bipartite_graph(3, 3), nx.circular_ladder_graph(3)  # equal for message passing
 HEXAGON, TRIANGLES = nx.cycle_graph(6), nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))
 CPU = torch.device("cpu")
 
@@ -131,19 +132,18 @@ def test_relabellings_of_both_graphs_in_turn_then_of_one():
 @pytest.mark.parametrize("network", NETWORKS)
 def test_an_easy_pair_is_distinguished_and_isomorphic_graphs_are_not(network):
     settings = Settings(hidden_channels=8, num_layers=2, num_steps=40, num_eval_steps=60, num_evaluations=4)
-    mirrored = nx.relabel_nodes(HEXAGON, lambda node: 5 - node)
-    contest = Contest(network, [(0, (HEXAGON, TRIANGLES)), (1, (HEXAGON, mirrored))], settings, 0, CPU)
+    mirrored = nx.relabel_nodes(PRISM, lambda node: 5 - node)
+    contest = Contest(network, [(0, (CUBIC, PRISM)), (1, (PRISM, mirrored))], settings, 0, CPU)
     easy, isomorphic = contest.test(0), contest.test(1)
     assert easy["t2"][-1] > THRESHOLD
     assert max(easy["control"]) < THRESHOLD / 10
     assert max(isomorphic["t2"] + isomorphic["control"]) < THRESHOLD / 10
-    assert isomorphic["epochs"] == 20 or isomorphic["loss"] < 0.2
 
 
 def test_isomorphic_graphs_are_never_distinguished():
     """Random graphs of all densities and their copies, with several seeds."""
     for seed in range(4):
-        graph = nx.gnp_random_graph(7, 0.2 + 0.2 * seed, seed=seed)
+        graph = nx.gnp_random_graph(7, 0.3 + 0.2 * seed, seed=seed)
         copy = nx.relabel_nodes(graph, dict(zip(range(7), np.random.default_rng(seed).permutation(7), strict=True)))
         record = Contest("crawl-8", [(5, (graph, nx.Graph(copy)))], SMALL, seed, CPU).test(5)
         assert max(record["t2"] + record["control"]) < THRESHOLD / 5
@@ -157,6 +157,14 @@ def test_a_record_depends_on_seed_and_pair_alone():
     assert Contest("crawl-8", pairs[1:], SMALL, 1, CPU).test(8) == second
     assert Contest("crawl-8", pairs[1:], SMALL, 2, CPU).test(8) != second
     assert (len(first["t2"]), len(first["control"])) == (3, 3)  # of 1, 2 and 3 evaluations
+
+
+def test_equal_relabellings_have_walks_of_their_own():
+    """All relabellings of a complete graph are equal; T² would be that of 32 copies of one number."""
+    settings = Settings(hidden_channels=8, num_layers=1, num_steps=20, num_eval_steps=40, num_evaluations=1)
+    contest = Contest("crawl-8", [(4, (nx.complete_graph(5), nx.complete_graph(5)))], settings, 0, CPU)
+    answers = contest._mean_answers(4, torch.arange(128))[0]
+    assert len(np.unique(answers[:, 0])) == 128
 
 
 def test_walks_shorter_than_the_window_are_refused():
