@@ -161,7 +161,7 @@ def _draw(rows: Sequence[Row], path: Path) -> list[Path]:
             axes.errorbar(counts, means, spreads, color=f"C{number}", marker=".", capsize=2, label=label)
         axes.set(title=f"{_title(category)} ({len(pairs)} pairs)")
         axes.set_xscale("log", base=2)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))
         axes.grid(alpha=0.3)
     figure.supxlabel("evaluations averaged, with one walk from each node in each")
     figure.supylabel("pairs distinguished, ± over seeds")
