@@ -281,7 +281,7 @@ class Contest:
     def _fresh_network(self, pair: int) -> Network:
         settings = self.settings
         with _DRAWING, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(self.seed, "weights", pair))
+            torch.default_generator.manual_seed(derive_seed(self.seed, "weights", pair))  # not that of a GPU in use
             return Network(
                 1,
                 _NUM_OUTPUTS,
