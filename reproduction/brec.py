@@ -58,7 +58,7 @@ _DRAWING = threading.Lock()  # torch's generator is that of all threads
 _HYBRID = ("walk", "edge_update", "gine", "virtual_node")
 NETWORKS: dict[str, dict[str, Any]] = {
     **{f"crawl-{window}": {"layer": ("walk",), "window_size": window} for window in (8, 16, 32)},
-    "hybrid": {"layer": _HYBRID, "window_size": 16},
+    "hybrid": {"layer": _HYBRID, "window_size": 8},
 }
 
 Array = NDArray[np.float64]

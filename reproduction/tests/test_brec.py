@@ -131,7 +131,7 @@ def test_relabellings_of_both_graphs_in_turn_then_of_one():
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_an_easy_pair_is_distinguished_and_isomorphic_graphs_are_not(network):
-    settings = Settings(hidden_channels=8, num_layers=2, num_steps=40, num_eval_steps=60, num_evaluations=4)
+    settings = Settings(hidden_channels=16, num_layers=2, num_steps=40, num_eval_steps=60, num_evaluations=4)
     mirrored = nx.relabel_nodes(PRISM, lambda node: 5 - node)
     contest = Contest(network, [(0, (CUBIC, PRISM)), (1, (PRISM, mirrored))], settings, 0, CPU)
     easy, isomorphic = contest.test(0), contest.test(1)

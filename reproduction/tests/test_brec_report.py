@@ -39,10 +39,10 @@ def test_counts_by_category_and_seed():
     assert cells(page, "CRaWl, s=8, seed 1")[:2] == ["2 / 60", "1 / 2"]
     assert cells(page, "CRaWl, s=8, mean of 2 seeds")[:2] == ["2.5 ± 0.5 / 60", "1.0 ± 0.0 / 1"]
     assert cells(page, "CRaWl, s=8, mean of 2 seeds")[-3:] == ["3.5 ± 0.5 / 61", "1 in all", "2"]
-    assert cells(page, "hybrid, s=16, seed 0")[:7] == [
+    assert cells(page, "hybrid, s=8, seed 0")[:7] == [
         *("0 / 60", "0 / 50", "0 / 50", "0 / 100", "0 / 100", "0 / 20", "1 / 20")
     ]
-    assert "hybrid, s=16, mean" not in page
+    assert "hybrid, s=8, mean" not in page
     assert "1.5 minutes on NVIDIA H200, 2 at a time; commit abc" in page
     assert "1,234 parameters" in page
 
