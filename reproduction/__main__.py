@@ -1,13 +1,13 @@
-"""`python -m reproduction`: run a table of the paper and print it, report results, import data."""
+"""`python -m reproduction`: run a table of the paper or BREC and print it, report results, import data."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -24,8 +24,8 @@ class Reproduce:
 
     Without a name, lists the tables; with --list, their rows too. The same command resumes: finished runs are read,
     stopped ones continue. Started several times, the processes share the work.
-    `python -m reproduction report RUNS` makes tables and plots from records, `python -m reproduction import NAME PATH`
-    fills the data root.
+    `python -m reproduction brec` runs BREC, `python -m reproduction report RUNS` makes tables and plots from records,
+    `python -m reproduction import NAME PATH` fills the data root.
 
     Attributes:
         tables: The tables.
@@ -62,7 +62,6 @@ class Reproduce:
             raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
         check_folder(self.out)
         compute_with(self.threads)
-        from crawl.training.trainer import choose_device
         from reproduction.records import read_runs
         from reproduction.reproduce import choose_tables, reproduce
         from reproduction.tables import GROUPS, TABLES
@@ -79,10 +78,11 @@ class Reproduce:
             abouts = {name: (make.__doc__ or "").splitlines()[0] for name, make in TABLES.items()}
             for name, about in (abouts | {name: " and ".join(members) for name, members in GROUPS.items()}).items():
                 print(f"{name:18} {about}")
+            print(
+                f"{'brec':18} Pairs of graphs that walk networks distinguish; a command of its own, with its own flags."
+            )
             return
-        on_gpu = choose_device(self.device).type == "cuda"
-        if on_gpu and self.jobs > 1 and "CUDA_DEVICE_MAX_CONNECTIONS" not in os.environ:
-            say("runs overlap better on a GPU with the variable CUDA_DEVICE_MAX_CONNECTIONS=32")
+        _advise_on_overlap(self.device, self.jobs)
         try:
             done = reproduce(
                 self.tables,
@@ -103,6 +103,85 @@ class Reproduce:
         failed = {place for table in done for place in table.problems}
         if failed:
             raise ValueError(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} failed; the tables say why.")
+
+
+def _advise_on_overlap(device: str, jobs: int) -> None:
+    """Say how runs overlap better on a GPU."""
+    from crawl.training.trainer import choose_device
+
+    on_gpu = choose_device(device).type == "cuda"
+    if on_gpu and jobs > 1 and "CUDA_DEVICE_MAX_CONNECTIONS" not in os.environ:
+        say("runs overlap better on a GPU with the variable CUDA_DEVICE_MAX_CONNECTIONS=32")
+
+
+@dataclass(frozen=True)
+class Brec:
+    """Count the pairs of graphs of BREC that walk networks distinguish; prints the table.
+
+    The same command resumes: pairs that were tested are read. The rows (a network and a seed), brec.md and brec.png are
+    written into one folder.
+
+    Attributes:
+        networks: The networks: crawl-8, crawl-16, crawl-32 (by the window) or hybrid; all when not given.
+        pairs: Pairs such as 0-59 or 110, or categories: basic, regular, strongly_regular, extension, cfi, 4_vertex,
+            distance_regular; all when not given.
+        seeds: How many seeds of each network.
+        num_evaluations: Evaluations of each graph, with walks of their own, whose mean is tested; the table has fewer
+            of them, too.
+        hidden_channels: The width of the layers.
+        num_layers: The number of layers.
+        num_steps: Steps of a walk in training.
+        num_eval_steps: Steps of a walk in evaluation.
+        out: Where rows, table and plot are.
+        minutes: Stop after this many minutes, when the pairs under way are tested.
+        jobs: Rows at a time, in threads of this process.
+        data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
+        device: Where to compute.
+        threads: How many CPU threads compute in each row; the processor is shared evenly when not given.
+        report: Run nothing: make table and plot from the rows in the folder.
+    """
+
+    networks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NETWORK")] = ()
+    pairs: tuple[str, ...] = ()
+    seeds: int = 3
+    num_evaluations: int = 64
+    hidden_channels: int = 64
+    num_layers: int = 3
+    num_steps: int = 60
+    num_eval_steps: int = 240
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/brec")
+    minutes: float | None = None
+    jobs: int = 1
+    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
+    report: bool = False
+
+    def run(self) -> None:
+        """Test the pairs that are left, and print."""
+        check_positive(jobs=self.jobs, seeds=self.seeds)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        if self.report and (self.networks or self.pairs):
+            raise ValueError("--report is about all rows in the folder: leave out the networks and --pairs.")
+        check_folder(self.out)
+        compute_with(self.threads)
+        from reproduction.brec import Settings, chosen_pairs
+        from reproduction.brec_report import write_brec_report
+        from reproduction.brec_runs import run_rows
+
+        if not self.report:
+            settings = Settings(**{name.name: getattr(self, name.name) for name in fields(Settings)})
+            how: dict[str, Any] = {"networks": self.networks, "num_seeds": self.seeds, "jobs": self.jobs}
+            how |= {"minutes": self.minutes, "device": self.device, "root": self.data_root, "threads": self.threads}
+            _advise_on_overlap(self.device, self.jobs)
+            try:
+                run_rows(self.out, chosen_pairs(self.pairs), settings, **how)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+        written = write_brec_report(self.out)
+        print(written[0].read_text(), end="")
+        say("written: " + ", ".join(map(str, written)))
 
 
 @dataclass(frozen=True)
@@ -152,8 +231,12 @@ class Import:
     def run(self) -> None:
         """Read, check, write."""
         from crawl.data.benchmarks import load_benchmark
+        from reproduction.brec import NUM_PAIRS, import_pairs
         from reproduction.imports import import_files
 
+        if self.name.lower() == "brec":  # pairs, not graphs with targets
+            print(f"BREC: {NUM_PAIRS} pairs in {import_pairs(self.path, self.data_root)}")
+            return
         path = import_files(self.name, self.path, self.data_root)
         dataset = load_benchmark(self.name, self.data_root)
         print(f"{dataset.name}: {len(dataset):,} graphs in {path}")
@@ -161,7 +244,7 @@ class Import:
 
 def parse(arguments: Sequence[str]) -> Command:
     """The command the arguments ask for. Prints help or what is wrong, and raises `SystemExit`, as tyro does."""
-    others: dict[str, type[Command]] = {"report": Report, "import": Import}
+    others: dict[str, type[Command]] = {"brec": Brec, "report": Report, "import": Import}
     word = arguments[0] if arguments and arguments[0] in others else ""
     command: Command = tyro.cli(
         others.get(word, Reproduce),

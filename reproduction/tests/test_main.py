@@ -1,17 +1,34 @@
 from __future__ import annotations
 
+import hashlib
 import shutil
+from dataclasses import fields
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from reproduction import reproduce as module
+from reproduction.__main__ import Brec
+from reproduction.brec import Settings
 
 
 def test_without_a_table_there_is_a_list(command):
     done = command()
     assert done.code == 0
-    for name in ("zinc", "csl", "social", "counting", "ablation", "window", "walks", "runtime", "peptides", "mnist"):
+    for name in (
+        "zinc",
+        "csl",
+        "social",
+        "counting",
+        "ablation",
+        "window",
+        "walks",
+        "runtime",
+        "peptides",
+        "mnist",
+        "brec",
+    ):
         assert f"\n{name} " in f"\n{done.out}"
 
 
@@ -138,3 +155,40 @@ def test_import_and_train(command, crawl, social, tiny, tmp_path, monkeypatch):
     assert "REDDIT-BINARY: test accuracy" in done.out
     assert "fold 4" in done.out
     assert "There is no benchmark 'redit'" in command.error("import", "redit", ".")
+
+
+def test_brec(command, tmp_path, monkeypatch):
+    graphs = (nx.cycle_graph(6), nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3)))
+    content = b"".join(nx.to_graph6_bytes(graph, header=False) for graph in graphs * 400)
+    (tmp_path / "brec.g6").write_bytes(content)
+    monkeypatch.setenv("CRAWL_DATA", str(tmp_path / "root"))
+    small = ("--hidden-channels", "8", "--num-steps", "16", "--num-eval-steps", "20", "--num-evaluations", "2")
+    how = ("brec", "crawl-8", "--seeds", "1", "--num-layers", "1", *small, "--device", "cpu", "--out", "out")
+    assert "python -m reproduction import brec PATH" in command.error(*how)
+    assert "get the file again" in command.error("import", "brec", ".")
+    monkeypatch.setattr("reproduction.brec._SHA256", hashlib.sha256(content).hexdigest())
+    assert f"BREC: 400 pairs in {tmp_path}/root/brec.g6" in command("import", "BREC", ".").out
+    done = command(*how, "--pairs", "1", "60-61")
+    assert done.code == 0
+    assert "| CRaWl, s=8, seed 0 | 1 / 1 | 2 / 2 | – |" in done.out
+    assert "crawl-8-seed-0: 3 of 3 pairs tested, 3 distinguished" in done.err
+    assert "written: out/brec.md" in done.err
+    assert {path.name for path in (tmp_path / "out").glob("[!.]*")} >= {"crawl-8-seed-0.json", "brec.md", "brec.png"}
+    assert command("brec", "--report", "--out", "out").out == done.out
+    again = command(*how, "--pairs", "1", "60-61")
+    assert (again.out, "tested" in again.err) == (done.out, False)
+
+
+def test_mistakes_about_brec_are_one_line(command):
+    assert "--seeds must be a whole number from 1" in command.error("brec", "--seeds", "0")
+    assert "not 'crawl-9'" in command.error("brec", "crawl-9")
+    assert "from 0 to 399, such as 0-59, not '400'" in command.error("brec", "--pairs", "400")
+    assert "num_evaluations" in command.error("brec", "--num-evaluations", "0")
+    assert "--minutes must be more than 0" in command.error("brec", "--minutes", "0")
+    for given in (("crawl-8",), ("--pairs", "cfi")):
+        assert "leave out the networks and --pairs" in command.error("brec", *given, "--report")
+    assert "There are no rows of BREC in nowhere" in command.error("brec", "--report", "--out", "nowhere")
+
+
+def test_the_defaults_of_brec_are_those_in_python():
+    assert all(getattr(Brec, field.name) == field.default for field in fields(Settings))

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from reproduction.brec_report import brec_page
+from reproduction.brec_runs import read_rows
 from reproduction.report import write_report
 
 RESULTS = Path(__file__).parents[2] / "results"
+BREC = RESULTS / "brec"
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +35,8 @@ def test_records_are_kept_as_they_are(made):
     assert len(names) == 12
     for name in names:
         assert (made / name).read_text() == (RESULTS / name).read_text()
+
+
+@pytest.mark.skipif(not BREC.is_dir(), reason="BREC was not run")
+def test_the_table_of_brec_is_what_its_rows_say():
+    assert brec_page(read_rows(BREC)) == (BREC / "brec.md").read_text()
