@@ -89,6 +89,22 @@ class Graph:
         moved: dict[str, Any] = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
         return replace(self, **moved)
 
+    def weighed_by_degree(self) -> Graph:
+        """The same graph, in which the weight of an arc u → v is divided by the smaller one of the degrees of u and v.
+
+        A degree is the number of arcs that leave a node.
+        """
+        rowptr, degree = self.rowptr.long(), self.degree.long()
+        source = torch.repeat_interleave(degree, output_size=self.num_arcs)
+        weight = torch.ones(self.num_arcs, device=self.device, dtype=torch.float64)
+        if self.cum_weight is not None:
+            before = torch.where(
+                torch.arange(self.num_arcs, device=self.device) > rowptr[source], self.cum_weight.roll(1), 0
+            )
+            weight = (self.cum_weight - before).double()
+        weight = weight / torch.minimum(degree[source], degree[self.col])
+        return replace(self, cum_weight=edge_lists.integer_weight_sums(weight, source, rowptr))
+
     def node_keys(self, graph_ids: Tensor | None = None) -> Tensor:
         """`[N]` int64 keys for `sample_walks`: the same for a node of a graph whichever batch the graph is in.
 
@@ -154,7 +170,9 @@ class Graph:
             rowptr = torch.zeros(num_nodes + 1, device=device, dtype=torch.int64)
             torch.cumsum(torch.bincount(source, minlength=num_nodes), 0, out=rowptr[1:])
         edge_lists.check_dead_ends(rowptr, target)
-        cum_weight = edge_lists.integer_weight_sums(edge_weight, edge_id, source, rowptr)
+        cum_weight = None
+        if edge_weight is not None:
+            cum_weight = edge_lists.integer_weight_sums(edge_weight[edge_id], source, rowptr)
         return cls(rowptr.int(), target.int(), edge_id, batch, graph_ptr, num_edges, cum_weight)
 
     @classmethod

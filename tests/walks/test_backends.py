@@ -18,6 +18,9 @@ STRATEGIES: list[dict[str, Any]] = [
     {"strategy": "node2vec"},
     {"strategy": "node2vec", "p": 0.25, "q": 4.0},
     {"strategy": "node2vec", "p": math.inf, "q": 0.25},
+    {"strategy": "min_degree"},
+    {"strategy": "min_degree_non_backtracking"},
+    {"strategy": "depth_first"},
 ]
 each_strategy = pytest.mark.parametrize("law", STRATEGIES, ids=lambda law: "-".join(str(v) for v in law.values()))
 each_weighting = pytest.mark.parametrize("is_weighted", [False, True], ids=["unweighted", "weighted"])

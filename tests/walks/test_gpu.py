@@ -21,6 +21,9 @@ LAWS = {
     "uniform": StepLaw.named("uniform"),
     "non_backtracking": StepLaw.named("non_backtracking"),
     "node2vec": StepLaw.named("node2vec", p=0.5, q=2.0),
+    "min_degree": StepLaw.named("min_degree"),
+    "min_degree_non_backtracking": StepLaw.named("min_degree_non_backtracking"),
+    "depth_first": StepLaw.named("depth_first"),
 }
 NEVER_BACK = StepLaw.named("node2vec", p=float("inf"), q=0.5)
 WINDOWS = [0, 1, 2, 8, 9, 16, 17, 32]
@@ -66,6 +69,7 @@ def sample_poisoned(graph: Graph, start: Tensor, keys: Tensor, *args: object) ->
 def assert_equals_reference(
     graph: Graph, start: Tensor, keys: Tensor, num_steps: int, law: StepLaw, window_size: int, seed: int = 7
 ) -> None:
+    graph = law.on(graph)
     expected = reference.sample(graph, start, keys, num_steps, law, window_size, seed)
     found = sample_poisoned(graph, start, keys, num_steps, law, window_size, seed)
     for name, a, b in zip(("nodes", "edges", "code"), found, expected, strict=True):

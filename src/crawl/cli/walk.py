@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated
 
 import tyro
 
+from crawl.choices import Strategy
 from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, say
 
@@ -55,7 +56,7 @@ class WalkEdges:
     edges: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="EDGES")]
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = STDOUT
     num_steps: int = 50
-    strategy: Literal["uniform", "non_backtracking", "node2vec"] = "non_backtracking"
+    strategy: Strategy = "non_backtracking"
     window_size: int = 8
     num_walks: int = 1
     start: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ serves all batches that are padded to one bucket size; padding changes results b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.walks.plan import WalkPlan
+from crawl.walks.reference import StepLaw
 from crawl.walks.sampling import sampler_for, start_nodes
 from crawl.walks.walks import Walks
 
@@ -106,6 +107,7 @@ class Assembler:
         self.y = None if y is None else self._kept("y", y, most_nodes if store.y_per_node else most_graphs)
         self.graph = Graph(rowptr, col, edge_id, graph.batch, graph.graph_ptr, graph.num_edges)
         self._loaded = graph
+        self._weighed: Graph | None = None
         self._drawn: tuple[float | None, int] = (0.0, 0)
         self.draw_starts(None, 0)
 
@@ -120,6 +122,16 @@ class Assembler:
         kept[: len(values)] = values
         kept[len(values) :] = rest
         return kept
+
+    def graph_of(self, law: StepLaw) -> Graph:
+        """The graphs with the weights of a law. For a law that is new here, the host waits for the device."""
+        if not law.is_by_degree:
+            return self.graph
+        if self._weighed is None:
+            weights = self._loaded.weighed_by_degree().cum_weight
+            assert weights is not None
+            self._weighed = replace(self.graph, cum_weight=self._kept("cum_weight", weights, len(self.graph.col)))
+        return self._weighed
 
     def draw_starts(self, share: float | None, seed: int) -> None:
         """Choose the start nodes of the walks: all that have an edge, or a share of them."""
@@ -242,7 +254,8 @@ class Assembler:
         start, graph, ptr, _ = rows_of(self.start_ptr, ids, bucket.num_walks)
         start, count = self.start_nodes[start], ptr[-1:].int()
         node_offset, edge_offset = node_offset[graph].int(), edge_offset[graph].int()
-        settings = (self.graph, start, self.node_keys[start], num_steps, plan.law, plan.window_size, seed)
+        law = plan.law
+        settings = (self.graph_of(law), start, self.node_keys[start], num_steps, law, plan.window_size, seed)
         sizes = (bucket.num_nodes, bucket.num_edges)
         if not is_padded:
             nodes, edges, code = sampler_for(self.graph.device)(*settings)

@@ -1,8 +1,8 @@
 """Walks on a GPU: one Triton kernel that takes all steps of all walks and writes nodes, edges and codes.
 
 It equals `reference.sample` bit for bit. Each lane is a walk. The nodes of its window stay in registers, and one pass
-over the row of the node it has reached gives the adjacency bits and the arcs that lead back. Nothing is stored but the
-results.
+over the row of the node it has reached gives the adjacency bits and the arcs that lead back. Nothing is stored except
+the results and, for depth-first searches, the nodes that they have found.
 """
 
 # mypy: allow-untyped-decorators
@@ -77,6 +77,9 @@ def sample(
         return nodes, edges, code
     if isinstance(seed, int):
         seed = torch.full((1,), seed - (seed >> 63 << 64), dtype=torch.int64, device=graph.device)
+    found = nodes  # not used
+    if law.is_depth_first:  # positions first, so that the lanes of a warp read side by side
+        found = torch.empty(num_steps + 1, num_walks, dtype=torch.int32, device=graph.device)
     back_odds, ahead_odds, common, other = law.node2vec or (0, 0, 0, 0)
     # Triton launches on the current GPU, which need not be the graph's; -1, for a graph on the CPU, changes nothing.
     with torch.cuda.device(nodes.get_device()):
@@ -90,6 +93,7 @@ def sample(
             nodes,
             edges,
             code,
+            found,
             seed,
             start if slots is None else slots.num_walks,
             start if slots is None else slots.node_offset,
@@ -106,6 +110,7 @@ def sample(
             IS_WEIGHTED=graph.is_weighted,
             SKIPS_PREVIOUS=law.skips_previous,
             IS_NODE2VEC=law.node2vec is not None,
+            IS_DEPTH_FIRST=law.is_depth_first,
             WINDOW_SIZE=window_size,
             BLOCK=_BLOCK,
             num_warps=1,
@@ -128,6 +133,7 @@ def _walk(
     nodes: tl.tensor,
     edges: tl.tensor,
     code: tl.tensor,
+    found: tl.tensor,
     seeds: tl.tensor,
     num_walks: tl.tensor,
     node_offset: tl.tensor,
@@ -144,6 +150,7 @@ def _walk(
     IS_WEIGHTED: tl.constexpr,
     SKIPS_PREVIOUS: tl.constexpr,
     IS_NODE2VEC: tl.constexpr,
+    IS_DEPTH_FIRST: tl.constexpr,
     WINDOW_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
@@ -169,6 +176,11 @@ def _walk(
     window = (tl.full([BLOCK], _NO_NODE, tl.int32),) * max(WINDOW_SIZE, 1)  # the nodes before `here`, latest first
     word_0 = tl.zeros([BLOCK], tl.uint32)
     word_1, word_2, word_3 = word_0, word_0, word_0
+    root = tl.zeros([BLOCK], tl.int32)  # the position at which the depth-first search began
+    stride = num_slots.to(tl.int64)
+    if IS_DEPTH_FIRST:
+        found += walk
+        tl.store(found, here, mask=is_walk)
     tl.store(nodes, here - node_shift, mask=is_slot)
     tl.store(code, tl.zeros([BLOCK], code.dtype.element_ty), mask=is_slot)
 
@@ -205,10 +217,16 @@ def _walk(
         else:
             if step % 4 == 0:  # a Philox block holds the words of four steps
                 word_0, word_1, word_2, word_3 = tl.philox(seed, step // 4, _STEP, key_low, key_high)
-            skipped = tl.where(back == total, 0, back)
-            mass = tl.umulhi(word_0, total - skipped)
-            mass = tl.where(mass >= before, mass + skipped, mass)
-            arc = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
+            if IS_DEPTH_FIRST:
+                parent = _parent(nodes, found, stride, here, root, step, node_shift, is_walk)
+                arc, root = _depth_first_arc(
+                    col, cum_weight, found, stride, begin, end, here, parent, word_0, root, step, is_walk, IS_WEIGHTED
+                )
+            else:
+                skipped = tl.where(back == total, 0, back)
+                mass = tl.umulhi(word_0, total - skipped)
+                mass = tl.where(mass >= before, mass + skipped, mass)
+                arc = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
             word_0, word_1, word_2 = word_1, word_2, word_3
 
         window = (here,) + window[:-1]  # noqa: RUF005 - Triton cannot unpack with a star
@@ -220,6 +238,140 @@ def _walk(
         tl.store(nodes + (step + 1), here - node_shift, mask=is_slot)
         tl.store(edges + step, edge - edge_shift, mask=is_slot)
         tl.store(code + (step + 1), bits.to(code.dtype.element_ty), mask=is_slot)
+
+
+@triton.jit
+def _parent(
+    nodes: tl.tensor,
+    found: tl.tensor,
+    stride: tl.tensor,
+    here: tl.tensor,
+    root: tl.tensor,
+    step: tl.int32,
+    node_shift: tl.tensor,
+    is_walk: tl.tensor,
+) -> tl.tensor:
+    """The node from which the search found the current one."""
+    place = root
+    for position in range(step + 1):
+        node = tl.load(found + position * stride, mask=is_walk & (position >= root), other=_NO_NODE)
+        place = tl.where(node == here, position, place)
+    has_parent = is_walk & (place > root)
+    parent = tl.load(nodes + (place - 1), mask=has_parent, other=0) + node_shift
+    return tl.where(has_parent, parent, _NO_NODE)
+
+
+@triton.jit
+def _depth_first_arc(
+    col: tl.tensor,
+    cum_weight: tl.tensor,
+    found: tl.tensor,
+    stride: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    here: tl.tensor,
+    parent: tl.tensor,
+    word: tl.tensor,
+    root: tl.tensor,
+    step: tl.int32,
+    is_walk: tl.tensor,
+    IS_WEIGHTED: tl.constexpr,
+) -> tl.tuple:
+    """The arc that a search takes, and the position at which the search began; what it finds is stored in `found`."""
+    longest = tl.max(end - begin, axis=0)
+    free = tl.zeros_like(here)
+    for offset in range(0, longest, 4):
+        a, b, c, d = _masses_of_new(
+            col, cum_weight, found, stride, begin, end, begin + offset, root, step, is_walk, IS_WEIGHTED
+        )
+        free += a + b + c + d
+    first, last = _arcs_between(col, begin, end, parent)
+    before_back = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
+    back = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before_back
+    is_stuck = free == 0
+    goes_back = is_stuck & (back > 0)
+    begins = is_stuck & (back == 0)
+
+    first, last = _arcs_between(col, begin, end, here)
+    before = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
+    loops = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
+    total = _mass_before(cum_weight, begin, end, IS_WEIGHTED)
+    skipped = tl.where(loops == total, 0, loops)
+    mass = tl.umulhi(word, tl.where(goes_back, back, total - skipped))
+    mass += tl.where(goes_back, before_back, tl.where(mass >= before, skipped, 0))
+    arc = _arc_at(cum_weight, begin, end, tl.where(is_stuck, mass, 0), IS_WEIGHTED)
+
+    left = tl.umulhi(word, free.to(tl.uint32)).to(tl.int32)  # the mass still to be passed; below 0 after the arc
+    left = tl.where(is_stuck, -1, left)
+    for offset in range(0, longest, 4):
+        masses = _masses_of_new(
+            col, cum_weight, found, stride, begin, end, begin + offset, root, step, is_walk, IS_WEIGHTED
+        )
+        for i in tl.static_range(4):
+            arc = tl.where((left >= 0) & (left < masses[i]), begin + offset + i, arc)
+            left -= masses[i]
+
+    target = tl.load(col + arc, mask=is_walk, other=0)
+    is_new = (is_stuck == 0) | (begins & (target != here))
+    tl.store(found + step * stride, here, mask=is_walk & begins)
+    tl.store(found + (step + 1) * stride, tl.where(is_new, target, _NO_NODE), mask=is_walk)
+    tl.debug_barrier()  # it is read in the next step
+    return arc, tl.where(begins, step, root)
+
+
+@triton.jit
+def _masses_of_new(
+    col: tl.tensor,
+    cum_weight: tl.tensor,
+    found: tl.tensor,
+    stride: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    arc: tl.tensor,
+    root: tl.tensor,
+    step: tl.int32,
+    is_walk: tl.tensor,
+    IS_WEIGHTED: tl.constexpr,
+) -> tl.tuple:
+    """The masses of four arcs; 0 for those that lead to a node that the search has found, and after the last arc."""
+    a = tl.load(col + arc, mask=arc < end, other=_NO_TARGET)
+    b = tl.load(col + (arc + 1), mask=arc + 1 < end, other=_NO_TARGET)
+    c = tl.load(col + (arc + 2), mask=arc + 2 < end, other=_NO_TARGET)
+    d = tl.load(col + (arc + 3), mask=arc + 3 < end, other=_NO_TARGET)
+    for position in range(step + 1):
+        node = tl.load(found + position * stride, mask=is_walk & (position >= root), other=_NO_NODE)
+        a = tl.where(a == node, _NO_TARGET, a)
+        b = tl.where(b == node, _NO_TARGET, b)
+        c = tl.where(c == node, _NO_TARGET, c)
+        d = tl.where(d == node, _NO_TARGET, d)
+    return (
+        _mass(cum_weight, begin, arc, a != _NO_TARGET, IS_WEIGHTED),
+        _mass(cum_weight, begin, arc + 1, b != _NO_TARGET, IS_WEIGHTED),
+        _mass(cum_weight, begin, arc + 2, c != _NO_TARGET, IS_WEIGHTED),
+        _mass(cum_weight, begin, arc + 3, d != _NO_TARGET, IS_WEIGHTED),
+    )
+
+
+@triton.jit
+def _mass(
+    cum_weight: tl.tensor, begin: tl.tensor, arc: tl.tensor, is_there: tl.tensor, IS_WEIGHTED: tl.constexpr
+) -> tl.tensor:
+    """The mass of an arc of the row from `begin` on; 0 where there is none."""
+    if IS_WEIGHTED:
+        to_end = tl.load(cum_weight + arc, mask=is_there, other=0)
+        return (to_end - tl.load(cum_weight + (arc - 1), mask=is_there & (arc > begin), other=0)).to(tl.int32)
+    else:
+        return is_there.to(tl.int32)
+
+
+@triton.jit
+def _arcs_between(col: tl.tensor, begin: tl.tensor, end: tl.tensor, target: tl.tensor) -> tl.tuple:
+    """The range of the arcs of a row that lead to a target."""
+    size = end - begin
+    arcs = _search(col, begin, size, (target, target + 1))
+    first = arcs[0] + (tl.load(col + arcs[0], mask=size > 0, other=_NO_TARGET) < target).to(tl.int32)
+    last = arcs[1] + (tl.load(col + arcs[1], mask=size > 0, other=_NO_TARGET) <= target).to(tl.int32)
+    return first, last
 
 
 @triton.jit

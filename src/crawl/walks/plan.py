@@ -21,7 +21,7 @@ class WalkPlan:
     """The walks of a network, in training and in evaluation. Nothing here needs torch until walks are drawn.
 
     Attributes:
-        strategy: The kind of walk: `non_backtracking`, `uniform` or `node2vec`; see `sample_walks`.
+        strategy: How the next node is drawn; see `sample_walks`.
         num_steps: Steps of a walk in training.
         num_eval_steps: Steps of a walk in evaluation.
         start_share: The share of nodes that start a walk in training (p*).

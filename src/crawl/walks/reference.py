@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from crawl.checks import check_choice, check_node2vec
+from crawl.choices import Strategy
 from crawl.graph import Graph
 from crawl.walks.philox import FIRST_ATTEMPT, STEP, philox
 
@@ -27,25 +29,35 @@ class StepLaw:
             rather than ahead are `back` times the mass of the arcs to the previous node, to `ahead` times the mass of
             the others. An arc ahead is kept with the chance `common` / 2^32 if it leads to a neighbour of the previous
             node, and with `other` / 2^32 if it does not; if it is not kept, all is drawn again.
+        is_by_degree: Whether weights are first divided by the smaller degree of the two nodes of an arc, by `on`.
+        is_depth_first: Whether a walk is a depth-first search; see `DepthFirst`.
     """
 
     skips_previous: bool = False
     node2vec: tuple[int, int, int, int] | None = None
+    is_by_degree: bool = False
+    is_depth_first: bool = False
 
     @classmethod
     def named(cls, strategy: str, p: float = 1.0, q: float = 1.0) -> StepLaw:
-        """The law of a strategy: `uniform`, `non_backtracking` or `node2vec` with its parameters p and q."""
-        check_choice("strategy", strategy, ("uniform", "non_backtracking", "node2vec"))
-        if strategy == "uniform":
-            return cls()
-        if strategy == "non_backtracking":
-            return cls(skips_previous=True)
+        """The law of a strategy; p and q are those of `node2vec`."""
+        check_choice("strategy", strategy, get_args(Strategy))
+        if strategy != "node2vec":
+            return cls(
+                skips_previous=strategy.endswith("non_backtracking"),
+                is_by_degree=strategy.startswith("min_degree"),
+                is_depth_first=strategy == "depth_first",
+            )
         check_node2vec(p, q)
         back, ahead = 1 / min(p, 1e300), max(1.0, 1 / q)  # p may be an integer that is too long for a float
         most = max(back, ahead)
         chances = (back / most, ahead / most, 1 / ahead, 1 / q / ahead)
         back_odds, ahead_odds, common, other = (math.floor(chance * 2**32) for chance in chances)
         return cls(node2vec=(back_odds, ahead_odds, common, other))
+
+    def on(self, graph: Graph) -> Graph:
+        """The graph with the weights that steps are drawn in proportion to: what every sampler takes."""
+        return graph.weighed_by_degree() if self.is_by_degree else graph
 
 
 def sample(
@@ -54,8 +66,12 @@ def sample(
     """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes."""
     arcs = SortedArcs(graph)
     visited, walked = [start.long()], []
-    for _ in range(num_steps):
-        arc = _draw_arc(arcs, visited, keys, law, seed)
+    search = DepthFirst(arcs, visited[0])
+    for step in range(num_steps):
+        if law.is_depth_first:
+            arc = search.next_arc(visited[-1], _word(seed, step, keys))
+        else:
+            arc = _draw_arc(arcs, visited, keys, law, seed)
         visited.append(graph.col[arc].long())
         walked.append(graph.edge_id[arc])
     nodes = torch.stack(visited, dim=1)
@@ -85,7 +101,7 @@ def code_dtype(window_size: int) -> torch.dtype:
 def _draw_arc(arcs: SortedArcs, visited: list[Tensor], keys: Tensor, law: StepLaw, seed: int) -> Tensor:
     step, here = len(visited) - 1, visited[-1]
     total = arcs.total(here)
-    word = philox(seed, step // 4, STEP, keys)[step % 4]
+    word = _word(seed, step, keys)
     if step == 0 or (not law.skips_previous and law.node2vec is None):
         return arcs.at(here, _scaled(word, total))
     first, last = arcs.between(here, visited[-2])
@@ -122,10 +138,64 @@ def _draw_node2vec_arc(
     return chosen
 
 
+def _word(seed: int, step: int, keys: Tensor) -> Tensor:
+    """The 32-bit word of a step; a Philox block holds those of four steps."""
+    return philox(seed, step // 4, STEP, keys)[step % 4]
+
+
 def _scaled(word: Tensor, total: Tensor) -> Tensor:
     """floor(word * total / 2^32): a number from 0 to total - 1, from a 32-bit word and a total below 2^63."""
     low = ((word * (total & 0xFFFFFFFF)) >> 32) & 0xFFFFFFFF  # the product wraps around modulo 2^64
     return word * (total >> 32) + low
+
+
+class DepthFirst:
+    """Depth-first searches, one for each walk.
+
+    A step takes an arc to a node that the search has not seen. If there is none, it goes back to the parent, from which
+    the search found the current node. At the root, and where no arc leads back, a new search begins: it has seen the
+    current node alone. If all arcs are self-loops, it takes any of them.
+    """
+
+    def __init__(self, arcs: SortedArcs, start: Tensor) -> None:
+        self.arcs = arcs
+        self.seen = start.unsqueeze(
+            1
+        ).clone()  # [W, T] nodes in the order in which they were found; -1 where a step found none
+        self.parent = torch.full_like(self.seen, -1)  # of each of them; -1 for a root
+
+    def next_arc(self, here: Tensor, word: Tensor) -> Tensor:
+        """The arc that each search takes from the current node."""
+        total = self.arcs.total(here)
+        before, skipped = self._masses(here, self.seen)
+        parent = torch.where(self.seen == here.unsqueeze(1), self.parent, -1).amax(1, keepdim=True)
+        before_back, back = (mass.squeeze(1) for mass in self._masses(here, parent))
+        is_stuck = skipped.sum(1) == total
+        goes_back, begins = is_stuck & (back > 0), is_stuck & (back == 0)
+        if bool(begins.any()):
+            self.seen[begins] = self.parent[begins] = -1
+            self.seen[begins, -1] = here[begins]
+            before, skipped = self._masses(here, self.seen)
+            skipped[begins & (skipped.sum(1) == total)] = 0
+        free = total - skipped.sum(1)
+        mass = _scaled(word, torch.where(goes_back, back, free))
+        for k in before.argsort(dim=1).unbind(1):
+            k = k.unsqueeze(1)
+            is_before = before.gather(1, k).squeeze(1) <= mass
+            mass = mass + torch.where(is_before & ~goes_back, skipped.gather(1, k).squeeze(1), 0)
+        arc = self.arcs.at(here, torch.where(goes_back, before_back + mass, mass))
+        target = self.arcs.graph.col[arc].long()
+        is_new = (self.seen != target.unsqueeze(1)).all(1)
+        self.seen = torch.cat([self.seen, torch.where(is_new, target, -1).unsqueeze(1)], dim=1)
+        self.parent = torch.cat([self.parent, torch.where(is_new, here, -1).unsqueeze(1)], dim=1)
+        return arc
+
+    def _masses(self, here: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """`[W, T]` the masses of the arcs before those that lead from here to a target, and of these; 0 for -1."""
+        here = here.unsqueeze(1)
+        first, last = self.arcs.between(here, targets.clamp_min(0))
+        before = self.arcs.mass_before(here, first)
+        return before, torch.where(targets >= 0, self.arcs.mass_before(here, last) - before, 0)
 
 
 class SortedArcs:

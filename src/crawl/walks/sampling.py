@@ -43,7 +43,9 @@ def sample_walks(
         num_steps: The number of steps; a walk visits one more node.
         strategy: `uniform` draws among all arcs of a node; `non_backtracking` leaves out those that lead back where the
             walk came from, unless there are no others; `node2vec` weighs an arc by 1/p if it leads back, by 1 if it
-            leads to a neighbour of the previous node, and by 1/q otherwise.
+            leads to a neighbour of the previous node, and by 1/q otherwise; `min_degree` weighs an arc u → v by
+            1 / min(degree of u, degree of v), and `min_degree_non_backtracking` also leaves out those that lead back;
+            `depth_first` goes to nodes that it has not seen, and back along its tree where there are none.
         start: None for one walk from every node that has an edge; a share in (0, 1] to draw that share of them at
             random, at least one in every graph that has an edge; or a tensor of nodes, repeated ones allowed.
         window_size: How far back the bits look (s), 0 to 32.
@@ -66,7 +68,7 @@ def sample_walks(
     sampler = sampler_for(graph.device, backend)
     nodes, keys = start_nodes(graph, start, keys, seed)
     with in_memory(f"{nodes.numel()} walks of {num_steps} steps"):
-        sampled = sampler(graph, nodes, keys, num_steps, law, window_size, seed)
+        sampled = sampler(law.on(graph), nodes, keys, num_steps, law, window_size, seed)
     return Walks(*sampled, window_size, graph.num_nodes, graph.num_edges)
 
 
