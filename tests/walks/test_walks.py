@@ -270,3 +270,33 @@ def test_walks_without_padding() -> None:
     assert len(padded.without_padding()) == 3
     assert torch.equal(padded.without_padding().code, walks.code[:3])
     assert padded.without_padding().num_real is None
+
+
+def test_coverage_counts_nodes_and_pairs_of_neighbours_once() -> None:
+    """A triangle with a tail and an isolated node, a graph without edges, an empty graph, a doubled edge."""
+    edges = torch.tensor([[0, 1, 2, 0, 2, 3, 6, 6, 7], [1, 2, 0, 2, 3, 2, 7, 7, 6]])
+    batch = torch.tensor([0, 0, 0, 0, 0, 1, 3, 3])
+    graph = Graph.from_edge_index(edges, 8, batch=batch, undirected=True)
+    walks = Walks.from_nodes(graph, torch.tensor([[0, 1, 0], [1, 2, 1], [6, 7, 6]]))
+    nodes, shares = walks.coverage(graph)
+    assert nodes.tolist() == pytest.approx([3 / 5, 0, 1, 1])
+    assert shares.tolist() == pytest.approx([2 / 4, 1, 1, 1])
+    none = Walks.from_nodes(graph, torch.empty(0, 3, dtype=torch.long)).coverage(graph)
+    assert (none.nodes.tolist(), none.edges.tolist()) == ([0, 0, 1, 0], [0, 1, 1, 0])
+
+
+def test_coverage_of_one_walk_and_of_padded_walks() -> None:
+    graph = make_graph(*EDGES)
+    walks = Walks.from_nodes(graph, torch.tensor([[0, 1, 2, 0], [2, 3, 4, 5]]))
+    assert [float(share) for share in walks.coverage(graph)] == pytest.approx([1, 6 / 7])
+    padded = dataclasses.replace(walks, num_real=torch.tensor([1], dtype=torch.int32))
+    assert [float(share) for share in padded.coverage(graph)] == pytest.approx([3 / 6, 3 / 7])
+
+
+def test_coverage_refuses_another_graph() -> None:
+    walks = sample_walks(make_graph(*EDGES), 4)
+    with pytest.raises(ValueError, match=r"graph of 6 nodes, not of 4.*give the graph they are on"):
+        walks.coverage(make_graph((0, 1), (2, 3)))
+    unsized = dataclasses.replace(walks, num_nodes=None, num_edges=None)
+    with pytest.raises(ValueError, match=r"nodes 5, but num_nodes is 4"):
+        unsized.coverage(make_graph((0, 1), (2, 3)))

@@ -40,7 +40,7 @@ class WalkEdges:
         edges: The edge list, plain or .gz; - reads the standard input.
         output: A .npz or .csv file; - prints CSV, and devices and pipes get it, too.
         num_steps: Steps of a walk; it visits one more node.
-        strategy: How the next node is drawn.
+        strategy: How the next node is drawn; docs/walks.md has the rules.
         window_size: How far back the bits look (s).
         num_walks: Walks from every start node.
         start: Names of start nodes; all nodes when not given.
@@ -78,16 +78,18 @@ class WalkEdges:
             raise ValueError("--p and --q are those of node2vec walks: leave them out, or add --strategy node2vec.")
         edge_list = read_edge_list(self.edges, header=self.header)
         compute_with(self.threads)
-        walks = self._walks(edge_list)
+        graph = edge_list.graph(directed=self.directed)
+        walks = self._walks(graph, edge_list)
         write = _write_npz if self.output.suffix == ".npz" else _write_csv
         write(self.output, walks, edge_list.names)
         if self.output != STDOUT:
-            say(f"{walks.num_walks} walks of {walks.num_steps} steps on {edge_list} → {self.output}")
+            nodes, edges = (float(share) for share in walks.coverage(graph))
+            what = f"{walks.num_walks} walks of {walks.num_steps} steps on {edge_list}"
+            say(f"{what}, which see {nodes:.1%} of the nodes and {edges:.1%} of the edges → {self.output}")
 
-    def _walks(self, edge_list: EdgeList) -> Walks:
+    def _walks(self, graph: Graph, edge_list: EdgeList) -> Walks:
         from crawl.walks import sample_walks
 
-        graph = edge_list.graph(directed=self.directed)
         start = self._start(graph, edge_list).repeat_interleave(self.num_walks)
         return sample_walks(
             graph,

@@ -42,6 +42,20 @@ def check_ids(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: in
                 )
 
 
+def check_graph_of(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None, graph: Graph) -> None:
+    """Refuses a graph that is not the one of these walks, as far as sizes and ids tell."""
+    check_graph(graph)
+    for name, known in (("nodes", num_nodes), ("edges", num_edges)):
+        number = getattr(graph, f"num_{name}")
+        if known not in (None, number):
+            raise ValueError(
+                f"The walks are on a graph of {known} {name}, not of {number}: give the graph they are on."
+            )
+    if nodes.device != graph.device:
+        raise ValueError(f"The graph is on {graph.device}, the walks are on {nodes.device}: move one with .to(device).")
+    check_ids(nodes, graph.num_nodes, edges, graph.num_edges)
+
+
 def checked_steps(graph: Graph, nodes: Tensor, edges: Tensor | None) -> tuple[Tensor, Tensor]:
     """Nodes and edges of the walks that visit these nodes; without edges, the first that fits each step."""
     check_graph(graph)
