@@ -18,13 +18,13 @@ from torch import Tensor
 
 from crawl.graph import Graph
 from crawl.walks import philox
+from crawl.walks.gpu_depth_first import depth_first_arc, parent_in_search
+from crawl.walks.gpu_rows import NO_NODE, NO_TARGET, arc_at, mass_before, row_of, search
 from crawl.walks.reference import StepLaw, code_dtype
 
 # A program is one warp: a thread is a walk, no warp waits for another, and a small batch spreads over the whole GPU.
 _BLOCK = 32
 _LONGEST_SCAN = tl.constexpr(32)  # longer rows are searched instead
-_NO_NODE = tl.constexpr(-1)  # before the first node of a walk
-_NO_TARGET = tl.constexpr(2**31 - 1)  # after the last arc of a row
 
 _STEP, _FIRST_ATTEMPT = tl.constexpr(philox.STEP), tl.constexpr(philox.FIRST_ATTEMPT)
 
@@ -171,9 +171,9 @@ def _walk(
     key_low, key_high = key.to(tl.uint32), (key >> 32).to(tl.uint32)
 
     here = tl.load(start + walk, mask=is_walk, other=no_node)
-    begin, end = _row(rowptr, here, is_walk)
+    begin, end = row_of(rowptr, here, is_walk)
     first, last = begin, begin  # the arcs that lead back: none yet
-    window = (tl.full([BLOCK], _NO_NODE, tl.int32),) * max(WINDOW_SIZE, 1)  # the nodes before `here`, latest first
+    window = (tl.full([BLOCK], NO_NODE, tl.int32),) * max(WINDOW_SIZE, 1)  # the nodes before `here`, latest first
     word_0 = tl.zeros([BLOCK], tl.uint32)
     word_1, word_2, word_3 = word_0, word_0, word_0
     root = tl.zeros([BLOCK], tl.int32)  # the position at which the depth-first search began
@@ -185,9 +185,9 @@ def _walk(
     tl.store(code, tl.zeros([BLOCK], code.dtype.element_ty), mask=is_slot)
 
     for step in range(num_steps):
-        total = _mass_before(cum_weight, begin, end, IS_WEIGHTED)
-        before = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
-        back = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
+        total = mass_before(cum_weight, begin, end, IS_WEIGHTED)
+        before = mass_before(cum_weight, begin, first, IS_WEIGHTED)
+        back = mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
         if IS_NODE2VEC:
             ahead = total - back
             back_mass = back.to(tl.uint64) * back_odds.to(tl.uint64)
@@ -203,175 +203,41 @@ def _walk(
                 goes_back = goes_back | (ahead == 0)
                 mass = tl.umulhi(place, tl.where(goes_back, back, ahead))
                 mass += tl.where(goes_back, before, tl.where(mass >= before, back, 0))
-                drawn = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
+                drawn = arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
                 arc = tl.where(is_open, drawn, arc)
                 is_open = is_open & (goes_back == 0) & (step > 0)
                 target = tl.load(col + arc, mask=is_open, other=0)
                 # Read again, not carried from step to step: Triton 3.6 mixes up such copies of loop variables.
-                previous_begin, previous_end = _row(rowptr, window[0], is_open)
+                previous_begin, previous_end = row_of(rowptr, window[0], is_open)
                 size = previous_end - previous_begin
-                near = _search(col, previous_begin, size, (target,))[0]
-                is_common = tl.load(col + near, mask=size > 0, other=_NO_TARGET) == target
+                near = search(col, previous_begin, size, (target,))[0]
+                is_common = tl.load(col + near, mask=size > 0, other=NO_TARGET) == target
                 is_open = is_open & (chance.to(tl.int64) >= tl.where(is_common, common, other))
                 attempt += 1
         else:
             if step % 4 == 0:  # a Philox block holds the words of four steps
                 word_0, word_1, word_2, word_3 = tl.philox(seed, step // 4, _STEP, key_low, key_high)
             if IS_DEPTH_FIRST:
-                parent = _parent(nodes, found, stride, here, root, step, node_shift, is_walk)
-                arc, root = _depth_first_arc(
+                parent = parent_in_search(nodes, found, stride, here, root, step, node_shift, is_walk)
+                arc, root = depth_first_arc(
                     col, cum_weight, found, stride, begin, end, here, parent, word_0, root, step, is_walk, IS_WEIGHTED
                 )
             else:
                 skipped = tl.where(back == total, 0, back)
                 mass = tl.umulhi(word_0, total - skipped)
                 mass = tl.where(mass >= before, mass + skipped, mass)
-                arc = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
+                arc = arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
             word_0, word_1, word_2 = word_1, word_2, word_3
 
         window = (here,) + window[:-1]  # noqa: RUF005 - Triton cannot unpack with a star
         here = tl.load(col + arc, mask=is_walk, other=no_node)
         edge = tl.load(edge_id + arc, mask=is_walk, other=no_edge)
-        begin, end = _row(rowptr, here, is_walk)
+        begin, end = row_of(rowptr, here, is_walk)
         bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS or IS_NODE2VEC, WINDOW_SIZE)
         # Stores come last: a store waits for its value, and the loads after it would wait with it.
         tl.store(nodes + (step + 1), here - node_shift, mask=is_slot)
         tl.store(edges + step, edge - edge_shift, mask=is_slot)
         tl.store(code + (step + 1), bits.to(code.dtype.element_ty), mask=is_slot)
-
-
-@triton.jit
-def _parent(
-    nodes: tl.tensor,
-    found: tl.tensor,
-    stride: tl.tensor,
-    here: tl.tensor,
-    root: tl.tensor,
-    step: tl.int32,
-    node_shift: tl.tensor,
-    is_walk: tl.tensor,
-) -> tl.tensor:
-    """The node from which the search found the current one."""
-    place = root
-    for position in range(step + 1):
-        node = tl.load(found + position * stride, mask=is_walk & (position >= root), other=_NO_NODE)
-        place = tl.where(node == here, position, place)
-    has_parent = is_walk & (place > root)
-    parent = tl.load(nodes + (place - 1), mask=has_parent, other=0) + node_shift
-    return tl.where(has_parent, parent, _NO_NODE)
-
-
-@triton.jit
-def _depth_first_arc(
-    col: tl.tensor,
-    cum_weight: tl.tensor,
-    found: tl.tensor,
-    stride: tl.tensor,
-    begin: tl.tensor,
-    end: tl.tensor,
-    here: tl.tensor,
-    parent: tl.tensor,
-    word: tl.tensor,
-    root: tl.tensor,
-    step: tl.int32,
-    is_walk: tl.tensor,
-    IS_WEIGHTED: tl.constexpr,
-) -> tl.tuple:
-    """The arc that a search takes, and the position at which the search began; what it finds is stored in `found`."""
-    longest = tl.max(end - begin, axis=0)
-    free = tl.zeros_like(here)
-    for offset in range(0, longest, 4):
-        a, b, c, d = _masses_of_new(
-            col, cum_weight, found, stride, begin, end, begin + offset, root, step, is_walk, IS_WEIGHTED
-        )
-        free += a + b + c + d
-    first, last = _arcs_between(col, begin, end, parent)
-    before_back = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
-    back = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before_back
-    is_stuck = free == 0
-    goes_back = is_stuck & (back > 0)
-    begins = is_stuck & (back == 0)
-
-    first, last = _arcs_between(col, begin, end, here)
-    before = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
-    loops = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
-    total = _mass_before(cum_weight, begin, end, IS_WEIGHTED)
-    skipped = tl.where(loops == total, 0, loops)
-    mass = tl.umulhi(word, tl.where(goes_back, back, total - skipped))
-    mass += tl.where(goes_back, before_back, tl.where(mass >= before, skipped, 0))
-    arc = _arc_at(cum_weight, begin, end, tl.where(is_stuck, mass, 0), IS_WEIGHTED)
-
-    left = tl.umulhi(word, free.to(tl.uint32)).to(tl.int32)  # the mass still to be passed; below 0 after the arc
-    left = tl.where(is_stuck, -1, left)
-    for offset in range(0, longest, 4):
-        masses = _masses_of_new(
-            col, cum_weight, found, stride, begin, end, begin + offset, root, step, is_walk, IS_WEIGHTED
-        )
-        for i in tl.static_range(4):
-            arc = tl.where((left >= 0) & (left < masses[i]), begin + offset + i, arc)
-            left -= masses[i]
-
-    target = tl.load(col + arc, mask=is_walk, other=0)
-    is_new = (is_stuck == 0) | (begins & (target != here))
-    tl.store(found + step * stride, here, mask=is_walk & begins)
-    tl.store(found + (step + 1) * stride, tl.where(is_new, target, _NO_NODE), mask=is_walk)
-    tl.debug_barrier()  # it is read in the next step
-    return arc, tl.where(begins, step, root)
-
-
-@triton.jit
-def _masses_of_new(
-    col: tl.tensor,
-    cum_weight: tl.tensor,
-    found: tl.tensor,
-    stride: tl.tensor,
-    begin: tl.tensor,
-    end: tl.tensor,
-    arc: tl.tensor,
-    root: tl.tensor,
-    step: tl.int32,
-    is_walk: tl.tensor,
-    IS_WEIGHTED: tl.constexpr,
-) -> tl.tuple:
-    """The masses of four arcs; 0 for those that lead to a node that the search has found, and after the last arc."""
-    a = tl.load(col + arc, mask=arc < end, other=_NO_TARGET)
-    b = tl.load(col + (arc + 1), mask=arc + 1 < end, other=_NO_TARGET)
-    c = tl.load(col + (arc + 2), mask=arc + 2 < end, other=_NO_TARGET)
-    d = tl.load(col + (arc + 3), mask=arc + 3 < end, other=_NO_TARGET)
-    for position in range(step + 1):
-        node = tl.load(found + position * stride, mask=is_walk & (position >= root), other=_NO_NODE)
-        a = tl.where(a == node, _NO_TARGET, a)
-        b = tl.where(b == node, _NO_TARGET, b)
-        c = tl.where(c == node, _NO_TARGET, c)
-        d = tl.where(d == node, _NO_TARGET, d)
-    return (
-        _mass(cum_weight, begin, arc, a != _NO_TARGET, IS_WEIGHTED),
-        _mass(cum_weight, begin, arc + 1, b != _NO_TARGET, IS_WEIGHTED),
-        _mass(cum_weight, begin, arc + 2, c != _NO_TARGET, IS_WEIGHTED),
-        _mass(cum_weight, begin, arc + 3, d != _NO_TARGET, IS_WEIGHTED),
-    )
-
-
-@triton.jit
-def _mass(
-    cum_weight: tl.tensor, begin: tl.tensor, arc: tl.tensor, is_there: tl.tensor, IS_WEIGHTED: tl.constexpr
-) -> tl.tensor:
-    """The mass of an arc of the row from `begin` on; 0 where there is none."""
-    if IS_WEIGHTED:
-        to_end = tl.load(cum_weight + arc, mask=is_there, other=0)
-        return (to_end - tl.load(cum_weight + (arc - 1), mask=is_there & (arc > begin), other=0)).to(tl.int32)
-    else:
-        return is_there.to(tl.int32)
-
-
-@triton.jit
-def _arcs_between(col: tl.tensor, begin: tl.tensor, end: tl.tensor, target: tl.tensor) -> tl.tuple:
-    """The range of the arcs of a row that lead to a target."""
-    size = end - begin
-    arcs = _search(col, begin, size, (target, target + 1))
-    first = arcs[0] + (tl.load(col + arcs[0], mask=size > 0, other=_NO_TARGET) < target).to(tl.int32)
-    last = arcs[1] + (tl.load(col + arcs[1], mask=size > 0, other=_NO_TARGET) <= target).to(tl.int32)
-    return first, last
 
 
 @triton.jit
@@ -395,10 +261,10 @@ def _look_back(
         longest = tl.max(degree, axis=0)
         scanned = tl.where(degree <= _LONGEST_SCAN, degree, 0)
         for offset in range(0, tl.minimum(longest, _LONGEST_SCAN), 4):
-            a = tl.load(col + (begin + offset), mask=offset < scanned, other=_NO_TARGET)
-            b = tl.load(col + (begin + offset + 1), mask=offset + 1 < scanned, other=_NO_TARGET)
-            c = tl.load(col + (begin + offset + 2), mask=offset + 2 < scanned, other=_NO_TARGET)
-            d = tl.load(col + (begin + offset + 3), mask=offset + 3 < scanned, other=_NO_TARGET)
+            a = tl.load(col + (begin + offset), mask=offset < scanned, other=NO_TARGET)
+            b = tl.load(col + (begin + offset + 1), mask=offset + 1 < scanned, other=NO_TARGET)
+            c = tl.load(col + (begin + offset + 2), mask=offset + 2 < scanned, other=NO_TARGET)
+            d = tl.load(col + (begin + offset + 3), mask=offset + 3 < scanned, other=NO_TARGET)
             for i in tl.static_range(len(others)):
                 is_seen = (a == others[i]) | (b == others[i]) | (c == others[i]) | (d == others[i])
                 bits |= is_seen.to(bits.dtype) << (WINDOW_SIZE + i)
@@ -409,9 +275,9 @@ def _look_back(
         if longest > _LONGEST_SCAN:
             searched = degree - scanned
             for_range = (previous, previous + 1) if FINDS_PREVIOUS else ()
-            arcs = _search(col, begin, searched, others + for_range)
+            arcs = search(col, begin, searched, others + for_range)
             for i in tl.static_range(len(others)):
-                target = tl.load(col + arcs[i], mask=searched > 0, other=_NO_TARGET)
+                target = tl.load(col + arcs[i], mask=searched > 0, other=NO_TARGET)
                 bits |= (target == others[i]).to(bits.dtype) << (WINDOW_SIZE + i)
             if FINDS_PREVIOUS:
                 target = tl.load(col + arcs[-2], mask=searched > 0, other=0)
@@ -419,51 +285,6 @@ def _look_back(
                 target = tl.load(col + arcs[-1], mask=searched > 0, other=0)
                 last = tl.where(searched > 0, arcs[-1] + (target <= previous).to(tl.int32), last)
     return bits, first, last
-
-
-@triton.jit
-def _search(values: tl.tensor, begin: tl.tensor, size: tl.tensor, targets: tl.tuple) -> tl.tuple:
-    """For each target the first of `size` arcs from `begin` on with a value not below it; the last arc if none has one.
-
-    All targets descend together, so that their loads overlap.
-    """
-    arcs = (begin,) * len(targets)
-    longest = tl.max(size, axis=0)
-    while longest > 1:
-        half = size >> 1
-        for i in tl.static_range(len(targets)):  # a queue: the arc of target i is in front, and goes to the back
-            value = tl.load(values + (arcs[0] + half - 1), mask=half > 0, other=0)
-            arcs = arcs[1:] + (tl.where(value < targets[i], arcs[0] + half, arcs[0]),)  # noqa: RUF005
-        size -= half
-        longest -= longest >> 1
-    return arcs
-
-
-@triton.jit
-def _arc_at(
-    cum_weight: tl.tensor, begin: tl.tensor, end: tl.tensor, mass: tl.tensor, IS_WEIGHTED: tl.constexpr
-) -> tl.tensor:
-    """The arc in which a number from 0 to the total mass of the row - 1 falls."""
-    if IS_WEIGHTED:
-        return _search(cum_weight, begin, end - begin, (mass + 1,))[0]
-    else:
-        return begin + mass.to(tl.int32)
-
-
-@triton.jit
-def _mass_before(cum_weight: tl.tensor, begin: tl.tensor, arc: tl.tensor, IS_WEIGHTED: tl.constexpr) -> tl.tensor:
-    """The mass of the arcs of a row that come before the given one; below 2^31."""
-    if IS_WEIGHTED:
-        return tl.load(cum_weight + (arc - 1), mask=arc > begin, other=0).to(tl.uint32)
-    else:
-        return (arc - begin).to(tl.uint32)
-
-
-@triton.jit
-def _row(rowptr: tl.tensor, node: tl.tensor, is_walk: tl.tensor) -> tl.tuple:
-    begin = tl.load(rowptr + node, mask=is_walk, other=0)
-    end = tl.load(rowptr + (node + 1), mask=is_walk, other=0)
-    return begin, end
 
 
 @triton.jit
