@@ -3,7 +3,7 @@
 from typing import Literal
 
 Strategy = Literal[
-    "uniform", "non_backtracking", "node2vec", "min_degree", "min_degree_non_backtracking", "depth_first"
+    "uniform", "non_backtracking", "node2vec", "min_degree", "min_degree_non_backtracking", "depth_first", "restart"
 ]
 Pool = Literal["sum", "mean"]
 Head = Literal["mlp", "linear"]

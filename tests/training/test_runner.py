@@ -113,9 +113,11 @@ def test_captured_equals_eager_for_every_block(name: str, with_edges: Dataset, m
     assert_captured_equals_eager(lambda: network(name, "virtual_node"), with_edges, monkeypatch)
 
 
-@pytest.mark.parametrize("strategy", ["min_degree_non_backtracking", "depth_first"])
-def test_captured_equals_eager_for_every_strategy(strategy: str, with_edges: Dataset, monkeypatch) -> None:
-    assert_captured_equals_eager(lambda: network("walk_edges", strategy=strategy), with_edges, monkeypatch)
+@pytest.mark.parametrize("block", ["walk_edges", "gru"])
+@pytest.mark.parametrize("strategy", ["min_degree_non_backtracking", "depth_first", "restart"])
+def test_captured_equals_eager_for_every_strategy(strategy: str, block: str, with_edges: Dataset, monkeypatch) -> None:
+    make = lambda: network(block, strategy=strategy, restart=0.4)  # noqa: E731
+    assert_captured_equals_eager(make, with_edges, monkeypatch)
 
 
 def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, monkeypatch) -> None:

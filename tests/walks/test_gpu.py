@@ -24,8 +24,9 @@ LAWS = {
     "depth_first": StepLaw.named("depth_first"),
 }
 # To the kernel these are uniform and non-backtracking walks on a weighted graph.
-BY_DEGREE = {name: StepLaw.named(name) for name in ("min_degree", "min_degree_non_backtracking")}
+OTHERS = {name: StepLaw.named(name) for name in ("min_degree", "min_degree_non_backtracking")}
 NEVER_BACK = StepLaw.named("node2vec", p=float("inf"), q=0.5)
+OTHERS |= {"never_back": NEVER_BACK, "restart": StepLaw.named("restart", restart=0.3)}
 WINDOWS = [0, 1, 2, 8, 9, 16, 17, 32]
 
 each_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
@@ -78,9 +79,7 @@ def assert_equals_reference(
         assert torch.equal(a.cpu(), b), name
 
 
-@pytest.mark.parametrize(
-    "law", [*LAWS.values(), *BY_DEGREE.values(), NEVER_BACK], ids=[*LAWS, *BY_DEGREE, "never_back"]
-)
+@pytest.mark.parametrize("law", [*LAWS.values(), *OTHERS.values()], ids=[*LAWS, *OTHERS])
 @each_weighting
 def test_every_strategy(law: StepLaw, is_weighted: bool) -> None:
     graph = odd_graph(is_weighted)
@@ -207,7 +206,7 @@ def calls(draw: st.DrawFn) -> tuple[Graph, Tensor, Tensor, int, StepLaw, int, in
     graph = make_graph(edges, num_nodes, draw(st.booleans()), undirected)
     start = starts(graph, draw(st.integers(1, 40)))
     keys = torch.tensor([draw(st.integers(-(2**63), 2**63 - 1))]) + torch.arange(start.numel())
-    law = draw(st.sampled_from([*LAWS.values(), *BY_DEGREE.values(), NEVER_BACK]))
+    law = draw(st.sampled_from([*LAWS.values(), *OTHERS.values()]))
     return (
         graph,
         start,

@@ -13,7 +13,7 @@ from torch import Tensor
 from crawl import Graph, Walks, sample_walks
 from crawl.choices import Strategy
 
-STRATEGIES = get_args(Strategy)
+STRATEGIES = [strategy for strategy in get_args(Strategy) if strategy != "restart"]  # which jumps
 
 
 def make_graph(*edges: tuple[int, int], num_nodes: int | None = None, **arguments: Any) -> Graph:

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -185,6 +186,32 @@ def test_a_search_sees_a_connected_graph_in_two_steps_a_node(backend: str) -> No
     assert all(sorted(set(row)) == list(range(30)) for row in twice[:, 58:].tolist())
 
 
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+def test_restarts_follow_their_law(backend: str, is_weighted: bool) -> None:
+    """Each step jumps to its start with the given chance, wherever it is, and else is one of a uniform walk."""
+    weights = WEIGHTS if is_weighted else [1.0] * len(UNDIRECTED)
+    graph = Graph.from_edge_index(
+        torch.tensor(UNDIRECTED).t(), 8, edge_weight=torch.tensor(weights) if is_weighted else None, undirected=True
+    )
+    start = torch.tensor([0, 2, 6]).repeat(1000)
+    walks = sample_walks(graph, 24, "restart", start, window_size=3, seed=1, restart=0.2, backend=backend)
+    jump, arcs = len(UNDIRECTED), arcs_of(UNDIRECTED, True)
+    counts: dict[int, Counter[int]] = defaultdict(Counter)
+    for nodes, columns in zip(walks.nodes.tolist(), walks.edges.tolist(), strict=True):
+        for (here, target), column in zip(pairwise(nodes), columns, strict=True):
+            counts[here][column] += 1
+            assert target == nodes[0] if column == jump else (here, target, column) in arcs
+    laws = {}
+    for node in counts:
+        law = expected_law(arcs, weights, "uniform", 1, 1, None, node)
+        laws[node] = {jump: 0.2} | {column: 0.8 * chance for column, chance in law.items()}
+    assert_law(counts, laws)
+    jumps = (walks.edges == jump).long()
+    table = (jumps[:, :-1] * 2 + jumps[:, 1:]).flatten().bincount(minlength=4)
+    assert stats.chisquare(table.numpy(), table.sum().item() * np.array([0.64, 0.16, 0.16, 0.04])).pvalue > 1e-3
+
+
 def test_the_minimum_degree_rule_is_that_of_a_reversible_walk() -> None:
     """Its stationary law is in proportion to the sum of 1 / min(degree, degree) over the edges of a node."""
     tree = nx.lollipop_graph(6, 5)
@@ -246,6 +273,7 @@ def test_named_laws() -> None:
     assert StepLaw.named("non_backtracking") == StepLaw(skips_previous=True)
     assert StepLaw.named("min_degree") == StepLaw(is_by_degree=True)
     assert StepLaw.named("min_degree_non_backtracking") == StepLaw(skips_previous=True, is_by_degree=True)
+    assert StepLaw.named("restart", restart=0.25) == StepLaw(restart=2**30)
     assert StepLaw.named("depth_first") == StepLaw(is_depth_first=True)
     assert StepLaw.named("node2vec") == StepLaw(node2vec=(2**32, 2**32, 2**32, 2**32))
     assert StepLaw.named("node2vec", p=2.0, q=4.0) == StepLaw(node2vec=(2**31, 2**32, 2**32, 2**30))
@@ -260,6 +288,12 @@ def test_named_laws() -> None:
 def test_node2vec_refuses(p: float, q: float) -> None:
     with pytest.raises(ValueError, match=r"node2vec needs p from 0\.001 to infinity and q from 0\.001 to 1000"):
         StepLaw.named("node2vec", p, q)
+
+
+@pytest.mark.parametrize("restart", [0.0, 1.0, -0.1, math.nan, "often"])
+def test_restart_refuses(restart: float) -> None:
+    with pytest.raises(ValueError, match="restart must be a number between 0 and 1, not"):
+        StepLaw.named("restart", restart=restart)
 
 
 def test_unknown_strategy_is_refused() -> None:

@@ -33,8 +33,9 @@ class WalkEdges:
     that begin with # are comments. Edges are walked both ways unless --directed is given.
 
     A .csv file gets one line per walk: the names of the nodes it visits. A .npz file gets `nodes` (walks × positions,
-    numbers into `names`), `names`, `edges` (walks × steps, counting the edges of the file from 0) and `bits` (walks ×
-    positions × 2s - 1): which of the s nodes before are the same node, then which from two before on are neighbours.
+    numbers into `names`), `names`, `edges` (walks × steps, counting the edges of the file from 0; their number for a
+    jump, which follows none) and `bits` (walks × positions × 2s - 1): which of the s nodes before are the same node,
+    then which from two before on are neighbours.
 
     Attributes:
         edges: The edge list, plain or .gz; - reads the standard input.
@@ -49,6 +50,7 @@ class WalkEdges:
         header: The first line names the columns.
         p: node2vec's return parameter.
         q: node2vec's in-out parameter.
+        restart: The chance that a step of restart walks jumps back to the start.
         seed: The same seed gives the same walks.
         threads: How many threads compute; as many as the machine has cores when not given.
     """
@@ -65,6 +67,7 @@ class WalkEdges:
     header: bool = False
     p: float = 1.0
     q: float = 1.0
+    restart: float = 0.1
     seed: int = 0
     threads: int | None = None
 
@@ -76,6 +79,8 @@ class WalkEdges:
         check_seed(self.seed)
         if self.strategy != "node2vec" and (self.p, self.q) != (1, 1):
             raise ValueError("--p and --q are those of node2vec walks: leave them out, or add --strategy node2vec.")
+        if self.strategy != "restart" and self.restart != WalkEdges.restart:
+            raise ValueError("--restart is that of restart walks: leave it out, or add --strategy restart.")
         edge_list = read_edge_list(self.edges, header=self.header)
         compute_with(self.threads)
         graph = edge_list.graph(directed=self.directed)
@@ -100,6 +105,7 @@ class WalkEdges:
             seed=self.seed,
             p=self.p,
             q=self.q,
+            restart=self.restart,
         )
 
     def _start(self, graph: Graph, edge_list: EdgeList) -> Tensor:

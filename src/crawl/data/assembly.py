@@ -256,21 +256,25 @@ class Assembler:
         node_offset, edge_offset = node_offset[graph].int(), edge_offset[graph].int()
         law = plan.law
         settings = (self.graph_of(law), start, self.node_keys[start], num_steps, law, plan.window_size, seed)
-        sizes = (bucket.num_nodes, bucket.num_edges)
+        sizes, has_jumps = (bucket.num_nodes, bucket.num_edges), plan.has_jumps
         if not is_padded:
             nodes, edges, code = sampler_for(self.graph.device)(*settings)
+            jumps = edges == self.graph.num_edges
             nodes, edges = nodes - node_offset.unsqueeze(1), edges - edge_offset.unsqueeze(1)
-            return Walks(nodes, edges, code, plan.window_size, *sizes)
+            edges = torch.where(jumps, bucket.num_edges, edges) if has_jumps else edges
+            return Walks(nodes, edges, code, plan.window_size, *sizes, has_jumps=has_jumps)
         from crawl.walks import gpu
 
-        slots = gpu.Slots(count, node_offset, edge_offset, no_node=bucket.num_nodes, no_edge=bucket.num_edges)
+        num_owners = bucket.num_edges + has_jumps  # of steps; the number stands for padding
+        slots = gpu.Slots(count, node_offset, edge_offset, bucket.num_nodes, num_owners, jump=bucket.num_edges)
         nodes, edges, code = gpu.sample(*settings, slots)
         longest = bucket.largest_graph * nodes.shape[1]  # no node starts more than one walk
         segments = {"visits": _segments(nodes, bucket.num_nodes, count, longest)}
         if sums_into_edges:
-            segments["steps"] = _segments(edges, bucket.num_edges, count, longest)
-        nodes, edges = nodes.clamp_max(bucket.num_nodes - 1), edges.clamp_max(bucket.num_edges - 1)
-        return Walks(nodes, edges, code, plan.window_size, *sizes, count).with_segments(**segments)
+            # All jumps of a batch belong to one owner.
+            segments["steps"] = _segments(edges, num_owners, count, edges.numel() if has_jumps else longest)
+        nodes, edges = nodes.clamp_max(bucket.num_nodes - 1), edges.clamp_max(num_owners - 1)
+        return Walks(nodes, edges, code, plan.window_size, *sizes, count, has_jumps).with_segments(**segments)
 
 
 def _segments(ids: Tensor, num_ids: int, num_walks: Tensor, longest: int) -> Segments:

@@ -27,7 +27,9 @@ def check_parts(nodes: Tensor, edges: Tensor, code: Tensor, window_size: int) ->
         raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
 
 
-def check_ids(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None) -> None:
+def check_ids(
+    nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None, has_jumps: bool = False
+) -> None:
     """Refuses ids outside the graph, so that no layer has to look. On a GPU the host would wait, so it does not."""
     for name, ids, number in (("nodes", nodes, num_nodes), ("edges", edges, num_edges)):
         if number is None:
@@ -35,7 +37,7 @@ def check_ids(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: in
         number = whole_number(f"num_{name}", number, 0, MAX_COUNT)
         if ids.numel() and ids.device.type == "cpu":
             low, high = (int(bound) for bound in torch.aminmax(ids))
-            if low < 0 or high >= number:
+            if low < 0 or high >= number + (has_jumps and name == "edges"):
                 raise ValueError(
                     f"The walks have {name} {low if low < 0 else high}, but num_{name} is {number}: "
                     "give the number, or the features, of their graph."

@@ -53,6 +53,8 @@ def sample(
         law.node2vec is not None,
         np.array(law.node2vec or (0, 0, 0, 0), np.int64),
         law.is_depth_first,
+        law.restart,
+        graph.num_edges,
         window_size,
         nodes.numpy(),
         edges.numpy(),
@@ -173,6 +175,8 @@ def _walk(
     is_node2vec,
     node2vec,
     is_depth_first,
+    restart,
+    jump,
     window_size,
     nodes,
     edges,
@@ -297,6 +301,10 @@ def _walk(
             for b in range(_BLOCK):
                 visited[i + 1, b] = col[neighbour[b]]
                 walked[i, b] = edge_id[neighbour[b]]
+        if restart > 0:
+            for b in range(_BLOCK):
+                if np.int64(_philox(seed, i, philox.RESTART, key[b])[0]) < restart:
+                    visited[i + 1, b], walked[i, b] = visited[0, b], jump
 
     for b in range(size):
         for i in range(num_positions):

@@ -27,6 +27,7 @@ _BLOCK = 32
 _LONGEST_SCAN = tl.constexpr(32)  # longer rows are searched instead
 
 _STEP, _FIRST_ATTEMPT = tl.constexpr(philox.STEP), tl.constexpr(philox.FIRST_ATTEMPT)
+_RESTART = tl.constexpr(philox.RESTART)
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Slots:
         edge_offset: `[W]` int32; what is taken from the ids of its edges.
         no_node: What stands for the nodes of a walk that is not there.
         no_edge: What stands for its edges.
+        jump: What stands for the edge of a jump.
     """
 
     num_walks: Tensor
@@ -46,6 +48,7 @@ class Slots:
     edge_offset: Tensor
     no_node: int
     no_edge: int
+    jump: int
 
 
 def sample(
@@ -106,11 +109,14 @@ def sample(
             other,
             0 if slots is None else slots.no_node,
             0 if slots is None else slots.no_edge,
+            graph.num_edges if slots is None else slots.jump,
+            law.restart,
             HAS_SLOTS=slots is not None,
             IS_WEIGHTED=graph.is_weighted,
             SKIPS_PREVIOUS=law.skips_previous,
             IS_NODE2VEC=law.node2vec is not None,
             IS_DEPTH_FIRST=law.is_depth_first,
+            RESTARTS=law.restart > 0,
             WINDOW_SIZE=window_size,
             BLOCK=_BLOCK,
             num_warps=1,
@@ -121,7 +127,10 @@ def sample(
 
 # Numbers that change from call to call must not become part of the compiled kernel.
 @triton.jit(
-    do_not_specialize=["num_slots", "num_steps", "back_odds", "ahead_odds", "common", "other", "no_node", "no_edge"]
+    do_not_specialize=[
+        *("num_slots", "num_steps", "back_odds", "ahead_odds", "common", "other"),
+        *("no_node", "no_edge", "jump", "restart"),
+    ]
 )
 def _walk(
     rowptr: tl.tensor,
@@ -146,11 +155,14 @@ def _walk(
     other: tl.int64,
     no_node: tl.int32,
     no_edge: tl.int32,
+    jump: tl.int32,
+    restart: tl.int64,
     HAS_SLOTS: tl.constexpr,
     IS_WEIGHTED: tl.constexpr,
     SKIPS_PREVIOUS: tl.constexpr,
     IS_NODE2VEC: tl.constexpr,
     IS_DEPTH_FIRST: tl.constexpr,
+    RESTARTS: tl.constexpr,
     WINDOW_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
@@ -232,6 +244,11 @@ def _walk(
         window = (here,) + window[:-1]  # noqa: RUF005 - Triton cannot unpack with a star
         here = tl.load(col + arc, mask=is_walk, other=no_node)
         edge = tl.load(edge_id + arc, mask=is_walk, other=no_edge)
+        if RESTARTS:
+            chance, _, _, _ = tl.philox(seed, step, _RESTART, key_low, key_high)
+            jumps = is_walk & (chance.to(tl.int64) < restart)
+            here = tl.where(jumps, tl.load(start + walk, mask=is_walk, other=no_node), here)
+            edge = tl.where(jumps, jump + edge_shift, edge)
         begin, end = row_of(rowptr, here, is_walk)
         bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS or IS_NODE2VEC, WINDOW_SIZE)
         # Stores come last: a store waits for its value, and the loads after it would wait with it.

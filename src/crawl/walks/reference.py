@@ -13,10 +13,10 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from crawl.checks import check_choice, check_node2vec
+from crawl.checks import check_choice, check_node2vec, check_restart
 from crawl.choices import Strategy
 from crawl.graph import Graph
-from crawl.walks.philox import FIRST_ATTEMPT, STEP, philox
+from crawl.walks.philox import FIRST_ATTEMPT, RESTART, STEP, philox
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,22 @@ class StepLaw:
             node, and with `other` / 2^32 if it does not; if it is not kept, all is drawn again.
         is_by_degree: Whether weights are first divided by the smaller degree of the two nodes of an arc, by `on`.
         is_depth_first: Whether a walk is a depth-first search; see `DepthFirst`.
+        restart: A step jumps back to the start of its walk with the chance `restart` / 2^32. It follows no edge; the
+            number of edges of the graph stands for it.
     """
 
     skips_previous: bool = False
     node2vec: tuple[int, int, int, int] | None = None
     is_by_degree: bool = False
     is_depth_first: bool = False
+    restart: int = 0
 
     @classmethod
-    def named(cls, strategy: str, p: float = 1.0, q: float = 1.0) -> StepLaw:
-        """The law of a strategy; p and q are those of `node2vec`."""
+    def named(cls, strategy: str, p: float = 1.0, q: float = 1.0, restart: float = 0.1) -> StepLaw:
+        """The law of a strategy; p and q are those of `node2vec`, `restart` is that of `restart`."""
         check_choice("strategy", strategy, get_args(Strategy))
+        if strategy == "restart":
+            return cls(restart=math.ceil(check_restart(restart) * 2**32))
         if strategy != "node2vec":
             return cls(
                 skips_previous=strategy.endswith("non_backtracking"),
@@ -72,8 +77,12 @@ def sample(
             arc = search.next_arc(visited[-1], _word(seed, step, keys))
         else:
             arc = _draw_arc(arcs, visited, keys, law, seed)
-        visited.append(graph.col[arc].long())
-        walked.append(graph.edge_id[arc])
+        target, edge = graph.col[arc].long(), graph.edge_id[arc]
+        if law.restart:
+            jumps = philox(seed, step, RESTART, keys)[0] < law.restart
+            target, edge = torch.where(jumps, visited[0], target), torch.where(jumps, graph.num_edges, edge)
+        visited.append(target)
+        walked.append(edge)
     nodes = torch.stack(visited, dim=1)
     edges = torch.stack(walked, dim=1) if walked else torch.empty_like(nodes[:, 1:], dtype=torch.int32)
     return nodes.int(), edges, encode(graph, nodes, window_size)

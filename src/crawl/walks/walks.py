@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crawl.checks import check_window_size
+from crawl.checks import check_window_size, truth
 from crawl.graph import Graph
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
@@ -49,6 +49,8 @@ class Walks:
         num_edges: The number of columns of its `edge_index`; None if it is not known.
         num_real: `[1]` int32 on the device, or None for all: only the first this many walks are real, the rest is
             padding, which visits a node that exists and is not part of any graph.
+        has_jumps: Whether steps may be jumps, which follow no edge: `num_edges`, one more than the last column, stands
+            for them in `edges`.
     """
 
     nodes: Tensor
@@ -58,12 +60,15 @@ class Walks:
     num_nodes: int | None = None
     num_edges: int | None = None
     num_real: Tensor | None = None
+    has_jumps: bool = False
 
     def __post_init__(self) -> None:
         check_window_size(self.window_size)
         check_parts(self.nodes, self.edges, self.code, self.window_size)
+        if truth("has_jumps", self.has_jumps) and self.num_edges is None:
+            raise ValueError("num_edges stands for a jump in `edges`: give Walks the num_edges of their graph.")
         if self.num_real is None:
-            check_ids(self.nodes, self.num_nodes, self.edges, self.num_edges)
+            check_ids(self.nodes, self.num_nodes, self.edges, self.num_edges, self.has_jumps)
 
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
@@ -105,8 +110,12 @@ class Walks:
 
     @cached_property
     def steps(self) -> Segments:
-        """The steps of all walks, `[W * (T - 1)]` row by row, and the edge each of them walks along."""
-        return self._segments("num_edges", self.edges, self.num_edges)
+        """The steps of all walks, `[W * (T - 1)]` row by row, and the edge each of them walks along.
+
+        With jumps there is one more owner, the last one, to which these belong.
+        """
+        num_owners = None if self.num_edges is None else self.num_edges + self.has_jumps
+        return self._segments("num_edges", self.edges, num_owners)
 
     def with_segments(self, **segments: Segments) -> Walks:
         """The same walks, whose `visits` or `steps` were worked out elsewhere."""
@@ -134,7 +143,13 @@ class Walks:
         ptr, order = places_of(owner, num_ids) if can_use_triton(owner.device) else (None, None)
         return Segments(owner, Rows(owner.numel()), Rows(num_ids), ptr, order)
 
-    def gather(self, nodes: Tensor, edges: Tensor | None = None, bits: Tensor | None = None) -> Tensor:
+    def gather(
+        self,
+        nodes: Tensor,
+        edges: Tensor | None = None,
+        bits: Tensor | None = None,
+        jump: Tensor | None = None,
+    ) -> Tensor:
         """`[W, T, C]`: at each position the sum of the rows of its node, of the edge that leads there, and of its bits.
 
         A linear map of the walk features is thus applied to nodes and edges first, of which there are far fewer.
@@ -143,13 +158,20 @@ class Walks:
             nodes: `[N, C]`.
             edges: `[E, C]`; the first position has no edge.
             bits: `[2s - 1, C]` a row for each bit, in the order of `bits()`.
+            jump: `[C]` the row of positions that a jump leads to, which have no edge either; 0 when None.
 
         Raises:
             ValueError: If there is not a row for each node, edge or bit.
         """
         num_walks, num_positions = self.nodes.shape
         rows = self.visits.spread(nodes).view(num_walks, num_positions, nodes.shape[1])
+        if jump is not None:
+            if not self.has_jumps or self.num_edges is None:
+                raise ValueError("These walks do not jump: leave out jump, or sample walks of the strategy 'restart'.")
+            edges = nodes.new_zeros(self.num_edges, nodes.shape[1]) if edges is None else edges
         if edges is not None:
+            if self.has_jumps:
+                edges = torch.cat([edges, (edges.new_zeros(edges.shape[1]) if jump is None else jump).unsqueeze(0)])
             steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
         if bits is not None:
@@ -165,7 +187,8 @@ class Walks:
     def mean_at_edges(self, values: Tensor) -> Tensor:
         """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions reached along an edge; 0 without any."""
         check_values(values, self.nodes)
-        return self.steps.mean(values[:, 1:].flatten(0, 1))
+        mean = self.steps.mean(values[:, 1:].flatten(0, 1))
+        return mean[: self.num_edges] if self.has_jumps else mean
 
     def bits(self) -> Tensor:
         """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
@@ -176,11 +199,12 @@ class Walks:
     def coverage(self, graph: Graph) -> Coverage:
         """The shares of the nodes and edges of each graph that these walks, which must be on it, see."""
         walks = self.without_padding()
-        check_graph_of(walks.nodes, walks.num_nodes, walks.edges, walks.num_edges, graph)
+        edges = walks.edges[walks.edges < graph.num_edges] if walks.has_jumps else walks.edges
+        check_graph_of(walks.nodes, walks.num_nodes, edges, walks.num_edges, graph)
         is_visited = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
         is_visited[walks.nodes.long()] = True
         is_walked = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
-        is_walked[walks.edges.long()] = True
+        is_walked[edges.long()] = True
         source = torch.repeat_interleave(graph.degree.long(), output_size=graph.num_arcs)
         low, high = torch.minimum(source, graph.col), torch.maximum(source, graph.col)
         pairs, pair_of_arc = torch.unique(low * graph.num_nodes + high, return_inverse=True)
@@ -198,7 +222,7 @@ class Walks:
         device = as_device(device)
         num_real = None if self.num_real is None else self.num_real.to(device)
         moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))
-        return Walks(*moved, self.window_size, self.num_nodes, self.num_edges, num_real)
+        return Walks(*moved, self.window_size, self.num_nodes, self.num_edges, num_real, self.has_jumps)
 
     def __len__(self) -> int:
         return self.num_walks
