@@ -300,3 +300,37 @@ def test_coverage_refuses_another_graph() -> None:
     unsized = dataclasses.replace(walks, num_nodes=None, num_edges=None)
     with pytest.raises(ValueError, match=r"nodes 5, but num_nodes is 4"):
         unsized.coverage(make_graph((0, 1), (2, 3)))
+
+
+def test_rows_of_jumps() -> None:
+    """A jump has no edge: no row of one, no part in the mean of one, and it is not covered by it."""
+    graph = make_graph(*EDGES)
+    walks = sample_walks(graph, 12, "restart", window_size=2, restart=0.4, seed=1)
+    jumps = walks.edges == graph.num_edges
+    assert 0 < int(jumps.sum()) < jumps.numel()
+    assert bool((walks.nodes[:, 1:] == walks.nodes[:, :1])[jumps].all())
+    nodes, edges = torch.zeros(6, 2), torch.arange(14.0).view(7, 2) + 1
+    found = walks.gather(nodes, edges)[:, 1:]
+    assert bool((found[jumps] == 0).all())
+    assert torch.equal(found[~jumps], edges[walks.edges[~jumps]])
+    jump = torch.tensor([-3.0, -4.0])
+    assert torch.equal(walks.gather(nodes, edges, jump=jump)[:, 1:][jumps], jump.expand(int(jumps.sum()), 2))
+    assert torch.equal(walks.gather(nodes, jump=jump)[:, 1:] != 0, jumps.unsqueeze(2).expand(-1, -1, 2))
+    values = torch.rand(*walks.nodes.shape, 1, generator=torch.Generator().manual_seed(0))
+    mean = walks.mean_at_edges(values)
+    assert mean.shape == (7, 1)
+    for edge in range(7):
+        torch.testing.assert_close(mean[edge], values[:, 1:][walks.edges == edge].mean(0))
+    one = dataclasses.replace(walks, nodes=walks.nodes[:1], edges=walks.edges[:1], code=walks.code[:1])
+    walked = {tuple(sorted(EDGES[edge])) for edge in one.edges[0].tolist() if edge < 7}
+    assert float(one.coverage(graph).edges) == pytest.approx(len(walked) / 7)
+
+
+def test_jumps_that_do_not_fit_are_refused() -> None:
+    walks = sample_walks(make_graph(*EDGES), 12, "restart", restart=0.4)
+    with pytest.raises(ValueError, match="give Walks the num_edges"):
+        dataclasses.replace(walks, num_edges=None)
+    with pytest.raises(ValueError, match=r"edges 7, but num_edges is 7"):
+        dataclasses.replace(walks, has_jumps=False)
+    with pytest.raises(ValueError, match=r"do not jump: leave out jump"):
+        sample_walks(make_graph(*EDGES), 3).gather(torch.zeros(6, 2), jump=torch.zeros(2))
