@@ -332,5 +332,9 @@ def test_jumps_that_do_not_fit_are_refused() -> None:
         dataclasses.replace(walks, num_edges=None)
     with pytest.raises(ValueError, match=r"edges 7, but num_edges is 7"):
         dataclasses.replace(walks, has_jumps=False)
+    with pytest.raises(ValueError, match=r"jump must be of shape \[2\] .*, not \[3\]"):
+        walks.gather(torch.zeros(6, 2), jump=torch.zeros(3))
+    with pytest.raises(ValueError, match=r"edges must be of shape \[7, 2\] .*, not \[8, 2\]"):
+        walks.gather(torch.zeros(6, 2), torch.zeros(8, 2))
     with pytest.raises(ValueError, match=r"do not jump: leave out jump"):
         sample_walks(make_graph(*EDGES), 3).gather(torch.zeros(6, 2), jump=torch.zeros(2))

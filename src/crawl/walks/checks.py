@@ -100,6 +100,16 @@ def check_values(values: Tensor, nodes: Tensor) -> None:
         raise ValueError(f"values must be of shape {[*nodes.shape, 'C']}, not {list(values.shape)}.")
 
 
+def check_jump_rows(nodes: Tensor, edges: Tensor | None, num_edges: int | None, jump: Tensor | None) -> None:
+    """Refuses what are not rows of edges, or of a jump, with as many channels as those of the nodes."""
+    num_channels = plain_tensor("nodes", nodes).shape[-1] if nodes.dim() == 2 else 0
+    for name, rows, shape in (("edges", edges, (num_edges, num_channels)), ("jump", jump, (num_channels,))):
+        if rows is not None and plain_tensor(name, rows).shape != shape:
+            raise ValueError(
+                f"{name} must be of shape {list(shape)} for these nodes and walks, not {list(rows.shape)}."
+            )
+
+
 def check_bit_rows(bits: Tensor, num_bits: int) -> None:
     """Refuses what is not a row for each bit of a position."""
     if plain_tensor("bits", bits).dim() != 2 or bits.shape[0] != num_bits:

@@ -17,7 +17,15 @@ from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.tensor_checks import as_device
 from crawl.walks import reference
-from crawl.walks.checks import check_bit_rows, check_graph_of, check_ids, check_parts, check_values, checked_steps
+from crawl.walks.checks import (
+    check_bit_rows,
+    check_graph_of,
+    check_ids,
+    check_jump_rows,
+    check_parts,
+    check_values,
+    checked_steps,
+)
 
 
 class Coverage(NamedTuple):
@@ -165,13 +173,14 @@ class Walks:
         """
         num_walks, num_positions = self.nodes.shape
         rows = self.visits.spread(nodes).view(num_walks, num_positions, nodes.shape[1])
-        if jump is not None:
-            if not self.has_jumps or self.num_edges is None:
-                raise ValueError("These walks do not jump: leave out jump, or sample walks of the strategy 'restart'.")
-            edges = nodes.new_zeros(self.num_edges, nodes.shape[1]) if edges is None else edges
+        if jump is not None and not self.has_jumps:
+            raise ValueError("These walks do not jump: leave out jump, or sample walks of the strategy 'restart'.")
+        if self.has_jumps and (edges is not None or jump is not None):
+            check_jump_rows(nodes, edges, self.num_edges, jump)
+            of_edges = nodes.new_zeros(self.num_edges or 0, nodes.shape[1]) if edges is None else edges
+            of_jump = of_edges.new_zeros(nodes.shape[1]) if jump is None else jump
+            edges = torch.cat([of_edges, of_jump.unsqueeze(0)])
         if edges is not None:
-            if self.has_jumps:
-                edges = torch.cat([edges, (edges.new_zeros(edges.shape[1]) if jump is None else jump).unsqueeze(0)])
             steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
         if bits is not None:
