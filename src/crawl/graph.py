@@ -89,22 +89,6 @@ class Graph:
         moved: dict[str, Any] = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
         return replace(self, **moved)
 
-    def weighed_by_degree(self) -> Graph:
-        """The same graph, in which the weight of an arc u → v is divided by the smaller one of the degrees of u and v.
-
-        A degree is the number of arcs that leave a node.
-        """
-        rowptr, degree = self.rowptr.long(), self.degree.long()
-        source = torch.repeat_interleave(degree, output_size=self.num_arcs)
-        weight = torch.ones(self.num_arcs, device=self.device, dtype=torch.float64)
-        if self.cum_weight is not None:
-            before = torch.where(
-                torch.arange(self.num_arcs, device=self.device) > rowptr[source], self.cum_weight.roll(1), 0
-            )
-            weight = (self.cum_weight - before).double()
-        weight = weight / torch.minimum(degree[source], degree[self.col])
-        return replace(self, cum_weight=edge_lists.integer_weight_sums(weight, source, rowptr))
-
     def node_keys(self, graph_ids: Tensor | None = None) -> Tensor:
         """`[N]` int64 keys for `sample_walks`: the same for a node of a graph whichever batch the graph is in.
 

@@ -128,7 +128,7 @@ class Assembler:
         if not law.is_by_degree:
             return self.graph
         if self._weighed is None:
-            weights = self._loaded.weighed_by_degree().cum_weight
+            weights = law.on(self._loaded).cum_weight
             assert weights is not None
             self._weighed = replace(self.graph, cum_weight=self._kept("cum_weight", weights, len(self.graph.col)))
         return self._weighed

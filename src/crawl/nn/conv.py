@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_window_size, truth, whole_number
 from crawl.choices import Implementation, Precision
 from crawl.nn.checks import check_walk_features, check_walks, checked_kernel_size, checked_num_edges
+from crawl.nn.jumps import with_jumps
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.ops.backends import can_use_triton
@@ -118,20 +117,10 @@ class CRaWlConv(nn.Module):
         walks = walks.sized(len(x), edge_attr)
         num_edges = checked_num_edges(walks, edge_attr) if into_edges else None
         if self.jumps or walks.has_jumps:
-            walks, edge_attr = self._with_jumps(x, walks, edge_attr)
+            walks, edge_attr = with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps)
             of_nodes, of_edges = self._pooled(x, walks, edge_attr, None if num_edges is None else num_edges + 1)
             return of_nodes, None if of_edges is None else of_edges[:-1]
         return self._pooled(x, walks, edge_attr, num_edges)
-
-    def _with_jumps(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> tuple[Walks, Tensor]:
-        """A jump as one more edge, the last one: its features are 0, except the last one, which is 1 there alone."""
-        if not self.jumps:
-            raise ValueError("These walks jump, so give the layer jumps=True, or take walks of another strategy.")
-        num_edges = checked_num_edges(walks, edge_attr)
-        edge_attr = x.new_zeros(num_edges, self.edge_dim) if edge_attr is None else edge_attr
-        flag = (torch.arange(num_edges + 1, device=x.device) == num_edges).to(edge_attr.dtype).unsqueeze(1)
-        edge_attr = torch.cat([F.pad(edge_attr, (0, 0, 0, 1)), flag], dim=1)
-        return walks if walks.has_jumps else replace(walks, has_jumps=True), edge_attr
 
     def _pooled(
         self, x: Tensor, walks: Walks, edge_attr: Tensor | None, num_edges: int | None
@@ -158,7 +147,7 @@ class CRaWlConv(nn.Module):
         """The walk feature matrix X = [h | g | I | A], `[W, T, D]`: node features, the features of the edge that led
         there (zeros at the first position, or without `edge_attr`), the flag of jumps, identity and adjacency bits."""
         if self.jumps or walks.has_jumps:
-            walks, edge_attr = self._with_jumps(x, walks, edge_attr)
+            walks, edge_attr = with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps)
         return self._walk_features(x, walks, edge_attr)
 
     def _walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:

@@ -8,7 +8,8 @@ from torch import Tensor
 from crawl.checks import MAX_COUNT, check_type, share, shown, whole_number
 from crawl.graph import Graph
 from crawl.tensor_checks import holds_integers, plain_tensor
-from crawl.walks.reference import SortedArcs, code_dtype
+from crawl.walks.arcs import SortedArcs
+from crawl.walks.reference import code_dtype
 
 
 def check_graph(graph: object) -> None:

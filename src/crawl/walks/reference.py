@@ -16,6 +16,9 @@ from torch import Tensor
 from crawl.checks import check_choice, check_node2vec, check_restart
 from crawl.choices import Strategy
 from crawl.graph import Graph
+from crawl.walks.arcs import SortedArcs, scaled
+from crawl.walks.depth_first import DepthFirst
+from crawl.walks.min_degree import weighed_by_degree
 from crawl.walks.philox import FIRST_ATTEMPT, RESTART, STEP, philox
 
 
@@ -62,7 +65,7 @@ class StepLaw:
 
     def on(self, graph: Graph) -> Graph:
         """The graph with the weights that steps are drawn in proportion to: what every sampler takes."""
-        return graph.weighed_by_degree() if self.is_by_degree else graph
+        return weighed_by_degree(graph) if self.is_by_degree else graph
 
 
 def sample(
@@ -112,14 +115,14 @@ def _draw_arc(arcs: SortedArcs, visited: list[Tensor], keys: Tensor, law: StepLa
     total = arcs.total(here)
     word = _word(seed, step, keys)
     if step == 0 or (not law.skips_previous and law.node2vec is None):
-        return arcs.at(here, _scaled(word, total))
+        return arcs.at(here, scaled(word, total))
     first, last = arcs.between(here, visited[-2])
     before = arcs.mass_before(here, first)
     back = arcs.mass_before(here, last) - before
     if law.node2vec is not None:
         return _draw_node2vec_arc(arcs, visited, (before, back, total - back), keys, law.node2vec, seed)
     skipped = torch.where(back == total, 0, back)
-    mass = _scaled(word, total - skipped)
+    mass = scaled(word, total - skipped)
     return arcs.at(here, torch.where(mass >= before, mass + skipped, mass))
 
 
@@ -135,9 +138,9 @@ def _draw_node2vec_arc(
     while pending.numel():
         before, back, ahead = (mass[pending] for mass in masses)
         words = philox(seed, len(visited) - 1, attempt, keys[pending])
-        goes_back = _scaled(words[0], back * back_odds + ahead * ahead_odds) < back * back_odds
+        goes_back = scaled(words[0], back * back_odds + ahead * ahead_odds) < back * back_odds
         goes_back |= ahead == 0
-        mass = _scaled(words[1], torch.where(goes_back, back, ahead))
+        mass = scaled(words[1], torch.where(goes_back, back, ahead))
         mass += torch.where(goes_back, before, torch.where(mass >= before, back, 0))
         arc = arcs.at(here[pending], mass)
         first, last = arcs.between(previous[pending], arcs.graph.col[arc].long())
@@ -150,90 +153,3 @@ def _draw_node2vec_arc(
 def _word(seed: int, step: int, keys: Tensor) -> Tensor:
     """The 32-bit word of a step; a Philox block holds those of four steps."""
     return philox(seed, step // 4, STEP, keys)[step % 4]
-
-
-def _scaled(word: Tensor, total: Tensor) -> Tensor:
-    """floor(word * total / 2^32): a number from 0 to total - 1, from a 32-bit word and a total below 2^63."""
-    low = ((word * (total & 0xFFFFFFFF)) >> 32) & 0xFFFFFFFF  # the product wraps around modulo 2^64
-    return word * (total >> 32) + low
-
-
-class DepthFirst:
-    """Depth-first searches, one for each walk.
-
-    A step takes an arc to a node that the search has not seen. If there is none, it goes back to the parent, from which
-    the search found the current node. At the root, and where no arc leads back, a new search begins: it has seen the
-    current node alone. If all arcs are self-loops, it takes any of them.
-    """
-
-    def __init__(self, arcs: SortedArcs, start: Tensor) -> None:
-        self.arcs = arcs
-        self.seen = start.unsqueeze(
-            1
-        ).clone()  # [W, T] nodes in the order in which they were found; -1 where a step found none
-        self.parent = torch.full_like(self.seen, -1)  # of each of them; -1 for a root
-
-    def next_arc(self, here: Tensor, word: Tensor) -> Tensor:
-        """The arc that each search takes from the current node."""
-        total = self.arcs.total(here)
-        before, skipped = self._masses(here, self.seen)
-        parent = torch.where(self.seen == here.unsqueeze(1), self.parent, -1).amax(1, keepdim=True)
-        before_back, back = (mass.squeeze(1) for mass in self._masses(here, parent))
-        is_stuck = skipped.sum(1) == total
-        goes_back, begins = is_stuck & (back > 0), is_stuck & (back == 0)
-        if bool(begins.any()):
-            self.seen[begins] = self.parent[begins] = -1
-            self.seen[begins, -1] = here[begins]
-            before, skipped = self._masses(here, self.seen)
-            skipped[begins & (skipped.sum(1) == total)] = 0
-        free = total - skipped.sum(1)
-        mass = _scaled(word, torch.where(goes_back, back, free))
-        for k in before.argsort(dim=1).unbind(1):
-            k = k.unsqueeze(1)
-            is_before = before.gather(1, k).squeeze(1) <= mass
-            mass = mass + torch.where(is_before & ~goes_back, skipped.gather(1, k).squeeze(1), 0)
-        arc = self.arcs.at(here, torch.where(goes_back, before_back + mass, mass))
-        target = self.arcs.graph.col[arc].long()
-        is_new = (self.seen != target.unsqueeze(1)).all(1)
-        self.seen = torch.cat([self.seen, torch.where(is_new, target, -1).unsqueeze(1)], dim=1)
-        self.parent = torch.cat([self.parent, torch.where(is_new, here, -1).unsqueeze(1)], dim=1)
-        return arc
-
-    def _masses(self, here: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """`[W, T]` the masses of the arcs before those that lead from here to a target, and of these; 0 for -1."""
-        here = here.unsqueeze(1)
-        first, last = self.arcs.between(here, targets.clamp_min(0))
-        before = self.arcs.mass_before(here, first)
-        return before, torch.where(targets >= 0, self.arcs.mass_before(here, last) - before, 0)
-
-
-class SortedArcs:
-    """The arcs of a graph as sorted 64-bit keys, so that finding an arc is one binary search."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.rowptr = graph.rowptr.long()
-        source = torch.repeat_interleave(graph.degree.long())
-        self.by_target = source * graph.num_nodes + graph.col
-        self.by_mass = None if graph.cum_weight is None else (source << 31) + graph.cum_weight
-
-    def between(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """The range [first, last) of arcs from source to target; empty if there is none."""
-        key = source * self.graph.num_nodes + target
-        return torch.searchsorted(self.by_target, key), torch.searchsorted(self.by_target, key, right=True)
-
-    def mass_before(self, node: Tensor, arc: Tensor) -> Tensor:
-        """The mass of the arcs of a node that come before the given one."""
-        if self.graph.cum_weight is None:
-            return arc - self.rowptr[node]
-        return torch.where(arc > self.rowptr[node], self.graph.cum_weight[(arc - 1).clamp_min(0)], 0)
-
-    def total(self, node: Tensor) -> Tensor:
-        """The mass of all arcs of a node: their number, or the sum of their integer weights."""
-        return self.mass_before(node, self.rowptr[node + 1])
-
-    def at(self, node: Tensor, mass: Tensor) -> Tensor:
-        """The arc of a node in which a number from 0 to its total mass - 1 falls."""
-        if self.by_mass is None:
-            return self.rowptr[node] + mass
-        return torch.searchsorted(self.by_mass, (node << 31) + mass, right=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,18 +25,7 @@ from crawl.walks.checks import (
     check_values,
     checked_steps,
 )
-
-
-class Coverage(NamedTuple):
-    """How much of each graph walks see: `[G]` shares from 0 to 1; 1 where a graph has none of them.
-
-    Attributes:
-        nodes: Of the nodes, isolated ones included.
-        edges: Of the pairs of neighbours, those that a step leads from one to the other, in either direction.
-    """
-
-    nodes: Tensor
-    edges: Tensor
+from crawl.walks.coverage import Coverage, coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,19 +198,7 @@ class Walks:
         walks = self.without_padding()
         edges = walks.edges[walks.edges < graph.num_edges] if walks.has_jumps else walks.edges
         check_graph_of(walks.nodes, walks.num_nodes, edges, walks.num_edges, graph)
-        is_visited = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-        is_visited[walks.nodes.long()] = True
-        is_walked = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
-        is_walked[edges.long()] = True
-        source = torch.repeat_interleave(graph.degree.long(), output_size=graph.num_arcs)
-        low, high = torch.minimum(source, graph.col), torch.maximum(source, graph.col)
-        pairs, pair_of_arc = torch.unique(low * graph.num_nodes + high, return_inverse=True)
-        is_seen = torch.zeros_like(pairs, dtype=torch.bool)
-        is_seen[pair_of_arc[is_walked[graph.edge_id.long()]]] = True
-        graph_of_pair = graph.batch[pairs // max(graph.num_nodes, 1)]
-        return Coverage(
-            *(_share_of_each(*of, graph.num_graphs) for of in ((is_visited, graph.batch), (is_seen, graph_of_pair)))
-        )
+        return coverage(walks.nodes, edges, graph)
 
     def to(self, device: torch.device | str) -> Walks:
         """The same walks on another device."""
@@ -239,11 +215,6 @@ class Walks:
     def __repr__(self) -> str:
         sizes = f"num_walks={self.num_walks}, num_steps={self.num_steps}, window_size={self.window_size}"
         return f"Walks({sizes}, device='{self.device}')"
-
-
-def _share_of_each(is_seen: Tensor, owner: Tensor, num_owners: int) -> Tensor:
-    total, seen = (torch.bincount(rows, minlength=num_owners) for rows in (owner, owner[is_seen]))
-    return torch.where(total > 0, seen / total.clamp_min(1), 1.0)
 
 
 def num_bits(window_size: int) -> int:
