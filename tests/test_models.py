@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, GINConv
 
-from crawl import CRaWl, CRaWlConv, Embedding, Graph, Network, OneHot, VirtualNode, Walks
+from crawl import CRaWl, CRaWlConv, Embedding, Graph, Network, OneHot, VirtualNode, Walks, sample_walks
 from crawl.data.csl import csl
 
 each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
@@ -286,6 +286,24 @@ def test_windows(window_size: int, kernel_size: int, identity: bool, adjacency: 
     out = model(random_graph(0))
     out.sum().backward()
     assert out.isfinite().all()
+
+
+def test_a_model_whose_walks_jump_has_a_weight_for_the_flag() -> None:
+    plain, jumping = make_model(num_layers=1), make_model(num_layers=1, strategy="restart", restart=0.3)
+    assert jumping.walk_plan.restart == 0.3
+    assert sum(p.numel() for p in jumping.parameters()) == sum(p.numel() for p in plain.parameters()) + 8
+    with pytest.raises(ValueError, match="restart must be a number between 0 and 1, not 1"):
+        make_model(strategy="restart", restart=1)
+
+
+@pytest.mark.parametrize("strategy", ["min_degree", "min_degree_non_backtracking", "depth_first", "restart"])
+def test_walks_of_a_model_are_those_of_its_strategy(strategy: str) -> None:
+    model, graph = make_model(strategy=strategy), Graph.from_data(random_graph(0))
+    walks = model.sample_walks(graph, seed=1)
+    assert torch.equal(walks.nodes, sample_walks(graph, walks.num_steps, strategy, seed=1).nodes)
+    assert not torch.equal(walks.nodes, make_model().sample_walks(graph, seed=1).nodes)
+    model(random_graph(0)).sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "non_backtracking", "node2vec"])

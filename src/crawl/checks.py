@@ -172,6 +172,11 @@ def check_window_size(window_size: Any) -> int:
     return whole_number("window_size", window_size, 0, MAX_WINDOW_SIZE)
 
 
+def check_restart(restart: object) -> float:
+    """The chance that a step goes back to the start, as a float; refuses one that is not between 0 and 1."""
+    return between("restart", restart, 0, 1)
+
+
 def check_node2vec(p: object, q: object) -> None:
     """Refuses parameters of node2vec that no walk can have: a q far from 1 has nearly every draw rejected."""
     if not (isinstance(p, int | float) and isinstance(q, int | float) and p >= 1e-3 and 1e-3 <= q <= 1e3):

@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-Strategy = Literal["uniform", "non_backtracking", "node2vec"]
+Strategy = Literal[
+    "uniform", "non_backtracking", "node2vec", "min_degree", "min_degree_non_backtracking", "depth_first", "restart"
+]
 Pool = Literal["sum", "mean"]
 Head = Literal["mlp", "linear"]
 Precision = Literal["tf32", "bf16", "float32"]

@@ -199,21 +199,19 @@ def checked_graph_ids(graph_ids: Tensor, num_graphs: int) -> Tensor:
     return graph_ids.long()
 
 
-def integer_weight_sums(edge_weight: Tensor | None, edge_id: Tensor, source: Tensor, rowptr: Tensor) -> Tensor | None:
-    """Running sums of the weights within each row, as integers below 2^31, so that every device draws the same arcs.
+def integer_weight_sums(weight: Tensor, source: Tensor, rowptr: Tensor) -> Tensor:
+    """Running sums of the weights of arcs within each row, as integers below 2^31: every device draws the same arcs.
 
     A weight is rounded to 2^-31 of the largest in its row; then, in integers, it gets its share of the row's sum, and
     at least 1, so that no edge is lost. Nothing here depends on the order of a floating-point sum.
     """
-    if edge_weight is None:
-        return None
 
     def sums_within_rows(values: Tensor) -> Tensor:
         running = torch.cumsum(values, 0)
         before_row = torch.cat([running.new_zeros(1), running])[rowptr[:-1]]
         return running - before_row[source]
 
-    weight, degree = edge_weight[edge_id], rowptr[1:] - rowptr[:-1]
+    degree = rowptr[1:] - rowptr[:-1]
     largest = torch.zeros(degree.numel(), device=weight.device, dtype=torch.float64)
     largest.scatter_reduce_(0, source, weight, "amax")
     rounded = (weight / largest[source] * 2**31).round().long()

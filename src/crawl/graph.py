@@ -154,7 +154,9 @@ class Graph:
             rowptr = torch.zeros(num_nodes + 1, device=device, dtype=torch.int64)
             torch.cumsum(torch.bincount(source, minlength=num_nodes), 0, out=rowptr[1:])
         edge_lists.check_dead_ends(rowptr, target)
-        cum_weight = edge_lists.integer_weight_sums(edge_weight, edge_id, source, rowptr)
+        cum_weight = None
+        if edge_weight is not None:
+            cum_weight = edge_lists.integer_weight_sums(edge_weight[edge_id], source, rowptr)
         return cls(rowptr.int(), target.int(), edge_id, batch, graph_ptr, num_edges, cum_weight)
 
     @classmethod

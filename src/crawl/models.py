@@ -62,7 +62,8 @@ class Network(NetworkInputs):
         dropout: The dropout rate in the blocks and before the head.
         num_heads: The number of heads of attention.
         mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
-        strategy, p, q, num_steps, num_eval_steps, start_share, eval_start_share: Which walks; see `crawl.WalkPlan`.
+        strategy, p, q, restart: Which walks; see `crawl.WalkPlan`.
+        num_steps, num_eval_steps, start_share, eval_start_share: How long they are and where they start; see there.
         implementation: `fast` or `reference`; see `CRaWlConv`.
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
 
@@ -94,6 +95,7 @@ class Network(NetworkInputs):
         strategy: Strategy = "non_backtracking",
         p: float = 1.0,
         q: float = 1.0,
+        restart: float = 0.1,
         num_steps: int = 50,
         num_eval_steps: int = 150,
         start_share: float = 1.0,
@@ -106,11 +108,12 @@ class Network(NetworkInputs):
         check_precision(precision)
         super().__init__(in_channels, edge_dim, parts, channels)
         self.precision = precision
-        plan = WalkPlan(strategy, num_steps, num_eval_steps, start_share, eval_start_share, window_size, p=p, q=q)
+        shares = (start_share, eval_start_share)
+        plan = WalkPlan(strategy, num_steps, num_eval_steps, *shares, window_size, p=p, q=q, restart=restart)
         widths, window_size = (self.node_channels, channels, self.edge_channels), plan.window_size
         settings = BlockSettings(
             *(*widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),
-            *(implementation, padding),
+            *(implementation, padding, plan.has_jumps),
         )
         blocks = built_blocks(parts, settings)
         self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice

@@ -27,6 +27,7 @@ def test_info_about_a_run(crawl, csl_run):
     assert facts["epochs"].startswith("best ")
     assert "torch " in facts["versions"]
     assert facts["steps"].startswith(("captured", "eager: "))
+    assert facts["walks"].startswith("non_backtracking, see 100.0% of nodes and ")
 
 
 def test_info_about_a_run_that_is_not_finished(crawl, tiny, monkeypatch):

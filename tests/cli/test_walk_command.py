@@ -46,6 +46,7 @@ def test_npz_holds_what_the_library_samples(crawl, edges, tmp_path):
     done = crawl("walk", edges, "-o", out, "--num-steps", "20", "--window-size", "4", "--seed", "7")
     assert done.code == 0
     assert "4 walks of 20 steps on 4 nodes and 4 edges" in done.err
+    assert "which see 100.0% of the nodes and 100.0% of the edges" in " ".join(done.err.split())
     graph = package.Graph.from_edge_index(torch.tensor([[0, 1, 2, 2], [1, 2, 0, 3]]), undirected=True)
     expected = package.sample_walks(graph, num_steps=20, window_size=4, seed=7)
     with np.load(out) as file:

@@ -10,6 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from crawl import Graph, WalkPlan, sample_walks
+from crawl.choices import Strategy
 from crawl.data import GraphStore
 from crawl.data.assembly import Assembler, Bucket
 from crawl.data.identity import graph_keys
@@ -43,11 +44,11 @@ def some_graphs(num_graphs: int = 16) -> GraphStore:
     return GraphStore.from_graphs(graphs)
 
 
-def padded(graphs: Assembler, ids: torch.Tensor, seed: int = 5) -> tuple[Batch, Bucket]:
+def padded(graphs: Assembler, ids: torch.Tensor, seed: int = 5, plan: WalkPlan = PLAN) -> tuple[Batch, Bucket]:
     (bucket,) = graphs.buckets([ids], 4)
     (row,) = graphs.padded_ids([ids], 4)
     seeds = torch.tensor([seed], device=DEVICE)
-    return graphs.padded_batch(row, bucket, PLAN, 6, seeds, is_training=True), bucket
+    return graphs.padded_batch(row, bucket, plan, 6, seeds, is_training=True), bucket
 
 
 def rows_of(segments: Segments) -> list[list[int]]:
@@ -115,6 +116,27 @@ def test_padding_points_inside_the_tensors_and_at_nothing_real() -> None:
     ):
         assert ids.numel() > 0
         assert low <= int(ids.min()) <= int(ids.max()) < high
+
+
+@pytest.mark.parametrize("strategy", ["min_degree", "min_degree_non_backtracking", "depth_first", "restart"])
+@pytest.mark.usefixtures("triton_everywhere")
+def test_walks_of_every_strategy_are_those_of_the_graph(strategy: Strategy) -> None:
+    """Also when other graphs were loaded."""
+    store, plan = some_graphs(), WalkPlan(strategy, num_steps=6, window_size=4, restart=0.4)
+    keys, first, second = graph_keys(store), torch.arange(6), torch.arange(6, 14)
+    graphs = Assembler(store.subset(first), keys[first], DEVICE, most=(8, 60, 120), all_sizes=store.sizes)
+    for loaded in (first, second):
+        graphs.load(store.subset(loaded), keys[loaded])
+        ids = torch.tensor([5, 2, 3])
+        graph = Graph.from_data(store.batch(loaded[ids]))
+        wanted = plan.sample(graph, num_steps=6, seed=5, graph_keys=keys[loaded[ids]])
+        found, _ = padded(graphs, ids, plan=plan)
+        for walks in (graphs.batch(ids, plan, 6, 5).walks, found.walks.without_padding()):
+            for name in ("nodes", "edges", "code"):
+                found_ids, wanted_ids = getattr(walks, name).cpu(), getattr(wanted, name)
+                if name == "edges":  # a jump has the number of edges of its batch
+                    wanted_ids = torch.where(wanted_ids == graph.num_edges, walks.num_edges, wanted_ids)
+                assert torch.equal(found_ids, wanted_ids), name
 
 
 @pytest.mark.usefixtures("triton_everywhere")

@@ -175,6 +175,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "with_encodings": lambda w: call(cd.with_encodings, store=w.store, encodings=ce.Encodings(2, 3, 4)),
     # walks
     "sample_walks": lambda _: _walks(keys=torch.arange(5)),
+    "sample_walks.restart": lambda _: _walks(strategy="restart", restart=0.3, start=None),
     "sample_walks.from_nodes": lambda _: _walks(start=torch.tensor([0, 1, 1]), keys=torch.arange(3)),
     "Walks": lambda _: call(
         crawl.Walks,
@@ -190,6 +191,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         window_size=4,
         edges=torch.tensor([[0, 1], [1, 2]]),
     ),
+    "Walks.coverage": lambda _: call(crawl.sample_walks(world.graph(), 4).coverage, graph=world.graph()),
     "Walks.to": lambda _: call(crawl.sample_walks(world.graph(), 4).to, device="cpu"),
     # the model and its layers
     "CRaWl": lambda _: call(
@@ -211,7 +213,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "WalkPlan": lambda _: call(
         crawl.WalkPlan,
         strategy="node2vec", num_steps=5, num_eval_steps=6, start_share=0.5, eval_start_share=1.0, window_size=4,
-        p=0.5, q=2.0,
+        p=0.5, q=2.0, restart=0.2,
     ),
     "WalkPlan.sample": lambda _: call(
         crawl.WalkPlan(window_size=4).sample,
@@ -252,6 +254,10 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "Walks.gather": lambda _: call(
         crawl.sample_walks(world.graph(), 4, window_size=4).gather,
         nodes=torch.rand(5, 3), edges=torch.rand(10, 3), bits=torch.rand(7, 3),
+    ),
+    "Walks.gather.jump": lambda _: call(
+        crawl.sample_walks(world.graph(), 4, "restart", window_size=4).gather,
+        nodes=torch.rand(5, 3), edges=torch.rand(10, 3), jump=torch.rand(3),
     ),
     "Walks.mean_at_nodes": lambda _: call(
         crawl.sample_walks(world.graph(), 4, window_size=4).mean_at_nodes, values=torch.rand(5, 5, 3)

@@ -34,7 +34,18 @@ NAMES = ("cycle:12", "cycles:3,4", "csl:11,2", "rook", "shrikhande", "paths:3:un
          "cfi:K4:twisted:twisted", "paths:99999999999", "rook:1", "cycle:1e3", "cycle:" + "9" * 5000, ":",
          "")  # fmt: skip
 _FLAGS = {
-    "walk": ("--num-steps", "--strategy", "--window-size", "--num-walks", "--start", "--share", "--p", "--q", "--seed"),
+    "walk": (
+        "--num-steps",
+        "--strategy",
+        "--window-size",
+        "--num-walks",
+        "--start",
+        "--share",
+        "--p",
+        "--q",
+        "--restart",
+        "--seed",
+    ),
     "distinguish": ("--num-steps", "--windows", "--max-k", "--num-walks", "--confidence", "--seed"),
     "predict": ("--smiles", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device"),
     "evaluate": ("--split", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device", "--data"),

@@ -290,6 +290,62 @@ def test_pooling_into_edges_and_padding(
         assert_close(found[name], expected[name], name, gradient if name.startswith("grad") else None)
 
 
+@pytest.mark.usefixtures("path")
+@each_dtype
+@each_mode
+@pytest.mark.parametrize("edge_dim", [0, 1, 2])
+@pytest.mark.parametrize("padding", [True, False])
+def test_fast_equals_reference_on_walks_that_jump(
+    padding: bool, edge_dim: int, training: bool, dtype: torch.dtype
+) -> None:
+    graph = odd_graph()
+    walks = sample_walks(graph, 14, "restart", window_size=4, seed=2, restart=0.3)
+    conv = make_conv(3, 5, dtype, edge_dim=edge_dim, window_size=4, padding=padding, jumps=True).train(training)
+    x = random(graph.num_nodes, 3, dtype=dtype)
+    edge_attr = random(graph.num_edges, edge_dim, dtype=dtype, seed=1) if edge_dim > 1 else None
+    assert_equals_reference(conv, x, walks, edge_attr)
+    slow = copy.deepcopy(conv)
+    slow.implementation = "reference"
+    found, expected = (pooled_results(each, x, walks, edge_attr) for each in (conv, slow))
+    for name, value in expected.items():
+        assert_close(found[name], value, name, scale=max(largest(value), 1.0))
+
+
+def test_features_of_a_jump_by_hand() -> None:
+    """The walk 0 → 1 → 2, a jump to 0, then → 1: there the edge features are 0 and the flag is 1."""
+    graph = make_graph([(0, 1), (1, 2)], 3)
+    walks = Walks.from_nodes(graph, torch.tensor([[0, 1, 2, 1, 0]]), window_size=2)
+    nodes, edges = torch.tensor([[0, 1, 2, 0, 1]]).int(), torch.tensor([[0, 1, 2, 0]]).int()
+    code = torch.tensor([[0, 0, 0, 0, 0]]).short()
+    walks = replace(walks, nodes=nodes, edges=edges, code=code, has_jumps=True)
+    conv = CRaWlConv(1, 1, edge_dim=1, window_size=2, jumps=True)
+    features = conv.walk_features(torch.tensor([[10.0], [11.0], [12.0]]), walks, torch.tensor([[5.0], [6.0]]))
+    assert features[0, :, :3].tolist() == [[10, 0, 0], [11, 5, 0], [12, 6, 0], [10, 0, 1], [11, 5, 0]]
+
+
+@each_implementation
+def test_a_layer_without_the_flag_refuses_walks_that_jump(implementation: str) -> None:
+    graph = ring(6)
+    walks = sample_walks(graph, 12, "restart")
+    conv = CRaWlConv(1, 2, edge_dim=1, implementation=implementation)
+    with pytest.raises(ValueError, match="These walks jump, so give the layer jumps=True"):
+        conv(random(6, 1), walks, random(6, 1))
+    with pytest.raises(ValueError, match="jumps must be True or False, not 2"):
+        CRaWlConv(1, 2, jumps=2)
+
+
+@each_implementation
+def test_a_layer_with_the_flag_takes_walks_that_do_not_jump(implementation: str) -> None:
+    graph, x, edge_attr = ring(6), random(6, 1), random(6, 1, seed=2)
+    conv = make_conv(1, 2, edge_dim=1, jumps=True, implementation=implementation).eval()
+    plain = make_conv(1, 2, edge_dim=1, implementation=implementation).eval()
+    weights = conv.state_dict()
+    weights["project.weight"] = torch.cat([weights["project.weight"][:, :2], weights["project.weight"][:, 3:]], dim=1)
+    plain.load_state_dict(weights)
+    walks = sample_walks(graph, 12)
+    assert_close(conv(x, walks, edge_attr).detach(), plain(x, walks, edge_attr).detach())
+
+
 @each_dtype
 @pytest.mark.parametrize("padding", [True, False])
 def test_pooling_into_edges_in_pieces_and_threads(padding: bool, dtype: torch.dtype) -> None:
@@ -340,7 +396,7 @@ def test_walks_shorter_than_a_window_need_padding(implementation: str) -> None:
 
 def test_pooling_into_edges_needs_their_number() -> None:
     walks, conv = sample_walks(odd_graph(), 12), make_conv(3, 5)
-    with pytest.raises(ValueError, match="how many there are: give Walks num_edges"):
+    with pytest.raises(ValueError, match="how many edges there are: give Walks num_edges"):
         conv.pooled(random(11, 3), replace(walks, num_edges=None), into_edges=True)
     assert conv.pooled(random(11, 3), walks)[1] is None
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from batches import WIDTH, WINDOW, assert_same, first_state, make_batch, results, with_uneven_norms
+from torch_geometric.data import Data
 
 from crawl import Network
 from crawl.nn import Batch, State, WalkGRU
@@ -88,3 +89,13 @@ def test_walks_with_another_window_are_refused() -> None:
     batch = make_batch()
     with pytest.raises(ValueError, match=r"7 bits .*shape \[11, 8\].*window_size"):
         WalkGRU(WIDTH, window_size=6)(first_state(batch, torch.float32), batch)
+
+
+def test_walks_that_jump_need_their_row() -> None:
+    model = Network(1, 1, layer=("gru",), num_layers=1, hidden_channels=4, strategy="restart", num_eval_steps=9)
+    data = Data(edge_index=torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]]), num_nodes=3)
+    model.train()(data, seed=1).sum().backward()
+    assert bool((model.blocks[0].jump.grad != 0).any())
+    model = Network(1, 1, layers=(WalkGRU(4),), hidden_channels=4, strategy="restart")
+    with pytest.raises(ValueError, match="These walks jump, so give WalkGRU jumps=True"):
+        model(data)

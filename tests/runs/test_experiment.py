@@ -170,6 +170,7 @@ def test_networks_without_walks_have_none():
     [
         (WalkPlan("node2vec"), r"^node2vec walks need --walk\.p and --walk\.q"),
         (WalkPlan(p=2.0), r"non_backtracking walks cannot be changed by --walk\.p 2\.0: leave it out"),
+        (WalkPlan("depth_first", p=2.0), r"depth_first walks cannot be changed by --walk\.p 2\.0: leave it out"),
         (WalkPlan("uniform", q=2.0), r"uniform walks cannot be changed by --walk\.q 2\.0: leave it out"),
     ],
 )

@@ -13,12 +13,15 @@ import pytest
 import torch
 from path_graphs import make_dataset
 
+from crawl import Graph
 from crawl.data import Fingerprint, Split, Task, csl
+from crawl.data.identity import graph_keys
 from crawl.runs import Csl, Csv, Experiment, GivenData, Model, TrainedModel, resume_run, run_experiment
 from crawl.runs.build import build_model, load_dataset
 from crawl.runs.environment import environment_record
 from crawl.runs.run import Stopped
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
+from crawl.training.seeds import derive_seed
 
 
 def strict(text: str):
@@ -494,8 +497,19 @@ def test_a_network_without_walks_is_evaluated_once(tiny, paths, tmp_path):
     gin = tiny.without_walks(Model(("gin",), 8, 1))
     result = run_experiment(gin, tmp_path / "run", dataset=paths)
     assert [len(score["evaluations"]) for score in result.record["scores"].values()] == [1, 1, 1]
+    assert "coverage" not in result.record
     with pytest.raises(ValueError, match="gin does not walk: leave out num_steps"):
         TrainedModel.load(result.folder).predict(paths.store, num_steps=9)
+
+
+def test_the_record_says_how_much_walks_see(finished, tiny, paths):
+    walked = finished.record["coverage"]
+    seed = derive_seed(derive_seed(tiny.seed, "evaluate", "val"), "evaluation", 0)
+    graph = Graph.from_data(paths.store.batch(paths.split.val))
+    walks = tiny.walk.sample(graph, seed=seed, graph_keys=graph_keys(paths.store)[paths.split.val])
+    nodes, edges = (float(share.mean()) for share in walks.coverage(graph))
+    assert walked == {"nodes": pytest.approx(nodes), "edges": pytest.approx(edges)}
+    assert 0 < edges <= 1
 
 
 def test_the_record_says_how_steps_ran(finished):

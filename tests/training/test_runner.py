@@ -114,6 +114,13 @@ def test_captured_equals_eager_for_every_block(name: str, with_edges: Dataset, m
     assert_captured_equals_eager(lambda: network(name, "virtual_node"), with_edges, monkeypatch)
 
 
+@pytest.mark.parametrize("block", ["walk_edges", "gru"])
+@pytest.mark.parametrize("strategy", ["min_degree_non_backtracking", "depth_first", "restart"])
+def test_captured_equals_eager_for_every_strategy(strategy: str, block: str, with_edges: Dataset, monkeypatch) -> None:
+    make = lambda: network(block, strategy=strategy, restart=0.4)  # noqa: E731
+    assert_captured_equals_eager(make, with_edges, monkeypatch)
+
+
 def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, monkeypatch) -> None:
     assert_captured_equals_eager(lambda: network(*BLOCKS, num_layers=1), with_edges, monkeypatch)
 
@@ -192,9 +199,10 @@ def test_predictions_are_those_of_eager_steps(make_dataset, make_model, monkeypa
 
 
 @pytest.mark.usefixtures("triton_everywhere")
-def test_a_data_set_that_does_not_fit_is_brought_in_parts(make_dataset, make_model) -> None:
+@pytest.mark.parametrize("strategy", ["non_backtracking", "min_degree"])
+def test_a_data_set_that_does_not_fit_is_brought_in_parts(strategy: str, make_dataset, make_model) -> None:
     dataset = make_dataset("regression")
-    model = make_model(dataset, precision="float32").to(DEVICE).eval()
+    model = make_model(dataset, precision="float32", strategy=strategy).to(DEVICE).eval()
     whole = runner_of(model, dataset, largest_batch=3)
     parts = runner_of(model, dataset, largest_batch=3, most_bytes=9000)
     assert whole.is_resident

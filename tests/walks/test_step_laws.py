@@ -2,7 +2,10 @@
 
 import math
 from collections import Counter, defaultdict
+from itertools import pairwise
 
+import networkx as nx
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -26,6 +29,8 @@ STRATEGIES = [
     ("node2vec", INFINITY, 1.0),
     ("node2vec", INFINITY, 3.0),
     ("node2vec", 0.001, 0.1),
+    ("min_degree", 1.0, 1.0),
+    ("min_degree_non_backtracking", 1.0, 1.0),
 ]
 
 Arc = tuple[int, int, int]  # source, target, column
@@ -42,18 +47,21 @@ def expected_law(
 ) -> dict[int, float]:
     """The chance of each column for the next step, from the definition."""
     neighbours = {v for u, v, _ in arcs if u == previous}
+    degree = Counter(u for u, _, _ in arcs)
     law = {}
     for u, v, column in arcs:
         if u != here:
             continue
         factor = 1.0
-        if previous is not None and strategy == "non_backtracking":
-            factor = 0.0 if v == previous else 1.0
+        if strategy.startswith("min_degree"):
+            factor = 1 / min(degree[u], degree[v])
+        if previous is not None and strategy.endswith("non_backtracking") and v == previous:
+            factor = 0.0
         if previous is not None and strategy == "node2vec":
             factor = 1 / p if v == previous else 1.0 if v in neighbours else 1 / q
         law[column] = factor * weights[column]
     if sum(law.values()) == 0:  # there is only the way back
-        law = {column: weights[column] for u, _, column in arcs if u == here}
+        return expected_law(arcs, weights, strategy.replace("non_backtracking", "backtracking"), p, q, None, here)
     total = sum(law.values())
     return {column: value / total for column, value in law.items()}
 
@@ -101,7 +109,7 @@ def assert_law(counts: dict[int, Counter[int]], laws: dict[int, dict[int, float]
 def test_every_step_follows_its_law(
     strategy: str, p: float, q: float, edges: list[tuple[int, int]], undirected: bool, is_weighted: bool
 ) -> None:
-    walks = sample(edges, undirected, is_weighted, strategy, p, q, seed=1)
+    walks = sample(edges, undirected, is_weighted, strategy, p, q, seed=3)
     arcs = arcs_of(edges, undirected)
     weights = WEIGHTS if is_weighted else [1.0] * len(edges)
 
@@ -114,8 +122,103 @@ def test_every_step_follows_its_law(
     for counts in (first, later):
         assert_law(counts, {state: expected_law(arcs, weights, strategy, p, q, *state) for state in counts})
     states = {(u, v) for u, v, _ in arcs}
-    if strategy != "non_backtracking" and p >= 0.25:
+    if not strategy.endswith("non_backtracking") and p >= 0.25:
         assert states == set(later)  # every arc has been walked, so every second-order law was tested
+
+
+State = tuple[int, int, frozenset[int]]  # the current node, its parent (-1 for a root), the nodes seen
+
+
+def searched(arcs: list[Arc], nodes: list[int]) -> list[State]:
+    """The state of a depth-first search at each position but the last, from the definition."""
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for u, v, _ in arcs:
+        neighbours[u].add(v)
+    path, seen, states = [nodes[0]], {nodes[0]}, []
+    for here, target in pairwise(nodes):
+        parent = path[-2] if len(path) > 1 else -1
+        if neighbours[here] <= seen and parent not in neighbours[here]:
+            path, seen, parent = [here], {here}, -1
+        states.append((here, parent, frozenset(seen)))
+        if target not in seen:
+            path.append(target)
+            seen.add(target)
+        elif target == parent:
+            path.pop()
+    return states
+
+
+def search_law(arcs: list[Arc], weights: list[float], state: State) -> dict[int, float]:
+    """The chance of each column for the next step of a depth-first search."""
+    here, parent, seen = state
+    row = [(v, column) for u, v, column in arcs if u == here]
+    chosen = [column for v, column in row if v not in seen] or [column for v, column in row if v == parent]
+    chosen = chosen or [column for _, column in row]
+    total = sum(weights[column] for column in chosen)
+    return {column: weights[column] / total for column in chosen}
+
+
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize(
+    ("edges", "undirected"), [(UNDIRECTED, True), (DIRECTED, False)], ids=["undirected", "directed"]
+)
+def test_every_step_of_a_search_follows_its_law(
+    edges: list[tuple[int, int]], undirected: bool, is_weighted: bool
+) -> None:
+    walks = sample(edges, undirected, is_weighted, "depth_first", 1, 1, seed=1)
+    arcs = arcs_of(edges, undirected)
+    weights = WEIGHTS if is_weighted else [1.0] * len(edges)
+    counts: dict[State, Counter[int]] = defaultdict(Counter)
+    for nodes, columns in zip(walks.nodes.tolist(), walks.edges.tolist(), strict=True):
+        for state, column in zip(searched(arcs, nodes), columns, strict=True):
+            counts[state][column] += 1
+    assert_law(counts, {state: search_law(arcs, weights, state) for state in counts})
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+def test_a_search_sees_a_connected_graph_in_two_steps_a_node(backend: str) -> None:
+    """It takes each edge of its tree twice, then begins again at its root."""
+    graph = Graph.from_networkx(nx.random_labeled_tree(30, seed=1))
+    nodes = sample_walks(graph, 58, "depth_first", backend=backend).nodes
+    assert all(sorted(set(row)) == list(range(30)) for row in nodes.tolist())
+    assert torch.equal(nodes[:, -1], nodes[:, 0])
+    twice = sample_walks(graph, 116, "depth_first", backend=backend).nodes
+    assert all(sorted(set(row)) == list(range(30)) for row in twice[:, 58:].tolist())
+
+
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+def test_restarts_follow_their_law(backend: str, is_weighted: bool) -> None:
+    """Each step jumps to its start with the given chance, wherever it is, and else is one of a uniform walk."""
+    weights = WEIGHTS if is_weighted else [1.0] * len(UNDIRECTED)
+    graph = Graph.from_edge_index(
+        torch.tensor(UNDIRECTED).t(), 8, edge_weight=torch.tensor(weights) if is_weighted else None, undirected=True
+    )
+    start = torch.tensor([0, 2, 6]).repeat(1000)
+    walks = sample_walks(graph, 24, "restart", start, window_size=3, seed=1, restart=0.2, backend=backend)
+    jump, arcs = len(UNDIRECTED), arcs_of(UNDIRECTED, True)
+    counts: dict[int, Counter[int]] = defaultdict(Counter)
+    for nodes, columns in zip(walks.nodes.tolist(), walks.edges.tolist(), strict=True):
+        for (here, target), column in zip(pairwise(nodes), columns, strict=True):
+            counts[here][column] += 1
+            assert target == nodes[0] if column == jump else (here, target, column) in arcs
+    laws = {}
+    for node in counts:
+        law = expected_law(arcs, weights, "uniform", 1, 1, None, node)
+        laws[node] = {jump: 0.2} | {column: 0.8 * chance for column, chance in law.items()}
+    assert_law(counts, laws)
+    jumps = (walks.edges == jump).long()
+    table = (jumps[:, :-1] * 2 + jumps[:, 1:]).flatten().bincount(minlength=4)
+    assert stats.chisquare(table.numpy(), table.sum().item() * np.array([0.64, 0.16, 0.16, 0.04])).pvalue > 1e-3
+
+
+def test_the_minimum_degree_rule_is_that_of_a_reversible_walk() -> None:
+    """Its stationary law is in proportion to the sum of 1 / min(degree, degree) over the edges of a node."""
+    tree = nx.lollipop_graph(6, 5)
+    walks = sample_walks(Graph.from_networkx(tree), 400, "min_degree", torch.arange(11).repeat(400), window_size=0)
+    mass = torch.tensor([sum(1 / min(tree.degree[u], tree.degree[v]) for v in tree[u]) for u in range(11)])
+    share = walks.nodes[:, 300:].flatten().bincount(minlength=11) / walks.nodes[:, 300:].numel()
+    torch.testing.assert_close(share, mass / mass.sum(), atol=0.01, rtol=0)
 
 
 @pytest.mark.parametrize(("strategy", "p", "q"), [("uniform", 1.0, 1.0), ("node2vec", 1.0, 1.0)])
@@ -168,6 +271,10 @@ def test_weights_of_extreme_ratio() -> None:
 def test_named_laws() -> None:
     assert StepLaw.named("uniform") == StepLaw()
     assert StepLaw.named("non_backtracking") == StepLaw(skips_previous=True)
+    assert StepLaw.named("min_degree") == StepLaw(is_by_degree=True)
+    assert StepLaw.named("min_degree_non_backtracking") == StepLaw(skips_previous=True, is_by_degree=True)
+    assert StepLaw.named("restart", restart=0.25) == StepLaw(restart=2**30)
+    assert StepLaw.named("depth_first") == StepLaw(is_depth_first=True)
     assert StepLaw.named("node2vec") == StepLaw(node2vec=(2**32, 2**32, 2**32, 2**32))
     assert StepLaw.named("node2vec", p=2.0, q=4.0) == StepLaw(node2vec=(2**31, 2**32, 2**32, 2**30))
     assert StepLaw.named("node2vec", p=0.5, q=0.5) == StepLaw(node2vec=(2**32, 2**32, 2**31, 2**32))
@@ -183,6 +290,12 @@ def test_node2vec_refuses(p: float, q: float) -> None:
         StepLaw.named("node2vec", p, q)
 
 
+@pytest.mark.parametrize("restart", [0.0, 1.0, -0.1, math.nan, "often"])
+def test_restart_refuses(restart: float) -> None:
+    with pytest.raises(ValueError, match="restart must be a number between 0 and 1, not"):
+        StepLaw.named("restart", restart=restart)
+
+
 def test_unknown_strategy_is_refused() -> None:
-    with pytest.raises(ValueError, match="strategy must be one of uniform, non_backtracking, node2vec, not 'levy'"):
+    with pytest.raises(ValueError, match=r"strategy must be one of uniform, .*, not 'levy'"):
         StepLaw.named("levy")

@@ -270,3 +270,71 @@ def test_walks_without_padding() -> None:
     assert len(padded.without_padding()) == 3
     assert torch.equal(padded.without_padding().code, walks.code[:3])
     assert padded.without_padding().num_real is None
+
+
+def test_coverage_counts_nodes_and_pairs_of_neighbours_once() -> None:
+    """A triangle with a tail and an isolated node, a graph without edges, an empty graph, a doubled edge."""
+    edges = torch.tensor([[0, 1, 2, 0, 2, 3, 6, 6, 7], [1, 2, 0, 2, 3, 2, 7, 7, 6]])
+    batch = torch.tensor([0, 0, 0, 0, 0, 1, 3, 3])
+    graph = Graph.from_edge_index(edges, 8, batch=batch, undirected=True)
+    walks = Walks.from_nodes(graph, torch.tensor([[0, 1, 0], [1, 2, 1], [6, 7, 6]]))
+    nodes, shares = walks.coverage(graph)
+    assert nodes.tolist() == pytest.approx([3 / 5, 0, 1, 1])
+    assert shares.tolist() == pytest.approx([2 / 4, 1, 1, 1])
+    none = Walks.from_nodes(graph, torch.empty(0, 3, dtype=torch.long)).coverage(graph)
+    assert (none.nodes.tolist(), none.edges.tolist()) == ([0, 0, 1, 0], [0, 1, 1, 0])
+
+
+def test_coverage_of_one_walk_and_of_padded_walks() -> None:
+    graph = make_graph(*EDGES)
+    walks = Walks.from_nodes(graph, torch.tensor([[0, 1, 2, 0], [2, 3, 4, 5]]))
+    assert [float(share) for share in walks.coverage(graph)] == pytest.approx([1, 6 / 7])
+    padded = dataclasses.replace(walks, num_real=torch.tensor([1], dtype=torch.int32))
+    assert [float(share) for share in padded.coverage(graph)] == pytest.approx([3 / 6, 3 / 7])
+
+
+def test_coverage_refuses_another_graph() -> None:
+    walks = sample_walks(make_graph(*EDGES), 4)
+    with pytest.raises(ValueError, match=r"graph of 6 nodes, not of 4.*give the graph they are on"):
+        walks.coverage(make_graph((0, 1), (2, 3)))
+    unsized = dataclasses.replace(walks, num_nodes=None, num_edges=None)
+    with pytest.raises(ValueError, match=r"nodes 5, but num_nodes is 4"):
+        unsized.coverage(make_graph((0, 1), (2, 3)))
+
+
+def test_rows_of_jumps() -> None:
+    """A jump has no edge: no row of one, no part in the mean of one, and it is not covered by it."""
+    graph = make_graph(*EDGES)
+    walks = sample_walks(graph, 12, "restart", window_size=2, restart=0.4, seed=1)
+    jumps = walks.edges == graph.num_edges
+    assert 0 < int(jumps.sum()) < jumps.numel()
+    assert bool((walks.nodes[:, 1:] == walks.nodes[:, :1])[jumps].all())
+    nodes, edges = torch.zeros(6, 2), torch.arange(14.0).view(7, 2) + 1
+    found = walks.gather(nodes, edges)[:, 1:]
+    assert bool((found[jumps] == 0).all())
+    assert torch.equal(found[~jumps], edges[walks.edges[~jumps]])
+    jump = torch.tensor([-3.0, -4.0])
+    assert torch.equal(walks.gather(nodes, edges, jump=jump)[:, 1:][jumps], jump.expand(int(jumps.sum()), 2))
+    assert torch.equal(walks.gather(nodes, jump=jump)[:, 1:] != 0, jumps.unsqueeze(2).expand(-1, -1, 2))
+    values = torch.rand(*walks.nodes.shape, 1, generator=torch.Generator().manual_seed(0))
+    mean = walks.mean_at_edges(values)
+    assert mean.shape == (7, 1)
+    for edge in range(7):
+        torch.testing.assert_close(mean[edge], values[:, 1:][walks.edges == edge].mean(0))
+    one = dataclasses.replace(walks, nodes=walks.nodes[:1], edges=walks.edges[:1], code=walks.code[:1])
+    walked = {tuple(sorted(EDGES[edge])) for edge in one.edges[0].tolist() if edge < 7}
+    assert float(one.coverage(graph).edges) == pytest.approx(len(walked) / 7)
+
+
+def test_jumps_that_do_not_fit_are_refused() -> None:
+    walks = sample_walks(make_graph(*EDGES), 12, "restart", restart=0.4)
+    with pytest.raises(ValueError, match="give Walks the num_edges"):
+        dataclasses.replace(walks, num_edges=None)
+    with pytest.raises(ValueError, match=r"edges 7, but num_edges is 7"):
+        dataclasses.replace(walks, has_jumps=False)
+    with pytest.raises(ValueError, match=r"jump must be of shape \[2\] .*, not \[3\]"):
+        walks.gather(torch.zeros(6, 2), jump=torch.zeros(3))
+    with pytest.raises(ValueError, match=r"edges must be of shape \[7, 2\] .*, not \[8, 2\]"):
+        walks.gather(torch.zeros(6, 2), torch.zeros(8, 2))
+    with pytest.raises(ValueError, match=r"do not jump: leave out jump"):
+        sample_walks(make_graph(*EDGES), 3).gather(torch.zeros(6, 2), jump=torch.zeros(2))

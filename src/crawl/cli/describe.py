@@ -161,6 +161,9 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
         if by_target := score.get("by_target"):
             of_each = (f"{name} {_or_dash(one['mean'])}" for name, one in by_target.items())
             yield f"{part}, by target", ", ".join(of_each)
+    if coverage := record.get("coverage"):
+        shares = f"{coverage['nodes']:.1%} of nodes and {coverage['edges']:.1%} of edges"
+        yield "walks", f"{experiment.walk.strategy if experiment.walk else 'given'}, see {shares} of a validation graph"
     if "best_epoch" in record:
         used = f"best {record['best_epoch']}" if has_best(record) else "without a validation score, the last"
         yield "epochs", f"{used} of {record['num_epochs']}, {record['wall_time_s']:.0f} s"

@@ -15,7 +15,7 @@ from crawl.encodings.settings import Encodings
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OwnFiles
 from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Training
-from crawl.walks.plan import WalkPlan
+from crawl.walks.plan import WalkPlan, parameters_of_others
 
 _PLACES = {
     "path": ("The file or folder to read.", OwnFiles),
@@ -50,10 +50,10 @@ class Settings:
         return {place: getattr(vars(self).get("data"), place, None) for place in _PLACES}
 
 
-def settings_type(base: Experiment, about: str, is_second_order: bool = False) -> type[Settings]:
+def settings_type(base: Experiment, about: str, strategy: str = WalkPlan.strategy) -> type[Settings]:
     """The class whose fields are the flags of an experiment; what has no effect in it is not a flag.
 
-    `about` says what it is; `is_second_order`, whether its walks are to be those of node2vec.
+    `about` says what it is; `strategy`, which walks it is to have.
     """
     docs = _sentences(Experiment)
     groups: list[tuple[str, Any, Any]] = []
@@ -61,7 +61,7 @@ def settings_type(base: Experiment, about: str, is_second_order: bool = False) -
         value = getattr(base, field.name)
         if not is_dataclass(value):
             groups.append((field.name, _flag(type(value), value, docs[field.name]), value))
-        elif flags := list(_flags(base, value, is_second_order)):
+        elif flags := list(_flags(base, value, strategy)):
             group = make_dataclass(type(value).__name__, flags, frozen=True, namespace={"__doc__": docs[field.name]})
             groups.append((field.name, group, group()))
     namespace = {"__doc__": about, "base": base}
@@ -69,28 +69,28 @@ def settings_type(base: Experiment, about: str, is_second_order: bool = False) -
     return made
 
 
-def _flags(base: Experiment, part: Any, is_second_order: bool) -> Iterator[tuple[str, Any, Any]]:
+def _flags(base: Experiment, part: Any, strategy: str) -> Iterator[tuple[str, Any, Any]]:
     """Name, type and default of each flag of a part of an experiment."""
     if isinstance(part, OwnFiles | InRoot):
         place = "path" if isinstance(part, OwnFiles) else "root"
         yield place, _flag(Path | None, None, _PLACES[place][0]), None
-    hidden = {"name", *_hidden(base, part, is_second_order)}
+    hidden = {"name", *_hidden(base, part, strategy)}
     hints, docs = typing.get_type_hints(type(part)), _sentences(type(part))
     for field in fields(part):
         value = getattr(part, field.name)
         if field.name == "schedule":
             yield "schedule", _flag(Literal[tuple(SCHEDULES)], value.name, docs["schedule"]), value.name
-            yield from _flags(base, value, is_second_order)
+            yield from _flags(base, value, strategy)
         elif field.name not in hidden:
             yield field.name, _flag(hints[field.name], value, docs[field.name]), value
 
 
-def _hidden(base: Experiment, part: Any, is_second_order: bool) -> Sequence[str]:
+def _hidden(base: Experiment, part: Any, strategy: str) -> Sequence[str]:
     """Settings of a part that have no effect, as far as the experiment tells."""
     if isinstance(part, Model):
         return [*part.without_effect, *(("pool",) if base.data.name in OF_NODES else ())]
     if isinstance(part, WalkPlan):
-        return () if is_second_order else ("p", "q")
+        return parameters_of_others(strategy)
     if isinstance(part, Training):
         of_numbers = ("loss", "normalise_targets") if base.data.name in WITHOUT_NUMBERS else ()
         of_schedule = ("warmup_epochs",) if isinstance(part.schedule, OneCycle) else ()

@@ -19,6 +19,7 @@ from crawl.runs.experiment import Experiment, settled
 from crawl.runs.recipes import RECIPES
 from crawl.runs.sources import TU, WAYS_TO_SPLIT, Csl, Data, Folder, OwnFiles, Social, existing_path
 from crawl.runs.where import Where
+from crawl.walks.plan import WalkPlan
 
 if TYPE_CHECKING:
     from crawl.data import Dataset, Task
@@ -187,8 +188,8 @@ def train_type(arguments: Sequence[str]) -> Any:
     for name in names:
         about = inspect.getdoc(RECIPES[name]) or ""
         words = arguments if chosen == [name] else ()
-        is_second_order = given(words, "--walk.strategy") == ["node2vec"]
-        type_: Any = settings_type(with_chosen_kinds(RECIPES[name](), words), about, is_second_order)
+        (strategy,) = given(words, "--walk.strategy")[:1] or [WalkPlan.strategy]
+        type_: Any = settings_type(with_chosen_kinds(RECIPES[name](), words), about, strategy)
         if words:
             refuse_unused(type_, flags)
         recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])

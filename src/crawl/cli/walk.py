@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated
 
 import tyro
 
+from crawl.choices import Strategy
 from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, say
 
@@ -32,14 +33,15 @@ class WalkEdges:
     that begin with # are comments. Edges are walked both ways unless --directed is given.
 
     A .csv file gets one line per walk: the names of the nodes it visits. A .npz file gets `nodes` (walks × positions,
-    numbers into `names`), `names`, `edges` (walks × steps, counting the edges of the file from 0) and `bits` (walks ×
-    positions × 2s - 1): which of the s nodes before are the same node, then which from two before on are neighbours.
+    numbers into `names`), `names`, `edges` (walks × steps, counting the edges of the file from 0; their number for a
+    jump, which follows none) and `bits` (walks × positions × 2s - 1): which of the s nodes before are the same node,
+    then which from two before on are neighbours.
 
     Attributes:
         edges: The edge list, plain or .gz; - reads the standard input.
         output: A .npz or .csv file; - prints CSV, and devices and pipes get it, too.
         num_steps: Steps of a walk; it visits one more node.
-        strategy: How the next node is drawn.
+        strategy: How the next node is drawn; docs/walks.md has the rules.
         window_size: How far back the bits look (s).
         num_walks: Walks from every start node.
         start: Names of start nodes; all nodes when not given.
@@ -48,6 +50,7 @@ class WalkEdges:
         header: The first line names the columns.
         p: node2vec's return parameter.
         q: node2vec's in-out parameter.
+        restart: The chance that a step of restart walks jumps back to the start.
         seed: The same seed gives the same walks.
         threads: How many threads compute; as many as the machine has cores when not given.
     """
@@ -55,7 +58,7 @@ class WalkEdges:
     edges: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="EDGES")]
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = STDOUT
     num_steps: int = 50
-    strategy: Literal["uniform", "non_backtracking", "node2vec"] = "non_backtracking"
+    strategy: Strategy = "non_backtracking"
     window_size: int = 8
     num_walks: int = 1
     start: tuple[str, ...] = ()
@@ -64,6 +67,7 @@ class WalkEdges:
     header: bool = False
     p: float = 1.0
     q: float = 1.0
+    restart: float = 0.1
     seed: int = 0
     threads: int | None = None
 
@@ -75,18 +79,22 @@ class WalkEdges:
         check_seed(self.seed)
         if self.strategy != "node2vec" and (self.p, self.q) != (1, 1):
             raise ValueError("--p and --q are those of node2vec walks: leave them out, or add --strategy node2vec.")
+        if self.strategy != "restart" and self.restart != WalkEdges.restart:
+            raise ValueError("--restart is that of restart walks: leave it out, or add --strategy restart.")
         edge_list = read_edge_list(self.edges, header=self.header)
         compute_with(self.threads)
-        walks = self._walks(edge_list)
+        graph = edge_list.graph(directed=self.directed)
+        walks = self._walks(graph, edge_list)
         write = _write_npz if self.output.suffix == ".npz" else _write_csv
         write(self.output, walks, edge_list.names)
         if self.output != STDOUT:
-            say(f"{walks.num_walks} walks of {walks.num_steps} steps on {edge_list} → {self.output}")
+            nodes, edges = (float(share) for share in walks.coverage(graph))
+            what = f"{walks.num_walks} walks of {walks.num_steps} steps on {edge_list}"
+            say(f"{what}, which see {nodes:.1%} of the nodes and {edges:.1%} of the edges → {self.output}")
 
-    def _walks(self, edge_list: EdgeList) -> Walks:
+    def _walks(self, graph: Graph, edge_list: EdgeList) -> Walks:
         from crawl.walks import sample_walks
 
-        graph = edge_list.graph(directed=self.directed)
         start = self._start(graph, edge_list).repeat_interleave(self.num_walks)
         return sample_walks(
             graph,
@@ -97,6 +105,7 @@ class WalkEdges:
             seed=self.seed,
             p=self.p,
             q=self.q,
+            restart=self.restart,
         )
 
     def _start(self, graph: Graph, edge_list: EdgeList) -> Tensor:

@@ -7,7 +7,7 @@ serves all batches that are padded to one bucket size; padding changes results b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.walks.plan import WalkPlan
+from crawl.walks.reference import StepLaw
 from crawl.walks.sampling import sampler_for, start_nodes
 from crawl.walks.walks import Walks
 
@@ -108,6 +109,7 @@ class Assembler:
         self.y = None if y is None else self._kept("y", y, most_nodes if store.y_per_node else most_graphs)
         self.graph = Graph(rowptr, col, edge_id, graph.batch, graph.graph_ptr, graph.num_edges)
         self._loaded = graph
+        self._weighed: Graph | None = None
         self._drawn: tuple[float | None, int] = (0.0, 0)
         self.draw_starts(None, 0)
 
@@ -122,6 +124,16 @@ class Assembler:
         kept[: len(values)] = values
         kept[len(values) :] = rest
         return kept
+
+    def graph_of(self, law: StepLaw) -> Graph:
+        """The graphs with the weights of a law. For a law that is new here, the host waits for the device."""
+        if not law.is_by_degree:
+            return self.graph
+        if self._weighed is None:
+            weights = law.on(self._loaded).cum_weight
+            assert weights is not None
+            self._weighed = replace(self.graph, cum_weight=self._kept("cum_weight", weights, len(self.graph.col)))
+        return self._weighed
 
     def draw_starts(self, share: float | None, seed: int) -> None:
         """Choose the start nodes of the walks: all that have an edge, or a share of them."""
@@ -253,22 +265,27 @@ class Assembler:
         start, graph, ptr, _ = rows_of(self.start_ptr, ids, bucket.num_walks)
         start, count = self.start_nodes[start], ptr[-1:].int()
         node_offset, edge_offset = node_offset[graph].int(), edge_offset[graph].int()
-        settings = (self.graph, start, self.node_keys[start], num_steps, plan.law, plan.window_size, seed)
-        sizes = (bucket.num_nodes, bucket.num_edges)
+        law = plan.law
+        settings = (self.graph_of(law), start, self.node_keys[start], num_steps, law, plan.window_size, seed)
+        sizes, has_jumps = (bucket.num_nodes, bucket.num_edges), plan.has_jumps
         if not is_padded:
             nodes, edges, code = sampler_for(self.graph.device)(*settings)
+            jumps = edges == self.graph.num_edges
             nodes, edges = nodes - node_offset.unsqueeze(1), edges - edge_offset.unsqueeze(1)
-            return Walks(nodes, edges, code, plan.window_size, *sizes)
+            edges = torch.where(jumps, bucket.num_edges, edges) if has_jumps else edges
+            return Walks(nodes, edges, code, plan.window_size, *sizes, has_jumps=has_jumps)
         from crawl.walks import gpu
 
-        slots = gpu.Slots(count, node_offset, edge_offset, no_node=bucket.num_nodes, no_edge=bucket.num_edges)
+        num_owners = bucket.num_edges + has_jumps  # of steps; the number stands for padding
+        slots = gpu.Slots(count, node_offset, edge_offset, bucket.num_nodes, num_owners, jump=bucket.num_edges)
         nodes, edges, code = gpu.sample(*settings, slots)
         longest = bucket.largest_graph * nodes.shape[1]  # no node starts more than one walk
         segments = {"visits": _segments(nodes, bucket.num_nodes, count, longest)}
         if sums_into_edges:
-            segments["steps"] = _segments(edges, bucket.num_edges, count, longest)
-        nodes, edges = nodes.clamp_max(bucket.num_nodes - 1), edges.clamp_max(bucket.num_edges - 1)
-        return Walks(nodes, edges, code, plan.window_size, *sizes, count).with_segments(**segments)
+            # All jumps of a batch belong to one owner.
+            segments["steps"] = _segments(edges, num_owners, count, edges.numel() if has_jumps else longest)
+        nodes, edges = nodes.clamp_max(bucket.num_nodes - 1), edges.clamp_max(num_owners - 1)
+        return Walks(nodes, edges, code, plan.window_size, *sizes, count, has_jumps).with_segments(**segments)
 
 
 def _segments(ids: Tensor, num_ids: int, num_walks: Tensor, longest: int) -> Segments:

@@ -88,7 +88,9 @@ def checked_num_edges(walks: Walks, edge_attr: Tensor | None) -> int:
     if edge_attr is not None:
         return len(edge_attr)
     if walks.num_edges is None:
-        raise ValueError("To pool into edges, the walks must know how many there are: give Walks num_edges.")
+        raise ValueError(
+            "To pool into edges, or to jump, walks must know how many edges there are: give Walks num_edges."
+        )
     return walks.num_edges
 
 

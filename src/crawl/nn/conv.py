@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_window_size, truth, whole_number
 from crawl.choices import Implementation, Precision
 from crawl.nn.checks import check_walk_features, check_walks, checked_kernel_size, checked_num_edges
+from crawl.nn.jumps import with_jumps
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.ops.backends import can_use_triton
@@ -43,6 +44,8 @@ class CRaWlConv(nn.Module):
         precision: `tf32`, `bf16` or `float32`, on a GPU; None for what `crawl.ops.precision` has set around the call.
         padding: Put zeros around the walks, so that every position is the centre of a window, and walks may be shorter
             than one. The paper has none.
+        jumps: Take walks that jump, as those of the strategy `restart`: a position that a jump led to has no edge
+            features, and one more feature, a flag, is 1 there.
     """
 
     @in_memory("A layer of this size")
@@ -59,6 +62,7 @@ class CRaWlConv(nn.Module):
         implementation: Implementation = "fast",
         precision: Precision | None = None,
         padding: bool = False,
+        jumps: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)
@@ -70,7 +74,9 @@ class CRaWlConv(nn.Module):
         self.kernel_size = checked_kernel_size(kernel_size, s)
         self.implementation, self.precision, self.padding = implementation, precision, truth("padding", padding)
         self.bits = Bits(s if truth("identity", identity) else 0, max(s - 1, 0) if truth("adjacency", adjacency) else 0)
-        self.project = nn.Conv1d(in_channels + self.edge_dim + self.bits.number, out_channels, 1, bias=False)
+        self.jumps = truth("jumps", jumps)
+        num_features = in_channels + self.edge_dim + self.jumps + self.bits.number
+        self.project = nn.Conv1d(num_features, out_channels, 1, bias=False)
         zeros = self.kernel_size // 2 if self.padding else 0
         self.depthwise = nn.Conv1d(
             out_channels, out_channels, self.kernel_size, padding=zeros, groups=out_channels, bias=False
@@ -110,13 +116,22 @@ class CRaWlConv(nn.Module):
         check_walk_features(x, edge_attr, walks, self.in_channels, self.edge_dim, self.project.weight.dtype)
         walks = walks.sized(len(x), edge_attr)
         num_edges = checked_num_edges(walks, edge_attr) if into_edges else None
+        if self.jumps or walks.has_jumps:
+            walks, edge_attr = with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps)
+            of_nodes, of_edges = self._pooled(x, walks, edge_attr, None if num_edges is None else num_edges + 1)
+            return of_nodes, None if of_edges is None else of_edges[:-1]
+        return self._pooled(x, walks, edge_attr, num_edges)
+
+    def _pooled(
+        self, x: Tensor, walks: Walks, edge_attr: Tensor | None, num_edges: int | None
+    ) -> tuple[Tensor, Tensor | None]:
         if self.implementation == "reference" or not can_use_triton(x.device):
             walks = walks.without_padding()  # only the kernels of a GPU skip it
         if self.implementation == "fast":
             weights = (self.project.weight, self.depthwise.weight, self.norm.tensors(), self.mix.weight)
             with precision(self.precision):
                 return walk_conv(x, edge_attr, walks, Weights(*weights, self.bits, self.padding), num_edges)
-        windows = self.project(self.walk_features(x, walks, edge_attr).transpose(1, 2))
+        windows = self.project(self._walk_features(x, walks, edge_attr).transpose(1, 2))
         windows = self.norm(self.depthwise(windows)).relu()
         windows = self.mix(windows).relu().transpose(1, 2)  # [W, number of windows, C]
         first = (walks.nodes.shape[1] - windows.shape[1]) // 2  # the position at the centre of the first window
@@ -130,9 +145,14 @@ class CRaWlConv(nn.Module):
 
     def walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None) -> Tensor:
         """The walk feature matrix X = [h | g | I | A], `[W, T, D]`: node features, the features of the edge that led
-        there (zeros at the first position, or without `edge_attr`), identity and adjacency bits."""
+        there (zeros at the first position, or without `edge_attr`), the flag of jumps, identity and adjacency bits."""
+        if self.jumps or walks.has_jumps:
+            walks, edge_attr = with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps)
+        return self._walk_features(x, walks, edge_attr)
+
+    def _walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
         edges = x.new_zeros(*walks.edges.shape, self.edge_dim) if edge_attr is None else edge_attr[walks.edges]
-        edges = torch.cat([edges.new_zeros(len(walks), 1, self.edge_dim), edges], dim=1)
+        edges = torch.cat([edges.new_zeros(len(walks), 1, edges.shape[2]), edges], dim=1)
         bits, s = walks.bits(), walks.window_size  # which may be larger than the layer's
         identity, adjacency = bits[..., : self.bits.num_identity], bits[..., s : s + self.bits.num_adjacency]
         return torch.cat([x[walks.nodes], edges, identity.to(x.dtype), adjacency.to(x.dtype)], dim=-1)

@@ -31,6 +31,7 @@ class BlockSettings:
     mean_log_degree: float = 1.0
     implementation: Implementation = "fast"
     padding: bool = False
+    jumps: bool = False
 
     def arguments_of(self, block: type) -> dict[str, Any]:
         """The settings that have the names of arguments of a block. Refuses a block that needs others."""

@@ -37,6 +37,7 @@ class WalkBlock(Block):
             adjacency=settings.adjacency,
             implementation=settings.implementation,
             padding=settings.padding,
+            jumps=settings.jumps,
         )
         return cls(conv)
 

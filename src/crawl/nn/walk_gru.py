@@ -28,6 +28,7 @@ class WalkGRU(Block):
         window_size: How far back the bits of the walks look (s).
         bits: Which of them are used: the identity bits, the adjacency bits.
         pools_edges: Average into the edges walked along, too: e ← e + W p.
+        jumps: Take walks that jump: a row of weights is added where a jump led.
     """
 
     passes_messages = False
@@ -39,6 +40,7 @@ class WalkGRU(Block):
         window_size: int = 8,
         bits: tuple[bool, bool] = (True, True),
         pools_edges: bool = False,
+        jumps: bool = False,
     ) -> None:
         super().__init__()
         self.sees_edges, self.changes_edges = edge_channels > 0, pools_edges
@@ -51,19 +53,23 @@ class WalkGRU(Block):
         self.first, self.norm = Linear(channels, 2 * channels), BatchNorm(2 * channels)
         self.last = Linear(2 * channels, channels)
         self.to_edge = Linear(channels, channels) if pools_edges else None
+        self.jump = nn.Parameter(torch.empty(channels).uniform_(-1, 1) / channels**0.5) if jumps else None
 
     @classmethod
     def build(cls, settings: BlockSettings) -> WalkGRU:
         """The block for a network that names it `gru`."""
         bits = settings.identity, settings.adjacency
-        return cls(settings.channels, settings.edge_channels, settings.window_size, bits)
+        return cls(settings.channels, settings.edge_channels, settings.window_size, bits, jumps=settings.jumps)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes, and edges if they are pooled into."""
         walks, edges = batch.walks, state.edges
         assert walks is not None  # the network draws them
         seen = None if self.edge is None or edges is None else self.edge(edges)
-        along = walks.gather(self.node(state.nodes), seen, self.bits * self.is_used)
+        if walks.has_jumps and self.jump is None:
+            raise ValueError("These walks jump, so give WalkGRU jumps=True, or take walks of another strategy.")
+        jump = self.jump if walks.has_jumps else None
+        along = walks.gather(self.node(state.nodes), seen, self.bits * self.is_used, jump)
         if len(walks):  # not every device has a GRU for none
             along, _ = self.gru(along)
         hidden = self.norm(self.first(walks.mean_at_nodes(along)), batch.nodes.rows, relu=True)

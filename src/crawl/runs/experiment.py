@@ -19,7 +19,7 @@ from crawl.plain import LEFT_OUT, structure, tagged, unstructure
 from crawl.runs.former import as_now
 from crawl.runs.sources import Csl, Data
 from crawl.training.settings import Evaluation, Training
-from crawl.walks.plan import WalkPlan
+from crawl.walks.plan import WalkPlan, parameters_of_others
 
 if TYPE_CHECKING:
     from crawl.data.task import Task
@@ -173,7 +173,7 @@ class Experiment:
             object.__setattr__(self, "walk", WalkPlan() if self.walk is None else self.walk)
             assert self.walk is not None
             check_type("experiment.walk", self.walk, WalkPlan)
-            _check_node2vec(self.walk)
+            _check_strategy(self.walk)
         elif self.walk is not None:
             raise ValueError(
                 f"{self.model.title} does not walk, so it cannot be changed by --walk: leave it out (walk=None)."
@@ -220,11 +220,11 @@ class Experiment:
         return replace(self, model=model, walk=None, evaluation=evaluation)
 
 
-def _check_node2vec(walk: WalkPlan) -> None:
+def _check_strategy(walk: WalkPlan) -> None:
     if walk.strategy == "node2vec" and walk.p == walk.q == 1:
         raise ValueError("node2vec walks need --walk.p and --walk.q; with 1 and 1 they are uniform walks.")
-    for name, value in (("p", walk.p), ("q", walk.q)):
-        if walk.strategy != "node2vec" and value != 1:
+    for name in parameters_of_others(walk.strategy):
+        if (value := getattr(walk, name)) != getattr(WalkPlan, name):
             raise ValueError(f"{walk.strategy} walks cannot be changed by --walk.{name} {value!r}: leave it out.")
 
 

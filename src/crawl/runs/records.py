@@ -170,6 +170,7 @@ class Record(TypedDict):
     device: str
     commit: str | None
     best_epoch: NotRequired[int]
+    coverage: NotRequired[dict[str, float]]
     runs_at_a_time: NotRequired[int]
     steps: NotRequired[str]
     trained: NotRequired[dict[str, Any]]

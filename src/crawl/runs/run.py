@@ -339,6 +339,7 @@ class _Work:
             targets = targets_of(trainer.store, ids)
             scores[part] = scores_of(predictions, targets)
         self.run.write_predictions(dataset, predictions, targets)
+        coverage = trainer.coverage(dataset.split.val, "val")
         return {
             "config": json.loads(experiment.to_json()),
             "seed": experiment.seed,
@@ -350,6 +351,7 @@ class _Work:
             "best_epoch": trainer.best_epoch,
             "num_epochs": trainer.schedule.epoch,
             "num_parameters": sum(p.numel() for p in trainer.model.parameters()),
+            **({} if coverage is None else {"coverage": coverage}),
         }
 
 

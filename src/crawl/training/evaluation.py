@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from crawl.checks import MAX_COUNT, MAX_SEED, check_type, whole_number
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
+from crawl.graph import Graph
 from crawl.training.metrics import Array, score
 from crawl.training.runner import Runner
 from crawl.training.seeds import derive_seed
@@ -203,6 +204,23 @@ def predict_with(
     on_host = torch.stack(outputs).cpu().double()
     repeats = [_as_prediction(task, output, scaling or Scaling()).numpy() for output in on_host]
     return Predictions(np.stack(repeats), task)
+
+
+def mean_coverage(runner: Runner, ids: Tensor, *, seed: int, batch_size: int) -> dict[str, float] | None:
+    """The shares of `nodes` and `edges` that walks see in the first evaluation of `predict_with`, as means over graphs.
+
+    None for a model without walks, or without graphs.
+    """
+    if runner.plan is None or len(ids) == 0:
+        return None
+    walk_seed, shares = derive_seed(seed, "evaluation", 0), []
+    for part in torch.split(ids, batch_size):
+        graph = Graph.from_data(runner.store.batch(part))
+        keys = runner.keys.to(graph.device)[part.to(graph.device)]
+        walks = runner.plan.sample(graph, seed=walk_seed, graph_keys=keys)
+        shares.append(torch.stack(walks.coverage(graph)))
+    nodes, edges = torch.cat(shares, dim=1).double().mean(dim=1).tolist()
+    return {"nodes": nodes, "edges": edges}
 
 
 def targets_of(store: GraphStore, ids: Tensor) -> Array:

@@ -176,6 +176,8 @@ class Runner:
     ) -> Iterator[Tensor]:
         for graphs, part in self._parts(batches, batch_size):
             own, functions = functions[: len(part)], functions[len(part) :]
+            if self.plan is not None:
+                graphs.graph_of(self.plan.law)  # made ready here, since a captured step cannot wait for it
             graphs.draw_starts(self.plan.starts(is_training) if self.plan is not None else None, seed)
             if recorder is not None:
                 yield from recorder.run(graphs, own, part, batch_size, seed)

@@ -21,7 +21,7 @@ from crawl.ops.losses import known_loss
 from crawl.ops.triton.streams import backward
 from crawl.tensor_checks import as_device
 from crawl.training.checkpoint import check_history, check_weights
-from crawl.training.evaluation import Predictions, Scaling, predict_with, targets_of
+from crawl.training.evaluation import Predictions, Scaling, mean_coverage, predict_with, targets_of
 from crawl.training.norms import Norms
 from crawl.training.runner import Runner
 from crawl.training.schedule import Schedule
@@ -128,6 +128,11 @@ class Trainer:
         return predict_with(
             self.runner, ids, num_repeats=num_repeats, seed=seed, scaling=self.scaling, batch_size=batch_size
         )
+
+    def coverage(self, ids: Tensor, purpose: str | int) -> dict[str, float] | None:
+        """How much of its graphs the model sees in the first evaluation for this purpose; see `mean_coverage`."""
+        seed = derive_seed(self.seed, "evaluate", purpose)
+        return mean_coverage(self.runner, ids, seed=seed, batch_size=self.evaluation.batch_size)
 
     def use_best_weights(self) -> None:
         """Put the weights with the best validation score into the model."""

@@ -8,7 +8,8 @@ from torch import Tensor
 from crawl.checks import MAX_COUNT, check_type, share, shown, whole_number
 from crawl.graph import Graph
 from crawl.tensor_checks import holds_integers, plain_tensor
-from crawl.walks.reference import SortedArcs, code_dtype
+from crawl.walks.arcs import SortedArcs
+from crawl.walks.reference import code_dtype
 
 
 def check_graph(graph: object) -> None:
@@ -27,7 +28,9 @@ def check_parts(nodes: Tensor, edges: Tensor, code: Tensor, window_size: int) ->
         raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
 
 
-def check_ids(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None) -> None:
+def check_ids(
+    nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None, has_jumps: bool = False
+) -> None:
     """Refuses ids outside the graph, so that no layer has to look. On a GPU the host would wait, so it does not."""
     for name, ids, number in (("nodes", nodes, num_nodes), ("edges", edges, num_edges)):
         if number is None:
@@ -35,11 +38,25 @@ def check_ids(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: in
         number = whole_number(f"num_{name}", number, 0, MAX_COUNT)
         if ids.numel() and ids.device.type == "cpu":
             low, high = (int(bound) for bound in torch.aminmax(ids))
-            if low < 0 or high >= number:
+            if low < 0 or high >= number + (has_jumps and name == "edges"):
                 raise ValueError(
                     f"The walks have {name} {low if low < 0 else high}, but num_{name} is {number}: "
                     "give the number, or the features, of their graph."
                 )
+
+
+def check_graph_of(nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None, graph: Graph) -> None:
+    """Refuses a graph that is not the one of these walks, as far as sizes and ids tell."""
+    check_graph(graph)
+    for name, known in (("nodes", num_nodes), ("edges", num_edges)):
+        number = getattr(graph, f"num_{name}")
+        if known not in (None, number):
+            raise ValueError(
+                f"The walks are on a graph of {known} {name}, not of {number}: give the graph they are on."
+            )
+    if nodes.device != graph.device:
+        raise ValueError(f"The graph is on {graph.device}, the walks are on {nodes.device}: move one with .to(device).")
+    check_ids(nodes, graph.num_nodes, edges, graph.num_edges)
 
 
 def checked_steps(graph: Graph, nodes: Tensor, edges: Tensor | None) -> tuple[Tensor, Tensor]:

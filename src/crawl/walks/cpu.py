@@ -2,7 +2,7 @@
 
 A block of walks advances in lockstep, one lane each. A step is a handful of short loops over the lanes, so that the
 compiler turns comparisons into vector instructions and the cache misses of different walks overlap instead of waiting
-for each other. Long rows, weights and node2vec take a detour lane by lane.
+for each other. Long rows, weights, node2vec and depth-first searches take a detour lane by lane.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ def sample(
         law.skips_previous,
         law.node2vec is not None,
         np.array(law.node2vec or (0, 0, 0, 0), np.int64),
+        law.is_depth_first,
+        law.restart,
+        graph.num_edges,
         window_size,
         nodes.numpy(),
         edges.numpy(),
@@ -171,6 +174,9 @@ def _walk(
     skips_previous,
     is_node2vec,
     node2vec,
+    is_depth_first,
+    restart,
+    jump,
     window_size,
     nodes,
     edges,
@@ -192,9 +198,12 @@ def _walk(
     neighbour = np.empty(_BLOCK, np.int32)
     before, back = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)  # arcs that precede, that lead back
     identity, adjacency = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32)
+    num_kept = num_positions if is_depth_first else 1
+    seen, path = np.empty((_BLOCK, num_kept), np.int32), np.empty((_BLOCK, num_kept), np.int32)
+    lengths = np.ones((_BLOCK, 2), np.int32)  # of both
     for b in range(_BLOCK):
         w = low + min(b, size - 1)  # spare lanes repeat the last walk
-        visited[0, b] = start[w]
+        visited[0, b] = seen[b, 0] = path[b, 0] = start[w]
         key[b] = keys[w]
 
     for i in range(num_positions):
@@ -256,7 +265,14 @@ def _walk(
         if i % 4 == 0:
             for b in range(_BLOCK):
                 words[0, b], words[1, b], words[2, b], words[3, b] = _philox(seed, i // 4, philox.STEP, key[b])
-        if is_node2vec and i > 0:
+        if is_depth_first:
+            for b in range(_BLOCK):
+                arc = _depth_first_arc(
+                    col, cum_weight, row[b], row[b] + degree[b], visited[i, b], words[i % 4, b],
+                    seen[b], path[b], lengths[b],
+                )  # fmt: skip
+                visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
+        elif is_node2vec and i > 0:
             for b in range(_BLOCK):
                 arc = _node2vec_arc(
                     rowptr, col, cum_weight, key[b], seed, node2vec, i, visited[i - 1, b],
@@ -285,6 +301,10 @@ def _walk(
             for b in range(_BLOCK):
                 visited[i + 1, b] = col[neighbour[b]]
                 walked[i, b] = edge_id[neighbour[b]]
+        if restart > 0:
+            for b in range(_BLOCK):
+                if np.int64(_philox(seed, i, philox.RESTART, key[b])[0]) < restart:
+                    visited[i + 1, b], walked[i, b] = visited[0, b], jump
 
     for b in range(size):
         for i in range(num_positions):
@@ -317,3 +337,50 @@ def _node2vec_arc(rowptr, col, cum_weight, key, seed, law, step, previous, row, 
         if _is_arc(col, rowptr[previous], rowptr[previous + 1], col[arc]) == (common > other):
             return arc
         attempt += 1
+
+
+@njit
+def _depth_first_arc(col, cum_weight, row, end, here, word, seen, path, lengths):
+    """An arc of [row, end) for a search that has `seen` these nodes, ascending, and whose `path` leads here.
+
+    It updates them; `lengths` are the numbers of their nodes.
+    """
+    total = _mass_before(cum_weight, row, end)
+    free = _mass_to_new(col, cum_weight, row, end, seen[: lengths[0]])
+    if free == 0:
+        if lengths[1] > 1:
+            first, last = _arcs_between(col, row, end, path[lengths[1] - 2])
+            if first < last:
+                lengths[1] -= 1
+                before = _mass_before(cum_weight, row, first)
+                back = _mass_before(cum_weight, row, last) - before
+                return _arc_at(cum_weight, row, end, before + _scaled(word, back))
+        seen[0] = path[0] = here
+        lengths[:] = 1
+        free = _mass_to_new(col, cum_weight, row, end, seen[:1])
+        if free == 0:
+            return _arc_at(cum_weight, row, end, _scaled(word, total))
+    mass = _scaled(word, free)
+    for arc in range(row, end):
+        place = _lower_bound(seen, 0, lengths[0], col[arc])
+        if place < lengths[0] and seen[place] == col[arc]:
+            continue
+        mass -= _mass_before(cum_weight, row, arc + 1) - _mass_before(cum_weight, row, arc)
+        if mass < 0:
+            break
+    for k in range(lengths[0], place, -1):
+        seen[k] = seen[k - 1]
+    seen[place] = path[lengths[1]] = col[arc]
+    lengths += 1
+    return arc
+
+
+@njit
+def _mass_to_new(col, cum_weight, row, end, seen):
+    """The mass of the arcs in [row, end) that lead to a node that is not among these, which ascend."""
+    mass = np.int64(0)
+    for arc in range(row, end):
+        place = _lower_bound(seen, 0, seen.size, col[arc])
+        if place == seen.size or seen[place] != col[arc]:
+            mass += _mass_before(cum_weight, row, arc + 1) - _mass_before(cum_weight, row, arc)
+    return mass

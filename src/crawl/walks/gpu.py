@@ -1,8 +1,8 @@
 """Walks on a GPU: one Triton kernel that takes all steps of all walks and writes nodes, edges and codes.
 
 It equals `reference.sample` bit for bit. Each lane is a walk. The nodes of its window stay in registers, and one pass
-over the row of the node it has reached gives the adjacency bits and the arcs that lead back. Nothing is stored but the
-results.
+over the row of the node it has reached gives the adjacency bits and the arcs that lead back. Nothing is stored except
+the results and, for depth-first searches, the nodes that they have found.
 """
 
 # mypy: allow-untyped-decorators
@@ -18,15 +18,16 @@ from torch import Tensor
 
 from crawl.graph import Graph
 from crawl.walks import philox
+from crawl.walks.gpu_depth_first import depth_first_arc, parent_in_search
+from crawl.walks.gpu_rows import NO_NODE, NO_TARGET, arc_at, mass_before, row_of, search
 from crawl.walks.reference import StepLaw, code_dtype
 
 # A program is one warp: a thread is a walk, no warp waits for another, and a small batch spreads over the whole GPU.
 _BLOCK = 32
 _LONGEST_SCAN = tl.constexpr(32)  # longer rows are searched instead
-_NO_NODE = tl.constexpr(-1)  # before the first node of a walk
-_NO_TARGET = tl.constexpr(2**31 - 1)  # after the last arc of a row
 
 _STEP, _FIRST_ATTEMPT = tl.constexpr(philox.STEP), tl.constexpr(philox.FIRST_ATTEMPT)
+_RESTART = tl.constexpr(philox.RESTART)
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Slots:
         edge_offset: `[W]` int32; what is taken from the ids of its edges.
         no_node: What stands for the nodes of a walk that is not there.
         no_edge: What stands for its edges.
+        jump: What stands for the edge of a jump.
     """
 
     num_walks: Tensor
@@ -46,6 +48,7 @@ class Slots:
     edge_offset: Tensor
     no_node: int
     no_edge: int
+    jump: int
 
 
 def sample(
@@ -77,6 +80,9 @@ def sample(
         return nodes, edges, code
     if isinstance(seed, int):
         seed = torch.full((1,), seed - (seed >> 63 << 64), dtype=torch.int64, device=graph.device)
+    found = nodes  # not used
+    if law.is_depth_first:  # positions first, so that the lanes of a warp read side by side
+        found = torch.empty(num_steps + 1, num_walks, dtype=torch.int32, device=graph.device)
     back_odds, ahead_odds, common, other = law.node2vec or (0, 0, 0, 0)
     # Triton launches on the current GPU, which need not be the graph's; -1, for a graph on the CPU, changes nothing.
     with torch.cuda.device(nodes.get_device()):
@@ -90,6 +96,7 @@ def sample(
             nodes,
             edges,
             code,
+            found,
             seed,
             start if slots is None else slots.num_walks,
             start if slots is None else slots.node_offset,
@@ -102,10 +109,14 @@ def sample(
             other,
             0 if slots is None else slots.no_node,
             0 if slots is None else slots.no_edge,
+            graph.num_edges if slots is None else slots.jump,
+            law.restart,
             HAS_SLOTS=slots is not None,
             IS_WEIGHTED=graph.is_weighted,
             SKIPS_PREVIOUS=law.skips_previous,
             IS_NODE2VEC=law.node2vec is not None,
+            IS_DEPTH_FIRST=law.is_depth_first,
+            RESTARTS=law.restart > 0,
             WINDOW_SIZE=window_size,
             BLOCK=_BLOCK,
             num_warps=1,
@@ -116,7 +127,10 @@ def sample(
 
 # Numbers that change from call to call must not become part of the compiled kernel.
 @triton.jit(
-    do_not_specialize=["num_slots", "num_steps", "back_odds", "ahead_odds", "common", "other", "no_node", "no_edge"]
+    do_not_specialize=[
+        *("num_slots", "num_steps", "back_odds", "ahead_odds", "common", "other"),
+        *("no_node", "no_edge", "jump", "restart"),
+    ]
 )
 def _walk(
     rowptr: tl.tensor,
@@ -128,6 +142,7 @@ def _walk(
     nodes: tl.tensor,
     edges: tl.tensor,
     code: tl.tensor,
+    found: tl.tensor,
     seeds: tl.tensor,
     num_walks: tl.tensor,
     node_offset: tl.tensor,
@@ -140,10 +155,14 @@ def _walk(
     other: tl.int64,
     no_node: tl.int32,
     no_edge: tl.int32,
+    jump: tl.int32,
+    restart: tl.int64,
     HAS_SLOTS: tl.constexpr,
     IS_WEIGHTED: tl.constexpr,
     SKIPS_PREVIOUS: tl.constexpr,
     IS_NODE2VEC: tl.constexpr,
+    IS_DEPTH_FIRST: tl.constexpr,
+    RESTARTS: tl.constexpr,
     WINDOW_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
@@ -164,18 +183,23 @@ def _walk(
     key_low, key_high = key.to(tl.uint32), (key >> 32).to(tl.uint32)
 
     here = tl.load(start + walk, mask=is_walk, other=no_node)
-    begin, end = _row(rowptr, here, is_walk)
+    begin, end = row_of(rowptr, here, is_walk)
     first, last = begin, begin  # the arcs that lead back: none yet
-    window = (tl.full([BLOCK], _NO_NODE, tl.int32),) * max(WINDOW_SIZE, 1)  # the nodes before `here`, latest first
+    window = (tl.full([BLOCK], NO_NODE, tl.int32),) * max(WINDOW_SIZE, 1)  # the nodes before `here`, latest first
     word_0 = tl.zeros([BLOCK], tl.uint32)
     word_1, word_2, word_3 = word_0, word_0, word_0
+    root = tl.zeros([BLOCK], tl.int32)  # the position at which the depth-first search began
+    stride = num_slots.to(tl.int64)
+    if IS_DEPTH_FIRST:
+        found += walk
+        tl.store(found, here, mask=is_walk)
     tl.store(nodes, here - node_shift, mask=is_slot)
     tl.store(code, tl.zeros([BLOCK], code.dtype.element_ty), mask=is_slot)
 
     for step in range(num_steps):
-        total = _mass_before(cum_weight, begin, end, IS_WEIGHTED)
-        before = _mass_before(cum_weight, begin, first, IS_WEIGHTED)
-        back = _mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
+        total = mass_before(cum_weight, begin, end, IS_WEIGHTED)
+        before = mass_before(cum_weight, begin, first, IS_WEIGHTED)
+        back = mass_before(cum_weight, begin, last, IS_WEIGHTED) - before
         if IS_NODE2VEC:
             ahead = total - back
             back_mass = back.to(tl.uint64) * back_odds.to(tl.uint64)
@@ -191,30 +215,41 @@ def _walk(
                 goes_back = goes_back | (ahead == 0)
                 mass = tl.umulhi(place, tl.where(goes_back, back, ahead))
                 mass += tl.where(goes_back, before, tl.where(mass >= before, back, 0))
-                drawn = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
+                drawn = arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
                 arc = tl.where(is_open, drawn, arc)
                 is_open = is_open & (goes_back == 0) & (step > 0)
                 target = tl.load(col + arc, mask=is_open, other=0)
                 # Read again, not carried from step to step: Triton 3.6 mixes up such copies of loop variables.
-                previous_begin, previous_end = _row(rowptr, window[0], is_open)
+                previous_begin, previous_end = row_of(rowptr, window[0], is_open)
                 size = previous_end - previous_begin
-                near = _search(col, previous_begin, size, (target,))[0]
-                is_common = tl.load(col + near, mask=size > 0, other=_NO_TARGET) == target
+                near = search(col, previous_begin, size, (target,))[0]
+                is_common = tl.load(col + near, mask=size > 0, other=NO_TARGET) == target
                 is_open = is_open & (chance.to(tl.int64) >= tl.where(is_common, common, other))
                 attempt += 1
         else:
             if step % 4 == 0:  # a Philox block holds the words of four steps
                 word_0, word_1, word_2, word_3 = tl.philox(seed, step // 4, _STEP, key_low, key_high)
-            skipped = tl.where(back == total, 0, back)
-            mass = tl.umulhi(word_0, total - skipped)
-            mass = tl.where(mass >= before, mass + skipped, mass)
-            arc = _arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
+            if IS_DEPTH_FIRST:
+                parent = parent_in_search(nodes, found, stride, here, root, step, node_shift, is_walk)
+                arc, root = depth_first_arc(
+                    col, cum_weight, found, stride, begin, end, here, parent, word_0, root, step, is_walk, IS_WEIGHTED
+                )
+            else:
+                skipped = tl.where(back == total, 0, back)
+                mass = tl.umulhi(word_0, total - skipped)
+                mass = tl.where(mass >= before, mass + skipped, mass)
+                arc = arc_at(cum_weight, begin, end, mass, IS_WEIGHTED)
             word_0, word_1, word_2 = word_1, word_2, word_3
 
         window = (here,) + window[:-1]  # noqa: RUF005 - Triton cannot unpack with a star
         here = tl.load(col + arc, mask=is_walk, other=no_node)
         edge = tl.load(edge_id + arc, mask=is_walk, other=no_edge)
-        begin, end = _row(rowptr, here, is_walk)
+        if RESTARTS:
+            chance, _, _, _ = tl.philox(seed, step, _RESTART, key_low, key_high)
+            jumps = is_walk & (chance.to(tl.int64) < restart)
+            here = tl.where(jumps, tl.load(start + walk, mask=is_walk, other=no_node), here)
+            edge = tl.where(jumps, jump + edge_shift, edge)
+        begin, end = row_of(rowptr, here, is_walk)
         bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS or IS_NODE2VEC, WINDOW_SIZE)
         # Stores come last: a store waits for its value, and the loads after it would wait with it.
         tl.store(nodes + (step + 1), here - node_shift, mask=is_slot)
@@ -243,10 +278,10 @@ def _look_back(
         longest = tl.max(degree, axis=0)
         scanned = tl.where(degree <= _LONGEST_SCAN, degree, 0)
         for offset in range(0, tl.minimum(longest, _LONGEST_SCAN), 4):
-            a = tl.load(col + (begin + offset), mask=offset < scanned, other=_NO_TARGET)
-            b = tl.load(col + (begin + offset + 1), mask=offset + 1 < scanned, other=_NO_TARGET)
-            c = tl.load(col + (begin + offset + 2), mask=offset + 2 < scanned, other=_NO_TARGET)
-            d = tl.load(col + (begin + offset + 3), mask=offset + 3 < scanned, other=_NO_TARGET)
+            a = tl.load(col + (begin + offset), mask=offset < scanned, other=NO_TARGET)
+            b = tl.load(col + (begin + offset + 1), mask=offset + 1 < scanned, other=NO_TARGET)
+            c = tl.load(col + (begin + offset + 2), mask=offset + 2 < scanned, other=NO_TARGET)
+            d = tl.load(col + (begin + offset + 3), mask=offset + 3 < scanned, other=NO_TARGET)
             for i in tl.static_range(len(others)):
                 is_seen = (a == others[i]) | (b == others[i]) | (c == others[i]) | (d == others[i])
                 bits |= is_seen.to(bits.dtype) << (WINDOW_SIZE + i)
@@ -257,9 +292,9 @@ def _look_back(
         if longest > _LONGEST_SCAN:
             searched = degree - scanned
             for_range = (previous, previous + 1) if FINDS_PREVIOUS else ()
-            arcs = _search(col, begin, searched, others + for_range)
+            arcs = search(col, begin, searched, others + for_range)
             for i in tl.static_range(len(others)):
-                target = tl.load(col + arcs[i], mask=searched > 0, other=_NO_TARGET)
+                target = tl.load(col + arcs[i], mask=searched > 0, other=NO_TARGET)
                 bits |= (target == others[i]).to(bits.dtype) << (WINDOW_SIZE + i)
             if FINDS_PREVIOUS:
                 target = tl.load(col + arcs[-2], mask=searched > 0, other=0)
@@ -267,51 +302,6 @@ def _look_back(
                 target = tl.load(col + arcs[-1], mask=searched > 0, other=0)
                 last = tl.where(searched > 0, arcs[-1] + (target <= previous).to(tl.int32), last)
     return bits, first, last
-
-
-@triton.jit
-def _search(values: tl.tensor, begin: tl.tensor, size: tl.tensor, targets: tl.tuple) -> tl.tuple:
-    """For each target the first of `size` arcs from `begin` on with a value not below it; the last arc if none has one.
-
-    All targets descend together, so that their loads overlap.
-    """
-    arcs = (begin,) * len(targets)
-    longest = tl.max(size, axis=0)
-    while longest > 1:
-        half = size >> 1
-        for i in tl.static_range(len(targets)):  # a queue: the arc of target i is in front, and goes to the back
-            value = tl.load(values + (arcs[0] + half - 1), mask=half > 0, other=0)
-            arcs = arcs[1:] + (tl.where(value < targets[i], arcs[0] + half, arcs[0]),)  # noqa: RUF005
-        size -= half
-        longest -= longest >> 1
-    return arcs
-
-
-@triton.jit
-def _arc_at(
-    cum_weight: tl.tensor, begin: tl.tensor, end: tl.tensor, mass: tl.tensor, IS_WEIGHTED: tl.constexpr
-) -> tl.tensor:
-    """The arc in which a number from 0 to the total mass of the row - 1 falls."""
-    if IS_WEIGHTED:
-        return _search(cum_weight, begin, end - begin, (mass + 1,))[0]
-    else:
-        return begin + mass.to(tl.int32)
-
-
-@triton.jit
-def _mass_before(cum_weight: tl.tensor, begin: tl.tensor, arc: tl.tensor, IS_WEIGHTED: tl.constexpr) -> tl.tensor:
-    """The mass of the arcs of a row that come before the given one; below 2^31."""
-    if IS_WEIGHTED:
-        return tl.load(cum_weight + (arc - 1), mask=arc > begin, other=0).to(tl.uint32)
-    else:
-        return (arc - begin).to(tl.uint32)
-
-
-@triton.jit
-def _row(rowptr: tl.tensor, node: tl.tensor, is_walk: tl.tensor) -> tl.tuple:
-    begin = tl.load(rowptr + node, mask=is_walk, other=0)
-    end = tl.load(rowptr + (node + 1), mask=is_walk, other=0)
-    return begin, end
 
 
 @triton.jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from crawl.checks import MAX_COUNT, check_choice, check_node2vec, check_window_size, share, whole_number
+from crawl.checks import MAX_COUNT, check_choice, check_node2vec, check_restart, check_window_size, share, whole_number
 from crawl.choices import Strategy
 
 if TYPE_CHECKING:
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from crawl.walks.walks import Walks
 
 
+def parameters_of_others(strategy: str) -> tuple[str, ...]:
+    """The parameters of a `WalkPlan` that only strategies other than this one have."""
+    owners = {"p": "node2vec", "q": "node2vec", "restart": "restart"}
+    return tuple(name for name, owner in owners.items() if owner != strategy)
+
+
 @dataclass(frozen=True)
 class WalkPlan:
     """The walks of a network, in training and in evaluation. Nothing here needs torch until walks are drawn.
 
     Attributes:
-        strategy: The kind of walk: `non_backtracking`, `uniform` or `node2vec`; see `sample_walks`.
+        strategy: How the next node is drawn; see `sample_walks`.
         num_steps: Steps of a walk in training.
         num_eval_steps: Steps of a walk in evaluation.
         start_share: The share of nodes that start a walk in training (p*).
@@ -29,6 +35,7 @@ class WalkPlan:
         window_size: How far back the structural bits look (s).
         p: node2vec's return parameter.
         q: node2vec's in-out parameter.
+        restart: The chance that a step of `restart` walks jumps back to the start.
     """
 
     strategy: Strategy = "non_backtracking"
@@ -39,6 +46,7 @@ class WalkPlan:
     window_size: int = 8
     p: float = 1.0
     q: float = 1.0
+    restart: float = 0.1
 
     def __post_init__(self) -> None:
         check_choice("strategy", self.strategy, get_args(Strategy))
@@ -49,6 +57,7 @@ class WalkPlan:
             checked[name] = share(name, getattr(self, name))
         if self.strategy == "node2vec":
             check_node2vec(self.p, self.q)
+        checked["restart"] = check_restart(self.restart)
         vars(self).update(checked)
 
     @property
@@ -56,7 +65,12 @@ class WalkPlan:
         """How a step is drawn."""
         from crawl.walks.reference import StepLaw
 
-        return StepLaw.named(self.strategy, self.p, self.q)
+        return StepLaw.named(self.strategy, self.p, self.q, self.restart)
+
+    @property
+    def has_jumps(self) -> bool:
+        """Whether some steps follow no edge."""
+        return self.strategy == "restart"
 
     def steps(self, is_training: bool) -> int:
         """The number of steps of a walk."""
@@ -101,4 +115,5 @@ class WalkPlan:
             p=self.p,
             q=self.q,
             keys=None if graph_keys is None else graph.node_keys(graph_keys),
+            restart=self.restart,
         )

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from crawl.checks import check_choice, check_node2vec
+from crawl.checks import check_choice, check_node2vec, check_restart
+from crawl.choices import Strategy
 from crawl.graph import Graph
-from crawl.walks.philox import FIRST_ATTEMPT, STEP, philox
+from crawl.walks.arcs import SortedArcs, scaled
+from crawl.walks.depth_first import DepthFirst
+from crawl.walks.min_degree import weighed_by_degree
+from crawl.walks.philox import FIRST_ATTEMPT, RESTART, STEP, philox
 
 
 @dataclass(frozen=True)
@@ -27,25 +32,40 @@ class StepLaw:
             rather than ahead are `back` times the mass of the arcs to the previous node, to `ahead` times the mass of
             the others. An arc ahead is kept with the chance `common` / 2^32 if it leads to a neighbour of the previous
             node, and with `other` / 2^32 if it does not; if it is not kept, all is drawn again.
+        is_by_degree: Whether weights are first divided by the smaller degree of the two nodes of an arc, by `on`.
+        is_depth_first: Whether a walk is a depth-first search; see `DepthFirst`.
+        restart: A step jumps back to the start of its walk with the chance `restart` / 2^32. It follows no edge; the
+            number of edges of the graph stands for it.
     """
 
     skips_previous: bool = False
     node2vec: tuple[int, int, int, int] | None = None
+    is_by_degree: bool = False
+    is_depth_first: bool = False
+    restart: int = 0
 
     @classmethod
-    def named(cls, strategy: str, p: float = 1.0, q: float = 1.0) -> StepLaw:
-        """The law of a strategy: `uniform`, `non_backtracking` or `node2vec` with its parameters p and q."""
-        check_choice("strategy", strategy, ("uniform", "non_backtracking", "node2vec"))
-        if strategy == "uniform":
-            return cls()
-        if strategy == "non_backtracking":
-            return cls(skips_previous=True)
+    def named(cls, strategy: str, p: float = 1.0, q: float = 1.0, restart: float = 0.1) -> StepLaw:
+        """The law of a strategy; p and q are those of `node2vec`, `restart` is that of `restart`."""
+        check_choice("strategy", strategy, get_args(Strategy))
+        if strategy == "restart":
+            return cls(restart=math.ceil(check_restart(restart) * 2**32))
+        if strategy != "node2vec":
+            return cls(
+                skips_previous=strategy.endswith("non_backtracking"),
+                is_by_degree=strategy.startswith("min_degree"),
+                is_depth_first=strategy == "depth_first",
+            )
         check_node2vec(p, q)
         back, ahead = 1 / min(p, 1e300), max(1.0, 1 / q)  # p may be an integer that is too long for a float
         most = max(back, ahead)
         chances = (back / most, ahead / most, 1 / ahead, 1 / q / ahead)
         back_odds, ahead_odds, common, other = (math.floor(chance * 2**32) for chance in chances)
         return cls(node2vec=(back_odds, ahead_odds, common, other))
+
+    def on(self, graph: Graph) -> Graph:
+        """The graph with the weights that steps are drawn in proportion to: what every sampler takes."""
+        return weighed_by_degree(graph) if self.is_by_degree else graph
 
 
 def sample(
@@ -54,10 +74,18 @@ def sample(
     """Nodes `[W, T]`, edges `[W, T - 1]` and codes `[W, T]` of one walk from each of the given start nodes."""
     arcs = SortedArcs(graph)
     visited, walked = [start.long()], []
-    for _ in range(num_steps):
-        arc = _draw_arc(arcs, visited, keys, law, seed)
-        visited.append(graph.col[arc].long())
-        walked.append(graph.edge_id[arc])
+    search = DepthFirst(arcs, visited[0])
+    for step in range(num_steps):
+        if law.is_depth_first:
+            arc = search.next_arc(visited[-1], _word(seed, step, keys))
+        else:
+            arc = _draw_arc(arcs, visited, keys, law, seed)
+        target, edge = graph.col[arc].long(), graph.edge_id[arc]
+        if law.restart:
+            jumps = philox(seed, step, RESTART, keys)[0] < law.restart
+            target, edge = torch.where(jumps, visited[0], target), torch.where(jumps, graph.num_edges, edge)
+        visited.append(target)
+        walked.append(edge)
     nodes = torch.stack(visited, dim=1)
     edges = torch.stack(walked, dim=1) if walked else torch.empty_like(nodes[:, 1:], dtype=torch.int32)
     return nodes.int(), edges, encode(graph, nodes, window_size)
@@ -85,16 +113,16 @@ def code_dtype(window_size: int) -> torch.dtype:
 def _draw_arc(arcs: SortedArcs, visited: list[Tensor], keys: Tensor, law: StepLaw, seed: int) -> Tensor:
     step, here = len(visited) - 1, visited[-1]
     total = arcs.total(here)
-    word = philox(seed, step // 4, STEP, keys)[step % 4]
+    word = _word(seed, step, keys)
     if step == 0 or (not law.skips_previous and law.node2vec is None):
-        return arcs.at(here, _scaled(word, total))
+        return arcs.at(here, scaled(word, total))
     first, last = arcs.between(here, visited[-2])
     before = arcs.mass_before(here, first)
     back = arcs.mass_before(here, last) - before
     if law.node2vec is not None:
         return _draw_node2vec_arc(arcs, visited, (before, back, total - back), keys, law.node2vec, seed)
     skipped = torch.where(back == total, 0, back)
-    mass = _scaled(word, total - skipped)
+    mass = scaled(word, total - skipped)
     return arcs.at(here, torch.where(mass >= before, mass + skipped, mass))
 
 
@@ -110,9 +138,9 @@ def _draw_node2vec_arc(
     while pending.numel():
         before, back, ahead = (mass[pending] for mass in masses)
         words = philox(seed, len(visited) - 1, attempt, keys[pending])
-        goes_back = _scaled(words[0], back * back_odds + ahead * ahead_odds) < back * back_odds
+        goes_back = scaled(words[0], back * back_odds + ahead * ahead_odds) < back * back_odds
         goes_back |= ahead == 0
-        mass = _scaled(words[1], torch.where(goes_back, back, ahead))
+        mass = scaled(words[1], torch.where(goes_back, back, ahead))
         mass += torch.where(goes_back, before, torch.where(mass >= before, back, 0))
         arc = arcs.at(here[pending], mass)
         first, last = arcs.between(previous[pending], arcs.graph.col[arc].long())
@@ -122,39 +150,6 @@ def _draw_node2vec_arc(
     return chosen
 
 
-def _scaled(word: Tensor, total: Tensor) -> Tensor:
-    """floor(word * total / 2^32): a number from 0 to total - 1, from a 32-bit word and a total below 2^63."""
-    low = ((word * (total & 0xFFFFFFFF)) >> 32) & 0xFFFFFFFF  # the product wraps around modulo 2^64
-    return word * (total >> 32) + low
-
-
-class SortedArcs:
-    """The arcs of a graph as sorted 64-bit keys, so that finding an arc is one binary search."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.rowptr = graph.rowptr.long()
-        source = torch.repeat_interleave(graph.degree.long())
-        self.by_target = source * graph.num_nodes + graph.col
-        self.by_mass = None if graph.cum_weight is None else (source << 31) + graph.cum_weight
-
-    def between(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """The range [first, last) of arcs from source to target; empty if there is none."""
-        key = source * self.graph.num_nodes + target
-        return torch.searchsorted(self.by_target, key), torch.searchsorted(self.by_target, key, right=True)
-
-    def mass_before(self, node: Tensor, arc: Tensor) -> Tensor:
-        """The mass of the arcs of a node that come before the given one."""
-        if self.graph.cum_weight is None:
-            return arc - self.rowptr[node]
-        return torch.where(arc > self.rowptr[node], self.graph.cum_weight[(arc - 1).clamp_min(0)], 0)
-
-    def total(self, node: Tensor) -> Tensor:
-        """The mass of all arcs of a node: their number, or the sum of their integer weights."""
-        return self.mass_before(node, self.rowptr[node + 1])
-
-    def at(self, node: Tensor, mass: Tensor) -> Tensor:
-        """The arc of a node in which a number from 0 to its total mass - 1 falls."""
-        if self.by_mass is None:
-            return self.rowptr[node] + mass
-        return torch.searchsorted(self.by_mass, (node << 31) + mass, right=True)
+def _word(seed: int, step: int, keys: Tensor) -> Tensor:
+    """The 32-bit word of a step; a Philox block holds those of four steps."""
+    return philox(seed, step // 4, STEP, keys)[step % 4]

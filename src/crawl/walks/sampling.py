@@ -32,6 +32,7 @@ def sample_walks(
     backend: Backend = "auto",
     *,
     keys: Tensor | None = None,
+    restart: float = 0.1,
 ) -> Walks:
     """Random walks on a graph, with the identity and adjacency bits of a sliding window.
 
@@ -43,7 +44,10 @@ def sample_walks(
         num_steps: The number of steps; a walk visits one more node.
         strategy: `uniform` draws among all arcs of a node; `non_backtracking` leaves out those that lead back where the
             walk came from, unless there are no others; `node2vec` weighs an arc by 1/p if it leads back, by 1 if it
-            leads to a neighbour of the previous node, and by 1/q otherwise.
+            leads to a neighbour of the previous node, and by 1/q otherwise; `min_degree` weighs an arc u → v by
+            1 / min(degree of u, degree of v), and `min_degree_non_backtracking` also leaves out those that lead back;
+            `depth_first` goes to nodes that it has not seen, and back along its tree where there are none; `restart`
+            is `uniform`, except that a step jumps back to the start of its walk with the chance `restart`.
         start: None for one walk from every node that has an edge; a share in (0, 1] to draw that share of them at
             random, at least one in every graph that has an edge; or a tensor of nodes, repeated ones allowed.
         window_size: How far back the bits look (s), 0 to 32.
@@ -55,19 +59,20 @@ def sample_walks(
             the same key and start are the same walk. By default the key of a node is its id; when `start` repeats a
             node, each repetition within the call gets a key of its own: to split such starts into several calls, give
             keys. `Graph.node_keys` makes keys that do not depend on the batch.
+        restart: The chance of a jump back, between 0 and 1; the other strategies do not use it.
 
     Raises:
         ValueError: If an argument is out of its range.
     """
     check_graph(graph)
     num_steps, window_size = whole_number("num_steps", num_steps, 0, 2**31 - 2), check_window_size(window_size)
-    seed, law = whole_number("seed", seed, 0, MAX_SEED), StepLaw.named(strategy, p, q)
+    seed, law = whole_number("seed", seed, 0, MAX_SEED), StepLaw.named(strategy, p, q, restart)
     check_choice("backend", backend, get_args(Backend))
     sampler = sampler_for(graph.device, backend)
     nodes, keys = start_nodes(graph, start, keys, seed)
     with in_memory(f"{nodes.numel()} walks of {num_steps} steps"):
-        sampled = sampler(graph, nodes, keys, num_steps, law, window_size, seed)
-    return Walks(*sampled, window_size, graph.num_nodes, graph.num_edges)
+        sampled = sampler(law.on(graph), nodes, keys, num_steps, law, window_size, seed)
+    return Walks(*sampled, window_size, graph.num_nodes, graph.num_edges, has_jumps=law.restart > 0)
 
 
 def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:

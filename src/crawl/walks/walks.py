@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crawl.checks import check_window_size
+from crawl.checks import check_window_size, truth
 from crawl.graph import Graph
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.tensor_checks import as_device
 from crawl.walks import reference
 from crawl.walks.checks import check_ids, check_parts, check_rows_to_add, check_values, checked_steps
+from crawl.walks.coverage import Coverage, coverage
+from crawl.walks.jumps import rows_of_steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,8 @@ class Walks:
         num_edges: The number of columns of its `edge_index`; None if it is not known.
         num_real: `[1]` int32 on the device, or None for all: only the first this many walks are real, the rest is
             padding, which visits a node that exists and is not part of any graph.
+        has_jumps: Whether steps may be jumps, which follow no edge: `num_edges`, one more than the last column, stands
+            for them in `edges`.
     """
 
     nodes: Tensor
@@ -45,12 +49,15 @@ class Walks:
     num_nodes: int | None = None
     num_edges: int | None = None
     num_real: Tensor | None = None
+    has_jumps: bool = False
 
     def __post_init__(self) -> None:
         check_window_size(self.window_size)
         check_parts(self.nodes, self.edges, self.code, self.window_size)
+        if truth("has_jumps", self.has_jumps) and self.num_edges is None:
+            raise ValueError("num_edges stands for a jump in `edges`: give Walks the num_edges of their graph.")
         if self.num_real is None:
-            check_ids(self.nodes, self.num_nodes, self.edges, self.num_edges)
+            check_ids(self.nodes, self.num_nodes, self.edges, self.num_edges, self.has_jumps)
 
     @classmethod
     def from_nodes(cls, graph: Graph, nodes: Tensor, window_size: int = 8, edges: Tensor | None = None) -> Walks:
@@ -92,8 +99,12 @@ class Walks:
 
     @cached_property
     def steps(self) -> Segments:
-        """The steps of all walks, `[W * (T - 1)]` row by row, and the edge each of them walks along."""
-        return self._segments("num_edges", self.edges, self.num_edges)
+        """The steps of all walks, `[W * (T - 1)]` row by row, and the edge each of them walks along.
+
+        With jumps there is one more owner, the last one, to which these belong.
+        """
+        num_owners = None if self.num_edges is None else self.num_edges + self.has_jumps
+        return self._segments("num_edges", self.edges, num_owners)
 
     def with_segments(self, **segments: Segments) -> Walks:
         """The same walks, whose `visits` or `steps` were worked out elsewhere."""
@@ -121,7 +132,13 @@ class Walks:
         ptr, order = places_of(owner, num_ids) if can_use_triton(owner.device) else (None, None)
         return Segments(owner, Rows(owner.numel()), Rows(num_ids), ptr, order)
 
-    def gather(self, nodes: Tensor, edges: Tensor | None = None, bits: Tensor | None = None) -> Tensor:
+    def gather(
+        self,
+        nodes: Tensor,
+        edges: Tensor | None = None,
+        bits: Tensor | None = None,
+        jump: Tensor | None = None,
+    ) -> Tensor:
         """`[W, T, C]`: at each position the sum of the rows of its node, of the edge that leads there, and of its bits.
 
         A linear map of the walk features is thus applied to nodes and edges first, of which there are far fewer.
@@ -130,6 +147,7 @@ class Walks:
             nodes: `[N, C]`.
             edges: `[E, C]`; the first position has no edge.
             bits: `[2s - 1, C]` a row for each bit, in the order of `bits()`.
+            jump: `[C]` the row of positions that a jump leads to, which have no edge either; 0 when None.
 
         Raises:
             ValueError: If there is not a row for each node, edge or bit, or they differ in width.
@@ -137,6 +155,7 @@ class Walks:
         check_rows_to_add(nodes, edges, bits, num_bits(self.window_size))
         num_walks, num_positions = self.nodes.shape
         rows = self.visits.spread(nodes).view(num_walks, num_positions, nodes.shape[1])
+        edges = rows_of_steps(nodes, edges, jump, self.num_edges, self.has_jumps)
         if edges is not None:
             steps = self.steps.spread(edges).view(num_walks, num_positions - 1, edges.shape[1])
             rows = rows + F.pad(steps, (0, 0, 1, 0))
@@ -152,13 +171,19 @@ class Walks:
     def mean_at_edges(self, values: Tensor) -> Tensor:
         """`[E, C]`: the mean of `values`, `[W, T, C]`, over all positions reached along an edge; 0 without any."""
         check_values(values, self.nodes)
-        return self.steps.mean(values[:, 1:].flatten(0, 1))
+        mean = self.steps.mean(values[:, 1:].flatten(0, 1))
+        return mean[: self.num_edges] if self.has_jumps else mean
 
     def bits(self) -> Tensor:
         """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
         [v_i has an edge to v_(i-j)], j = 2..s; False where i - j < 0. Nothing (`[W, T, 0]`) for window size 0."""
         shifts = torch.arange(num_bits(self.window_size), device=self.device)
         return ((self.code.long().unsqueeze(-1) >> shifts) & 1).bool()
+
+    def coverage(self, graph: Graph) -> Coverage:
+        """The shares of the nodes and edges of each graph that these walks, which must be on it, see."""
+        walks = self.without_padding()
+        return coverage(walks.nodes, walks.edges, walks.num_nodes, walks.num_edges, walks.has_jumps, graph)
 
     def to(self, device: torch.device | str) -> Walks:
         """The same walks on another device."""
@@ -167,7 +192,7 @@ class Walks:
         device = as_device(device)
         num_real = None if self.num_real is None else self.num_real.to(device)
         moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))
-        return Walks(*moved, self.window_size, self.num_nodes, self.num_edges, num_real)
+        return Walks(*moved, self.window_size, self.num_nodes, self.num_edges, num_real, self.has_jumps)
 
     def __len__(self) -> int:
         return self.num_walks
