@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -57,3 +58,10 @@ def test_copies_have_no_generator(again) -> None:
     dropout.generator = torch.Generator()
     assert again(dropout).generator is None
     assert dropout.generator is not None
+
+
+def test_a_model_that_was_moved_draws_from_torch() -> None:
+    dropout = Dropout(0.5)
+    dropout.generator = SimpleNamespace(device=torch.device("cuda", 0))
+    values = dropout(torch.ones(100))
+    assert set(values.tolist()) == {0.0, 2.0}

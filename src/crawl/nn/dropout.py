@@ -16,7 +16,8 @@ class Dropout(nn.Dropout):
     Models that are trained at the same time in one process then do not change each other's random numbers.
 
     Attributes:
-        generator: Where random numbers come from, on the device of the input; torch's own generator when None.
+        generator: Where random numbers come from. When None, and for inputs on another device, as after a model was
+            moved, it is torch's own.
     """
 
     def __init__(self, rate: float) -> None:
@@ -28,7 +29,8 @@ class Dropout(nn.Dropout):
         share = 1 - self.p
         if not self.training or share == 1:
             return x
-        kept = torch.empty_like(x).bernoulli_(share, generator=self.generator)
+        is_here = self.generator is not None and self.generator.device.type == x.device.type
+        kept = torch.empty_like(x).bernoulli_(share, generator=self.generator if is_here else None)
         return x * (kept.div_(share) if share > 0 else kept)
 
     def __getstate__(self) -> dict[str, Any]:
