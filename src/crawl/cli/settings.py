@@ -163,7 +163,16 @@ def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
             base = kind.base
             parts = {"data": base.data.name, "training": f"{base.training.schedule.name}, {base.training.optimiser}"}
             what = parts.get(setting.partition(".")[0], base.model.title)
-            raise ValueError(f"{what} cannot be changed by {flag}: leave it out.")
+            raise ValueError(f"{what} cannot be changed by {flag}: leave it out{_choice_for(setting)}.")
+
+
+def _choice_for(setting: str) -> str:
+    """What to choose so that a setting of trainings has an effect; empty for others."""
+    group, _, name = setting.partition(".")
+    if setting == "training.weight_decay":
+        return ", or choose --training.optimiser adamw or lion"
+    kinds = [kind for kind, settings in SCHEDULES.items() if name in {field.name for field in fields(settings)}]
+    return f", or choose --training.schedule {' or '.join(kinds)}" if group == "training" and kinds else ""
 
 
 _EVERY_SETTING = {
