@@ -97,7 +97,6 @@ def network(*layer: object, **settings: object) -> Network:
     arguments = {
         "edge_dim": 2 if sees_edges else None,
         "hidden_channels": 8,
-        "num_layers": 2,
         "num_steps": 6,
         "num_eval_steps": 8,
         "window_size": 4,
@@ -105,7 +104,7 @@ def network(*layer: object, **settings: object) -> Network:
         "num_heads": 2,
     }
     if layer:
-        arguments["layer"] = layer
+        arguments |= {"layer": layer, "num_layers": 2}
     return Network(**({"in_channels": 3, "out_channels": 1} | arguments | settings))
 
 
