@@ -131,7 +131,7 @@ class _Pass:
         self.side = shared_stream(device, "weights") if _is_capturing(device) else None
         self.gradients: list[tuple[Tensor, Tensor]] = []
         self.inputs: list[tuple[Tensor | None, ...]] = []  # of computations that may still run
-        self.marked: tuple[torch.cuda.Event, int] | None = None  # when the first so many of them are done
+        self.marked: tuple[torch.cuda.Event, int] | None = None  # when this many of them, the first ones, are done
 
     def may_have(self, weight: Tensor) -> bool:
         """Whether nobody but `.grad` waits for the gradient of this weight: it is a leaf without hooks."""
