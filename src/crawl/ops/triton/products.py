@@ -1,7 +1,8 @@
 """Matrix products of the small matrices of a batch.
 
-Rows whose length is not a multiple of four, such as the 147 channels of the model for ZINC, slow cuBLAS down. For some
-layouts the kernel here takes two thirds of its time: long sums are split into parts, which are added in a fixed order.
+Rows whose length is not a multiple of four, such as the 147 channels of the model for ZINC, slow cuBLAS down, and so do
+products of few rows. Those are done by the kernel here; long sums are split into parts, which are added in a fixed
+order.
 """
 
 # mypy: allow-untyped-decorators
@@ -20,7 +21,7 @@ from crawl.ops.triton.segments import sum_parts
 _LARGE_TILE = (64, 64)
 _DEPTH = 32  # of a tile
 _FEW_TILES = 132  # of which a large GPU takes one on each of its processors
-_FEW_ROWS = 64  # of a product that cuBLAS takes longer for
+_FEW_ROWS = 64  # of a product that cuBLAS takes longer for, if its sums are short
 _HAS_OUT_DTYPE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 8)
 _LONG_SUM = 512  # shorter ones are not split: to add the parts takes another kernel
 _MOST_ROWS = 2**15  # larger matrices are cuBLAS's
@@ -39,7 +40,8 @@ def product(a: Tensor, b: Tensor, precision: Precision, *, add: Tensor | None = 
     (height, depth), num_columns = a.shape, max(b.shape[1], width)
     are_rows = a.stride(1) == 1 and b.stride(1) == 1
     are_aligned = all(stride % 4 == 0 or stride == 1 for stride in (*a.stride(), *b.stride()))
-    suits_cublas = (are_aligned or max(height, depth) > _MOST_ROWS) and height > _FEW_ROWS
+    is_small = height <= _FEW_ROWS and depth <= _LONG_SUM
+    suits_cublas = max(height, depth) > _MOST_ROWS or (are_aligned and not is_small)
     if suits_cublas and num_columns == b.shape[1] and a.is_cuda:
         with products(precision):
             return a @ b if add is None else torch.addmm(add, a, b)

@@ -1,8 +1,9 @@
 """Work that a GPU does beside the main chain of a computation: its small kernels leave most of the GPU idle.
 
-Gradients of weights are such work: no other gradient needs them. In `backward` they are computed on a side stream and
-do not pass through autograd, which would read them too early. When the pass is over they are added to `.grad`, as
-autograd would have done. So a weight that is used several times, or has a gradient from an earlier pass, gets the sum.
+Gradients of weights are such work: no other gradient needs them. In `backward` they do not pass through autograd, which
+would read them too early, and where a step is captured, they are computed on a stream of their own. When the pass is
+over they are added to `.grad`, as autograd would have done. So a weight that is used several times, or has a gradient
+from an earlier pass, gets the sum.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """`walk_conv` on a GPU, forward and backward.
 
 One kernel runs along the walks: it looks rows up, adds them, convolves and takes the moments for the batch norm.
-Another computes their gradients. In between, one kernel does the rest for each window, and one takes its gradients
-back. Where that is too wide for one kernel, matrix products are cuBLAS's, and what is done to their factors is one pass
-each. What the backward pass needs is computed again, except the windows before the batch norm and which outputs were
-positive.
+Another computes the gradients of these rows, and a third, beside it, those of the depthwise kernel. In between, one
+kernel does the rest for each window, and one takes its gradients back. Where that is too wide for one kernel, matrix
+products are cuBLAS's, and what is done to their factors is one pass each. What the backward pass needs is computed
+again, except the windows before the batch norm and which outputs were positive.
 
 TF32 keeps ten mantissa bits of a factor, as float16 does. So factors are stored as float16, which is half of the
 memory, and multiplied twice as fast: batch-normalised activations fit its range, and gradients are scaled into it by a
