@@ -57,6 +57,16 @@ def wide_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def kernels(triton_everywhere: None, wide_tiles: None) -> Iterator[torch.device]:
+    """Where kernels run: tensors and models are made on the GPU if there is one, else the interpreter stands in."""
+    pytest.importorskip("triton")
+    if torch.cuda.is_available():
+        torch.set_default_device("cuda")
+    yield torch.get_default_device()
+    torch.set_default_device(None)
+
+
+@pytest.fixture
 def plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use no kernels, on a GPU either."""
     monkeypatch.setattr("crawl.ops.backends._DEVICES", set())

@@ -247,14 +247,15 @@ def test_to_device_keeps_everything():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_batch_on_gpu_waits_for_nothing():
     generator = torch.Generator().manual_seed(0)
     graphs = [random_graph(generator, n, True, True, "row") for n in (5, 0, 3, 8)]
     store = GraphStore.from_graphs(graphs).to("cuda")
     ids = torch.tensor([3, 1, 0, 3])
     store.batch(ids)
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         batch = store.batch(ids)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -40,7 +40,7 @@ def make_batch(edge_dim: int = WIDTH, num_steps: int = 7) -> Batch:
     """These graphs side by side, with walks, whose features are the first states of nodes and edges."""
     data = PyGBatch.from_data_list(pyg_graphs(edge_dim))
     graph = Graph.from_data(data)
-    return Batch.from_data(data, graph, sample_walks(graph, num_steps, window_size=WINDOW, seed=1), torch.device("cpu"))
+    return Batch.from_data(data, graph, sample_walks(graph, num_steps, window_size=WINDOW, seed=1), data.x.device)
 
 
 def make_block(name: str, edge_channels: int = WIDTH) -> Block:

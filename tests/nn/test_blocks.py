@@ -28,7 +28,8 @@ from crawl import Network
 from crawl.nn import BLOCKS, Block
 
 each_block = pytest.mark.parametrize("name", BLOCKS)
-EXACT, SINGLE = 1e-10, 1e-5  # relative to the norm, in float64 and in float32
+EXACT = 1e-10  # relative to the norm, in float64
+SINGLE = 2e-5 if torch.cuda.is_available() else 1e-5  # in float32, on a GPU and in the interpreter
 
 
 @each_block
@@ -39,7 +40,9 @@ def test_padding_changes_nothing_in_plain_torch(name: str) -> None:
 
 
 @each_block
-def test_kernels_on_padding_equal_plain_torch(name: str, monkeypatch: pytest.MonkeyPatch, interpreted: None) -> None:
+def test_kernels_on_padding_equal_plain_torch(
+    name: str, monkeypatch: pytest.MonkeyPatch, kernels: torch.device
+) -> None:
     block, batch = make_block(name), make_batch()
     found = results(block, pad(batch), dtype=torch.float32)
     monkeypatch.setattr("crawl.ops.backends._DEVICES", set())
@@ -84,7 +87,7 @@ class NoWaiting(TorchDispatchMode):
 
 
 @each_block
-def test_nothing_waits_for_the_device(name: str, interpreted: None) -> None:
+def test_nothing_waits_for_the_device(name: str, kernels: torch.device) -> None:
     block, batch = make_block(name), pad(make_batch())
     before = first_state(batch, torch.float32)
     with NoWaiting():
@@ -144,7 +147,7 @@ def network_results(model: Network, batch, num_graphs: int, dtype: torch.dtype) 
 
 
 def test_kernels_on_padding_equal_plain_torch_for_a_network_of_all_blocks(
-    monkeypatch: pytest.MonkeyPatch, interpreted: None
+    monkeypatch: pytest.MonkeyPatch, kernels: torch.device
 ) -> None:
     model, batch = network_of_all(), make_batch()
     found = network_results(model, pad(batch), batch.num_graphs, torch.float32)
@@ -152,7 +155,7 @@ def test_kernels_on_padding_equal_plain_torch_for_a_network_of_all_blocks(
     assert_same(found, network_results(model, batch, batch.num_graphs, torch.float64), SINGLE)
 
 
-def test_tied_and_weight_normed_blocks(monkeypatch: pytest.MonkeyPatch, interpreted: None) -> None:
+def test_tied_and_weight_normed_blocks(monkeypatch: pytest.MonkeyPatch, kernels: torch.device) -> None:
     """Gradients of a weight that is used twice, and of one that is a function of others."""
     torch.manual_seed(4)
     shared, normed = make_block("gated_gcn"), make_block("feed_forward")

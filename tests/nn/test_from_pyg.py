@@ -68,7 +68,7 @@ def test_norm_and_activation() -> None:
     assert torch.equal(from_pyg(layer, activation=None)(state, batch).nodes, state.nodes + out)
 
 
-def test_padding_does_not_count_in_the_norm(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_does_not_count_in_the_norm(kernels: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     block, batch = from_pyg(pyg.GraphConv(WIDTH, WIDTH, bias=False), norm=BatchNorm(WIDTH)), make_batch()
     found = results(block, pad(batch), dtype=torch.float32)

@@ -46,9 +46,8 @@ def test_a_precision_that_is_not_one_is_refused(wrong: object) -> None:
 
 
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The precision of every product, in Triton's interpreter."""
-    pytest.importorskip("triton")
+def used(monkeypatch: pytest.MonkeyPatch, kernels: torch.device) -> list[str]:
+    """The precision of every product in Triton."""
     from crawl.ops.triton import linear, products, walk_conv
 
     seen = []
@@ -57,7 +56,6 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(name)
         return products.product(a, b, name, **options)
 
-    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"})
     monkeypatch.setattr(linear, "product", product)
     monkeypatch.setattr(walk_conv, "product", product)
     return seen
