@@ -701,3 +701,17 @@ def test_compiled_model_gives_the_same() -> None:
     data = random_graph(0)
     model = make_model().eval()
     torch.testing.assert_close(torch.compile(model, backend="eager")(data, seed=1), model(data, seed=1))
+
+
+@each_implementation
+def test_the_default_device_of_torch_changes_nothing(implementation: str) -> None:
+    """A user may have set it to a GPU while graphs are on the CPU; here it is one that holds no values."""
+    data = random_graph(0)
+    model = make_model(implementation=implementation)
+    expected = model(data, seed=1)
+    with torch.device("meta"):
+        found = model(data, seed=1)
+        found.sum().backward()
+        model(data)
+        sample_walks(Graph.from_data(data), num_steps=5, window_size=4, backend="reference")
+    assert torch.equal(found, expected)

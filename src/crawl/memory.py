@@ -27,7 +27,7 @@ def recycled(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """An uninitialised tensor. When the last reference to it is gone, its memory is kept for another."""
     size = math.prod(shape) * dtype.itemsize
     if size < _UNIT:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     num_units = _num_units(size)
     try:
         memory = _free[num_units].pop()

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from crawl import Graph, Walks, sample_walks
 from crawl.nn import BLOCKS, Batch, Block, BlockSettings, Rows, Segments, State
+from crawl.ops.precision import precision
 from crawl.ops.segments import places_of
 
 WIDTH, WINDOW = 8, 4
@@ -192,7 +193,8 @@ def results(
     """
     block = copy.deepcopy(block).to(dtype)
     before = first_state(batch, dtype)
-    after = block(before, batch)
+    with precision("float32"):
+        after = block(before, batch)
     counted = (batch.nodes.rows, batch.edges.rows, batch.nodes.owners)
     rows = (
         [torch.arange(each.size if each.real is None else int(each.real)) for each in counted] if rows is None else rows

@@ -49,14 +49,14 @@ def cycle_counts(graph: Graph, longest: int = 8) -> CycleCounts:
     low, high = pairs // max(graph.num_nodes, 1), pairs % max(graph.num_nodes, 1)
     both = torch.cat([low, high])
     order = torch.argsort(both * graph.num_nodes + torch.cat([high, low]))
-    rowptr = torch.zeros(graph.num_nodes + 1, dtype=torch.int64)
+    rowptr = torch.zeros(graph.num_nodes + 1, dtype=torch.int64, device="cpu")
     rowptr[1:] = torch.bincount(both, minlength=graph.num_nodes).cumsum(0)
-    col, pair = torch.cat([high, low])[order].numpy(), torch.arange(len(pairs)).repeat(2)[order].numpy()
-    of_nodes = torch.zeros(graph.num_nodes, longest - 2, dtype=torch.int64)
-    of_pairs = torch.zeros(len(pairs), longest - 2, dtype=torch.int64)
+    col, pair = torch.cat([high, low])[order].numpy(), torch.arange(len(pairs), device="cpu").repeat(2)[order].numpy()
+    of_nodes = torch.zeros(graph.num_nodes, longest - 2, dtype=torch.int64, device="cpu")
+    of_pairs = torch.zeros(len(pairs), longest - 2, dtype=torch.int64, device="cpu")
     # Pieces of whole graphs: what is counted in one of them is written by nobody else.
     last = graph.graph_ptr[1:] // _NODES_AT_ONCE
-    is_end = torch.cat([last[1:] != last[:-1], torch.ones(min(len(last), 1), dtype=torch.bool)])
+    is_end = torch.cat([last[1:] != last[:-1], torch.ones(min(len(last), 1), dtype=torch.bool, device="cpu")])
     ends = graph.graph_ptr[1:][is_end].tolist()
     begins = [0, *ends[:-1]]
 
@@ -70,7 +70,7 @@ def cycle_counts(graph: Graph, longest: int = 8) -> CycleCounts:
             )
 
     share_out(work, len(ends))
-    of_edges = torch.zeros(graph.num_edges, longest - 2, dtype=torch.int64)
+    of_edges = torch.zeros(graph.num_edges, longest - 2, dtype=torch.int64, device="cpu")
     of_edges[graph.edge_id.long()[source != target]] = of_pairs[pair_of_arc]
     return CycleCounts(of_nodes.to(device), of_edges.to(device))
 

@@ -69,7 +69,7 @@ def _probabilities(graph: Graph, num_steps: int, *, of_arcs: bool) -> Tensor:
     _check_work(graph, num_steps)
     rowptr, col, graph_ptr = graph.rowptr.numpy(), graph.col.numpy(), graph.graph_ptr.numpy()
     with in_memory(f"A table of {num_steps} steps on {graph}"):
-        out = torch.zeros(graph.num_arcs if of_arcs else graph.num_nodes, num_steps)
+        out = torch.zeros(graph.num_arcs if of_arcs else graph.num_nodes, num_steps, device="cpu")
     sizes = np.diff(graph_ptr)
     num_blocks = -(-sizes // _LANES)
     owner = np.repeat(np.arange(graph.num_graphs), num_blocks)

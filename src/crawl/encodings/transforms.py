@@ -70,7 +70,7 @@ class AddLaplacianEigenvectors(BaseTransform):  # type: ignore[misc]
 
     def forward(self, data: Data) -> Data:
         """The data with the encodings."""
-        seed = int(torch.randint(2**62, ()))
+        seed = int(torch.randint(2**62, (), device="cpu"))
         _add(data, "x", laplacian_eigenvectors(_graph(data, undirected=True), self.number, seed=seed), self.attr_name)
         return data
 

@@ -191,7 +191,7 @@ class _Pool(NamedTuple):
     def zeros(cls, owners: Tensor, num_owners: int, stride: int, dtype: torch.dtype) -> _Pool:
         """Sums of nothing yet."""
         num_rows = torch.bincount(owners + 1, minlength=num_owners + 1)[1:].clamp_min(1).unsqueeze(1)
-        return cls(owners, torch.zeros(num_owners, stride, dtype=dtype), num_rows)
+        return cls(owners, torch.zeros(num_owners, stride, dtype=dtype, device="cpu"), num_rows)
 
 
 def _padded(rows: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ def _separate_parts(walks: WalkTensors, num_rows: int, *, has_edges: bool = Fals
         is_free &= _is_new(walks.edges)
     is_free = F.pad(is_free, (1, 1), value=True)  # [W + 1]: whether a part may begin with this walk
     free = is_free.nonzero().squeeze(1) * (num_rows // num_walks)
-    wanted = torch.tensor([part.start for part in even] + [num_rows])
+    wanted = torch.tensor([part.start for part in even] + [num_rows], device="cpu")
     bounds = free[torch.searchsorted(free, wanted)].unique().tolist()
     parts = [slice(low, high) for low, high in pairwise(bounds)]
     largest = max(part.stop - part.start for part in parts)

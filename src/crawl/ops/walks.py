@@ -70,7 +70,7 @@ class Bits(NamedTuple):
 @torch.inference_mode(False)  # made in evaluation, they may be needed in training
 def _in_code(bits: Bits, window_size: int, num_bytes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     columns = [*range(bits.num_identity), *range(window_size, window_size + bits.num_adjacency)]
-    one_hot = torch.zeros(8 * num_bytes, bits.number, dtype=dtype)
+    one_hot = torch.zeros(8 * num_bytes, bits.number, dtype=dtype, device="cpu")
     one_hot[columns, range(bits.number)] = 1
     return one_hot.to(device)
 
@@ -78,7 +78,7 @@ def _in_code(bits: Bits, window_size: int, num_bytes: int, dtype: torch.dtype, d
 @cache
 @torch.inference_mode(False)
 def _in_bytes(bits: Bits, window_size: int, num_bytes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    value, bit = torch.arange(256).unsqueeze(1), torch.arange(8)
+    value, bit = torch.arange(256, device="cpu").unsqueeze(1), torch.arange(8, device="cpu")
     is_set = ((value >> bit) & 1).to(dtype)
     by_byte = _in_code(bits, window_size, num_bytes, dtype, torch.device("cpu")).view(num_bytes, 8, -1)
     with torch.autocast("cpu", enabled=False):  # it is kept for calls without autocast, too

@@ -34,9 +34,9 @@ def sample(
     if graph.device.type != "cpu":
         raise ValueError(f"backend='numba' needs a graph on the CPU, not on {graph.device}; use backend='auto'.")
     num_walks = start.numel()
-    nodes = torch.empty(num_walks, num_steps + 1, dtype=torch.int32)
-    edges = torch.empty(num_walks, num_steps, dtype=torch.int32)
-    code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size))
+    nodes = torch.empty(num_walks, num_steps + 1, dtype=torch.int32, device="cpu")
+    edges = torch.empty(num_walks, num_steps, dtype=torch.int32, device="cpu")
+    code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size), device="cpu")
     if num_walks == 0:
         return nodes, edges, code
     cum_weight = np.empty(0, np.int64) if graph.cum_weight is None else graph.cum_weight.numpy()

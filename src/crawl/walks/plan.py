@@ -111,7 +111,7 @@ class WalkPlan:
             strategy=self.strategy,
             start=self.starts(is_training),
             window_size=self.window_size,
-            seed=int(torch.randint(2**62, ())) if seed is None else seed,
+            seed=int(torch.randint(2**62, (), device="cpu")) if seed is None else seed,
             p=self.p,
             q=self.q,
             keys=None if graph_keys is None else graph.node_keys(graph_keys),
