@@ -42,6 +42,7 @@ _ZINC_TRIALS: dict[str, Callable[[Experiment], Experiment]] = {
     "base": lambda e: e,
     "cycles": lambda e: _encoded(e, return_steps=20, walk_steps=20, longest_cycle=8),
     "rwse": lambda e: _encoded(e, return_steps=20),
+    "rwse-cycles": lambda e: _encoded(e, return_steps=20, longest_cycle=8),
     "plain": lambda e: _encoded(e),
     "walks-25": lambda e: replace(e, walk=WalkPlan(num_steps=25)),
     "average": lambda e: _trained(e, average_decay=0.999),
