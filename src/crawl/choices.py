@@ -7,6 +7,7 @@ Strategy = Literal[
 ]
 Pool = Literal["sum", "mean"]
 Head = Literal["mlp", "linear"]
+PairScore = Literal["dot", "bilinear", "mlp"]
 Precision = Literal["tf32", "bf16", "float32"]
 Implementation = Literal["fast", "reference"]
 BlockName = Literal[

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from crawl.checks import MAX_WIDTH, truth, whole_number
-from crawl.choices import Head, Implementation, Pool, Precision, Strategy
+from crawl.choices import Head, Implementation, PairScore, Pool, Precision, Strategy
 from crawl.nn.batch import Batch
 from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers
 from crawl.nn.encoders import Encoder
 from crawl.nn.inputs import NetworkInputs
-from crawl.nn.readout import Readout
+from crawl.nn.readout import PairReadout, Readout
 from crawl.nn.settings import BlockSettings
 from crawl.ops.precision import check_precision, precision
 from crawl.tensor_checks import in_memory
@@ -59,6 +59,7 @@ class Network(NetworkInputs):
         padding: Pool all positions of walks, not those alone that have a whole window around them; see `CRaWlConv`.
         pool: `sum` or `mean` over the nodes of a graph; None for one answer per node.
         head: `mlp` or `linear`.
+        pair: `dot`, `bilinear` or `mlp` for one answer per pair of nodes, see `PairReadout`; it needs `pool=None`.
         dropout: The dropout rate in the blocks and before the head.
         num_heads: The number of heads of attention.
         mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
@@ -89,6 +90,7 @@ class Network(NetworkInputs):
         padding: bool = False,
         pool: Pool | None = "mean",
         head: Head = "mlp",
+        pair: PairScore | None = None,
         dropout: float = 0.0,
         num_heads: int = 4,
         mean_log_degree: float = 1.0,
@@ -119,7 +121,13 @@ class Network(NetworkInputs):
         self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice
         self.order = tuple(list(self.blocks).index(block) for block in blocks)
         self.walk_plan = plan if any(block.uses_walks for block in blocks) else None
-        self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
+        self.readout: Readout | PairReadout
+        if pair is None:
+            self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
+        elif pool is not None or head != "mlp":
+            raise ValueError(f"pair={pair!r} scores pairs of nodes: give pool=None, and leave out head.")
+        else:
+            self.readout = PairReadout(channels, out_channels, score=pair, dropout=dropout)
 
     def forward(
         self, data: Data | Batch, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
@@ -144,7 +152,7 @@ class Network(NetworkInputs):
             state = self.first_state(batch)
             for i in self.order:
                 state = self.blocks[i](state, batch)
-            out: Tensor = self.readout(state.nodes, batch.nodes)
+            out: Tensor = self.readout(state.nodes, batch.nodes, batch.targets)
         return out
 
 

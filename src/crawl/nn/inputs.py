@@ -18,7 +18,7 @@ from crawl.nn.blocks import LayerPart, has, takes
 from crawl.nn.encoders import Dense, Encoder, OneHot, WithEncodings
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.readout import Readout
+from crawl.nn.readout import PairReadout, Readout
 from crawl.ops.segments import Rows
 from crawl.tensor_checks import plain_tensor
 from crawl.walks.plan import WalkPlan
@@ -33,7 +33,7 @@ class NetworkInputs(nn.Module):
 
     walk_plan: WalkPlan | None
     blocks: nn.ModuleList
-    readout: Readout
+    readout: Readout | PairReadout
 
     def __init__(
         self, in_channels: int | Encoder, edge_dim: int | Encoder | None, parts: Sequence[LayerPart], channels: int
