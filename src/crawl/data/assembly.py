@@ -38,6 +38,7 @@ class Bucket:
     num_edges: int
     num_walks: int
     largest_graph: int
+    num_targets: int = 0
 
 
 class Assembler:

@@ -1,0 +1,127 @@
+"""Batches of targets of one graph: the full graph with some of its targets, or the walks around them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from crawl.data.assembly import Assembler, Bucket
+from crawl.data.closed import closed_batch
+from crawl.data.one_graph import OneGraph
+from crawl.data.store import GraphStore
+from crawl.nn.batch import Batch
+from crawl.ops.segments import Rows, Segments
+from crawl.walks.plan import WalkPlan
+from crawl.walks.sampling import sample_walks
+
+_RATIO = 1.0625  # between one bucket size and the next
+
+
+class FullGraph(Assembler):
+    """A graph on a device, ready to be put into batches whole, with some of its targets."""
+
+    def __init__(self, store: OneGraph, device: torch.device, *, has_edges: bool = True) -> None:
+        assert store.edge_index is not None
+        ptr = (torch.tensor([0, size]) for size in (store.num_nodes, store.num_edges))
+        graphs = GraphStore(*ptr, store.edge_index, store.x, store.edge_attr)
+        super().__init__(graphs, torch.zeros(1, dtype=torch.long), device, has_edges=has_edges)
+        self.owners, self.target_y = store.owners.to(device), _as_numbers(store.y, device)
+        self._only = torch.tensor([0, 1], device=device)  # the graph, and the empty one for padding
+
+    def batch(self, ids: Tensor, plan: WalkPlan | None, num_steps: int, seed: int) -> Batch:
+        """The graph with the targets `ids`, on the CPU."""
+        batch = super().batch(torch.zeros(1, dtype=torch.long), plan, num_steps, seed)
+        ids = ids.to(self.device)
+        targets = tuple(Segments.of(end, batch.num_nodes) for end in _ends(self.owners[ids]))
+        return replace(batch, targets=targets, y=None if self.target_y is None else self.target_y[ids])
+
+    def buckets(self, batches: list[Tensor], num_graphs: int) -> list[Bucket]:
+        """The one bucket that all batches have."""
+        bucket = super().buckets([torch.zeros(1, dtype=torch.long)], 1)[0]
+        return [replace(bucket, num_targets=num_graphs)] * len(batches)
+
+    def padded_ids(self, batches: list[Tensor], num_graphs: int) -> Tensor:
+        """`[len(batches), num_graphs]` on the device: the ids of each batch, filled up with the number of targets."""
+        ids = torch.full((len(batches), num_graphs), len(self.owners))
+        for row, batch in zip(ids, batches, strict=True):
+            row[: len(batch)] = batch
+        return ids.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else ids
+
+    def padded_batch(
+        self, ids: Tensor, bucket: Bucket, plan: WalkPlan | None, num_steps: int, seed: Tensor, *, is_training: bool
+    ) -> Batch:
+        """The graph with the targets `ids`, a row of `padded_ids`; nothing here waits for the device."""
+        batch = super().padded_batch(self._only, bucket, plan, num_steps, seed, is_training=is_training)
+        is_real, known = ids < len(self.owners), ids.clamp_max(len(self.owners) - 1)
+        rows = Rows(len(ids), is_real.sum(dim=0, keepdim=True, dtype=torch.int32))
+        ends = (torch.where(is_real, end, bucket.num_nodes - 1) for end in _ends(self.owners[known]))
+        y = self.target_y
+        if y is not None:
+            y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y[known], torch.nan)
+        targets = tuple(Segments(end, rows, batch.nodes.rows) for end in ends)
+        return replace(batch, targets=targets, y=y)
+
+
+class ClosedGraph:
+    """A graph of any size, from which batches of walks around targets are drawn.
+
+    The graph is where its tensors are, on the device or on the CPU; batches come to the device.
+    """
+
+    def __init__(self, store: OneGraph, device: torch.device, *, has_edges: bool = True) -> None:
+        self.store, self.device, self.has_edges = store, device, has_edges
+        self.y = _as_numbers(store.y, store.device)
+
+    def batch(self, ids: Tensor, plan: WalkPlan | None, num_steps: int, seed: int) -> Batch:
+        """The walks around the targets `ids`, on the CPU."""
+        store, graph = self.store, self.store.graph
+        if plan is None:
+            raise ValueError("Closed batches are walks: a network without walks needs batches of the full graph.")
+        owners = store.owners[ids].to(graph.device)
+        starts = torch.stack(_ends(owners), dim=1)
+        target, end = (graph.degree[starts] > 0).nonzero(as_tuple=True)  # no walk starts at an isolated node
+        start, target = (each.repeat_interleave(plan.num_walks) for each in (starts[target, end], target))
+        repeat = torch.arange(plan.num_walks, device=start.device).repeat(len(start) // plan.num_walks)
+        walks = sample_walks(
+            graph,
+            num_steps,
+            plan.strategy,
+            start,
+            plan.window_size,
+            seed,
+            keys=start + (repeat << 32),
+            centred=plan.centred,
+        )
+        batch, nodes, edges = closed_batch(graph, owners, walks, target, with_all_edges=self.has_edges)
+        batch = replace(
+            batch,
+            x=None if store.x is None else store.x[nodes],
+            edge_attr=None if store.edge_attr is None else store.edge_attr[edges],
+            y=None if self.y is None else self.y[ids.to(self.y.device)],
+        )
+        return batch if graph.device == self.device else batch.map(lambda tensor: tensor.to(self.device))
+
+    def bucket_of(self, batch: Batch, num_targets: int) -> Bucket:
+        """The smallest bucket for a batch of at most this many targets; there are few."""
+        sizes = (batch.num_nodes, batch.num_edges, len(batch.walks) if batch.walks is not None else 0)
+        nodes, edges, walks = (_rounded(size + 1) for size in sizes)
+        return Bucket(num_targets + 1, nodes, edges, walks, _rounded(int(batch.nodes.count.max())), num_targets)
+
+
+def _rounded(size: int) -> int:
+    """The next bucket size, a multiple of 16."""
+    step = math.ceil(round(math.log(max(size, 16), _RATIO), 6))
+    return math.ceil(_RATIO**step / 16) * 16
+
+
+def _ends(owners: Tensor) -> list[Tensor]:
+    """The node of each target, or both nodes of each pair."""
+    return list(owners.view(len(owners), -1).unbind(1))
+
+
+def _as_numbers(y: Tensor | None, device: torch.device) -> Tensor | None:
+    """Targets as floating-point numbers, which can say that one is missing."""
+    return None if y is None else (y if y.dtype == torch.float64 else y.float()).to(device)
