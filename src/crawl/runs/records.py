@@ -171,6 +171,7 @@ class Record(TypedDict):
     commit: str | None
     best_epoch: NotRequired[int]
     coverage: NotRequired[dict[str, float]]
+    pretraining: NotRequired[list[dict[str, Any]]]
     runs_at_a_time: NotRequired[int]
     steps: NotRequired[str]
     trained: NotRequired[dict[str, Any]]

@@ -178,6 +178,6 @@ class Pretrainer(Trainer):
         return loss if is_mean else loss * count, count
 
     @property
-    def losses(self) -> list[dict[str, float]]:
-        """A record of each epoch: `epoch`, `lr`, `loss`, `seconds`."""
-        return [{key: value for key, value in record.items() if not key.startswith("val_")} for record in self.history]
+    def records(self) -> list[dict[str, Any]]:
+        """The history, without scores."""
+        return [{key: record[key] for key in ("epoch", "lr", "loss", "seconds")} for record in self.history]

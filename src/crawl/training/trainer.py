@@ -102,6 +102,11 @@ class Trainer:
         """Training batches per epoch."""
         return -(-len(self.split.train) // self.training.batch_size)
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What there is to say about each epoch so far."""
+        return self.history
+
     def epochs(self, on_batch: Callable[[Callable[[], float]], None] | None = None) -> Iterator[dict[str, Any]]:
         """One record per epoch until the schedule says that training is over.
 
