@@ -35,7 +35,8 @@ class RunFolder:
 
     `config.json` (the experiment), `where.json` (device and paths), `data.json` (the fingerprint of the data),
     `split.json`, `metrics.jsonl` (a line per epoch), `pretraining.jsonl` (the same, of a pre-training), `events`
-    (TensorBoard), `best.safetensors`, `last.safetensors`, and at the end `result.json`, `predictions.csv` and `curves.png`.
+    (TensorBoard), `best.safetensors`, `last.safetensors`, and at the end `result.json`, `predictions.csv` and
+    `curves.png`.
     """
 
     def __init__(self, path: Path) -> None:

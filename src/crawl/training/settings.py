@@ -163,7 +163,7 @@ class Pretraining:
     from step to step along half a cosine.
 
     Attributes:
-        epochs: Epochs on the training graphs.
+        epochs: Epochs on the training graphs; on the command line, 0 for no pre-training.
         hidden_share: The share of walks whose bits are hidden and predicted.
         lr: The first learning rate; that of the training when not given.
     """
