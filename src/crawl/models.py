@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from crawl.checks import MAX_WIDTH, truth, whole_number
 from crawl.choices import Head, Implementation, Pool, Precision, Strategy
 from crawl.nn.batch import Batch
-from crawl.nn.block import State
 from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers
 from crawl.nn.encoders import Encoder
 from crawl.nn.inputs import NetworkInputs
@@ -119,7 +118,6 @@ class Network(NetworkInputs):
         blocks = built_blocks(parts, settings)
         self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice
         self.order = tuple(list(self.blocks).index(block) for block in blocks)
-        self.uses_bits = truth("identity", identity) or truth("adjacency", adjacency)
         self.walk_plan = plan if any(block.uses_walks for block in blocks) else None
         self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
 
@@ -141,18 +139,13 @@ class Network(NetworkInputs):
         """
         self.check_walk_arguments(data, walks, num_steps, seed)
         batch = data if isinstance(data, Batch) else self.batch_of(data, walks, num_steps, seed)
-        with precision(self.precision):
-            out: Tensor = self.readout(self.final_state(batch).nodes, batch.nodes)
-        return out
-
-    def final_state(self, batch: Batch) -> State:
-        """What is known after the last block, before the readout."""
         batch = batch if batch.is_encoded else self.encode(batch)
         with precision(self.precision):
             state = self.first_state(batch)
             for i in self.order:
                 state = self.blocks[i](state, batch)
-        return state
+            out: Tensor = self.readout(state.nodes, batch.nodes)
+        return out
 
 
 class CRaWl(Network):

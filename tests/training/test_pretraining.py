@@ -53,7 +53,7 @@ class TestWhatIsHidden:
             kept = []
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(model, "logits", lambda *given: kept.append(MaskedBits.logits(model, *given)) or kept[0])
-                model(replace(batch, walks=walks.with_code(code)))
+                model(replace(batch, walks=replace(walks, code=code)))
             return kept[0].detach()
 
         before, flipped = logits(walks.code), walks.code ^ (2**7 - 1)
@@ -75,7 +75,7 @@ class TestWhatIsHidden:
         for _ in range(100):
             coin = torch.randint(2, (32, 1), generator=generator)
             code = (127 * coin).expand(-1, 13).to(walks.code.dtype).contiguous()
-            loss, _ = model(replace(batch, walks=walks.with_code(code)))
+            loss, _ = model(replace(batch, walks=replace(walks, code=code)))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

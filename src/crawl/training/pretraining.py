@@ -9,6 +9,7 @@ as these tell nodes apart. Whether a path closes a cycle cannot: the states must
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -20,7 +21,12 @@ from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.models import Network
 from crawl.nn.batch import Batch
+from crawl.nn.block import Block
+from crawl.nn.conv import CRaWlConv
 from crawl.nn.norm import BatchNorm
+from crawl.nn.parallel import Parallel
+from crawl.nn.walk_block import WalkBlock
+from crawl.nn.walk_gru import WalkGRU
 from crawl.ops.linear import linear
 from crawl.ops.precision import precision
 from crawl.ops.segments import Rows
@@ -76,11 +82,17 @@ class MaskedBits(nn.Module):
         walks = batch.walks
         assert walks is not None  # by the plan
         is_hidden = self.hidden(walks)
-        seen = replace(batch, walks=walks.with_code(walks.code.masked_fill(is_hidden.unsqueeze(1), 0)))
+        code = walks.code.masked_fill(is_hidden.unsqueeze(1), 0)
+        known = {name: vars(walks)[name] for name in ("visits", "steps") if name in vars(walks)}
+        seen = replace(batch, walks=replace(walks, code=code).with_segments(**known))
+        seen = seen if seen.is_encoded else self.encode(seen)
         if self.training:
             self.num_steps.add_(1)
         with precision(self.precision):
-            logits = self.logits(self.network.final_state(seen).nodes, walks, batch.nodes.rows)
+            state = self.network.first_state(seen)
+            for i in self.network.order:
+                state = self.network.blocks[i](state, seen)
+            logits = self.logits(state.nodes, walks, batch.nodes.rows)
         return hidden_bits_loss(logits, walks, is_hidden)
 
     def hidden(self, walks: Walks) -> Tensor:
@@ -129,11 +141,22 @@ def with_bits(model: nn.Module) -> Network:
         what = "a network without a block that uses walks"
     elif model.walk_plan.window_size == 0:
         what = "a network with a window of 0, whose walks have no bits"
-    elif not model.uses_bits:
+    elif not any(_numbers_of_bits(model)):
         what = "a network without identity and adjacency, which does not look at bits"
     else:
         return model
     raise ValueError(f"Pre-training predicts bits of walks, so it cannot train {what}: leave out pretraining.")
+
+
+def _numbers_of_bits(network: Network) -> Iterator[int]:
+    """How many bits each block looks at; a block of the user's own may look at any."""
+    for module in network.modules():
+        if isinstance(module, CRaWlConv):
+            yield module.bits.number
+        elif isinstance(module, WalkGRU):
+            yield int(module.is_used.sum())
+        elif isinstance(module, Block) and module.uses_walks and not isinstance(module, WalkBlock | Parallel):
+            yield 1
 
 
 class Pretrainer(Trainer):

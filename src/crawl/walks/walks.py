@@ -112,13 +112,6 @@ class Walks:
         vars(walks).update(segments)
         return walks
 
-    def with_code(self, code: Tensor) -> Walks:
-        """The same walks with other bits; what was worked out about their nodes and edges is kept."""
-        check_parts(self.nodes, self.edges, code, self.window_size)
-        walks = copy.copy(self)
-        vars(walks)["code"] = code
-        return walks
-
     def without_padding(self) -> Walks:
         """The real walks alone; on a GPU the host waits for their number."""
         if self.num_real is None:
