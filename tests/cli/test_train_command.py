@@ -92,6 +92,16 @@ def test_a_pretraining_is_shown_recorded_and_refused_where_it_has_no_effect(craw
     assert "The share of walks whose bits are hidden and predicted." in " ".join(text.split())
 
 
+def test_a_run_begins_with_the_weights_of_another(crawl, tiny, csl_run):
+    done = crawl("train", "csl", "--out", "run", "--init", csl_run, *tiny)
+    assert done.code == 0
+    assert f"11 of 11 modules begin with weights of {csl_run}." in done.err
+    assert f"weights of {csl_run}: 11 modules; 0 were fresh" in " ".join(crawl("info", "run").out.split())
+    assert "No weights of" in crawl.error("train", "csl", "--init", csl_run, *tiny, "--model.hidden-channels", "12")
+    assert "leave out --init" in crawl.error("train", "csl", "--init", csl_run, "--protocol", "folds", *tiny)
+    assert "leave out --init" in crawl.error("train", "--resume", csl_run, "--init", csl_run)
+
+
 def test_info_tells_how_far_a_pretraining_is(crawl, tiny, monkeypatch):
     epochs = Pretrainer.epochs
 

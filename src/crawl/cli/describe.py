@@ -150,6 +150,8 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     yield from _expected(features)
     if encodings := str(experiment.encodings):
         yield "encodings", encodings
+    if init := record.get("init"):
+        yield "began with", f"weights of {init['run']}: {len(init['taken'])} modules; {len(init['fresh'])} were fresh"
     if losses := [epoch["loss"] for epoch in record.get("pretraining", ())]:
         yield "pre-training", f"{len(losses)} epochs, loss of hidden bits {losses[0]:.4f} to {losses[-1]:.4f}"
     yield "data", f"{record.get('data', experiment.data.name)} {trained.where.path or ''}".strip()

@@ -35,7 +35,8 @@ class RunFolder:
 
     `config.json` (the experiment), `where.json` (device and paths), `data.json` (the fingerprint of the data),
     `split.json`, `metrics.jsonl` (a line per epoch), `pretraining.jsonl` (the same, of a pre-training), `events`
-    (TensorBoard), `best.safetensors`, `last.safetensors`, and at the end `result.json`, `predictions.csv` and
+    (TensorBoard), `best.safetensors`, `last.safetensors`,
+    `initial.safetensors` (weights of another run to begin with), and at the end `result.json`, `predictions.csv` and
     `curves.png`.
     """
 
@@ -45,7 +46,7 @@ class RunFolder:
         self.where = path / "where.json"
         self.best, self.last = path / "best.safetensors", path / "last.safetensors"
         self.metrics, self.result = path / "metrics.jsonl", path / "result.json"
-        self.pretraining = path / "pretraining.jsonl"
+        self.pretraining, self.initial = path / "pretraining.jsonl", path / "initial.safetensors"
         self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
 
     @classmethod

@@ -67,6 +67,13 @@ def lines(text: str | Callable[[], str], quiet: bool | None = False) -> Iterator
         shown.texts.pop()
 
 
+def say(text: str, quiet: bool | None) -> None:
+    """A line on the error stream, unless `quiet`."""
+    if not quiet and sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+
 class Progress:
     """Where nobody watches: it is told about steps and epochs, and shows nothing."""
 

@@ -173,6 +173,7 @@ class Record(TypedDict):
     commit: str | None
     best_epoch: NotRequired[int]
     coverage: NotRequired[dict[str, float]]
+    init: NotRequired[dict[str, Any]]
     pretraining: NotRequired[list[dict[str, Any]]]
     runs_at_a_time: NotRequired[int]
     steps: NotRequired[str]

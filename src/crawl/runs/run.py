@@ -28,7 +28,8 @@ from crawl.runs.experiment import Experiment, GivenModel, Model, settled
 from crawl.runs.features import Features
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.former import renamed
-from crawl.runs.progress import lines, watched
+from crawl.runs.initial import InitialWeights
+from crawl.runs.progress import lines, say, watched
 from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.sources import Csl, GivenData
@@ -70,6 +71,7 @@ def run_experiment(
     *,
     model: nn.Module | None = None,
     dataset: Dataset | None = None,
+    init: Path | str | None = None,
     device: str = "auto",
     path: Path | str | None = None,
     root: Path | str | None = None,
@@ -86,6 +88,8 @@ def run_experiment(
             again. It is called as `Runner` says. The network of `experiment.model` when None.
         dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
             `load_dataset` read by `experiment.data`, to spare reading it again.
+        init: The folder of a finished run, or a checkpoint, whose weights to begin with, as far as they fit; a line and
+            the record (`init`) say which do.
         device: Where to compute; `auto` takes a GPU if there is one.
         path: The file or folder of `experiment.data`, if that reads one.
         root: The data root of benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None.
@@ -112,11 +116,15 @@ def run_experiment(
     model = build_model(experiment, features) if model is None else model  # refused before a folder is there
     if experiment.pretraining is not None:
         with_bits(model)
+    initial = None if init is None else InitialWeights.take(model, as_path("init", init))
     run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if run.config.is_file():  # another process was faster
             raise InUse(f"Another process has begun a run in {run.path}: choose another folder.")
         where.write(run)
+        if initial is not None:
+            say(str(initial), quiet)
+            initial.keep(run, model)
         write_atomically(run.config, experiment.to_json())
         data = _known_data(run, dataset)
         _keep_split(run, dataset.split)
@@ -266,6 +274,8 @@ class _Work:
         dataset = replace(self.dataset, store=with_encodings(self.dataset.store, experiment.encodings))
         settings: dict[str, Any] = {"seed": experiment.seed, "device": self.where.device}
         facts: dict[str, Any] = {"commit": commit}
+        if run.initial.is_file():
+            facts["init"] = InitialWeights.restore(run, self.model)
         is_begun = run.last.is_file()
         if experiment.pretraining is not None and not (is_begun and "pretraining" in self._saved()[1]):
             pretrainer = Pretrainer(self.model, dataset, experiment.pretraining, experiment.training, **settings)
