@@ -212,6 +212,12 @@ class TestPretrainer:
             weights.append(torch.cat([parameter.flatten() for parameter in network.parameters()]))
         assert torch.equal(*weights)
 
+    def test_a_network_of_doubles_is_pretrained(self, make_dataset) -> None:
+        dataset = make_dataset("regression")
+        dataset = replace(dataset, store=replace(dataset.store, x=dataset.store.x.double()))
+        pretrainer = Pretrainer(small().double(), dataset, Pretraining(1), TRAINING, device="cpu")
+        assert math.isfinite(next(pretrainer.epochs())["loss"])
+
     def test_settings_are_those_of_the_training_except_its_length_and_rate(self) -> None:
         training = Training(lr=0.1, optimiser="lion", weight_decay=0.2, schedule=Cosine(), accumulate=2, early_stop=3)
         training = replace(training, warmup_epochs=2.0, average_decay=0.9)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crawl.checks import MAX_SEED, check_type, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.splits import Split
 from crawl.models import Network
@@ -76,6 +77,7 @@ class MaskedBits(nn.Module):
         self.norm, self.of_nodes = BatchNorm(channels), drawn((self.window_size + 1) * _WIDTH, channels)
         self.of_bits, self.bias = drawn(number, _WIDTH), nn.Parameter(torch.zeros(number))
         self.register_buffer("num_steps", torch.zeros((), dtype=torch.int64))  # so that each hides other walks
+        self.to(dtype=network.readout.norm.weight.dtype)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The mean loss of the hidden bits, and their number; see `hidden_bits_loss`."""
@@ -186,7 +188,12 @@ class Pretrainer(Trainer):
         seed: int = 0,
         device: str = "auto",
     ) -> None:
-        seed, none = derive_seed(seed, "pretraining"), dataset.split.train[:0]
+        check_type("network", network, nn.Module)
+        check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
+        check_type("settings", settings, Pretraining)
+        check_type("training", training, Training)
+        seed = derive_seed(whole_number("seed", seed, -MAX_SEED, MAX_SEED), "pretraining")
+        none = dataset.split.train[:0]
         super().__init__(
             MaskedBits(network, settings.hidden_share, seed),
             replace(dataset, split=Split(dataset.split.train, none, none)),
