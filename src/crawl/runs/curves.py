@@ -76,7 +76,8 @@ def draw_curves(
             axes.axvline(best_epoch, color="gray", linestyle=":", label=label)
     if pretraining:
         axes, unused = panels[-1]
-        axes.plot([p["epoch"] for p in pretraining], [p["loss"] for p in pretraining], color="gray")
+        marker = "." if len(pretraining) == 1 else ""
+        axes.plot([p["epoch"] for p in pretraining], [p["loss"] for p in pretraining], color="gray", marker=marker)
         axes.set(xlabel="epoch of pre-training", ylabel="loss of hidden bits")
         _refine(axes, may_be_log=True)
         unused.remove()
