@@ -18,7 +18,7 @@ from crawl.files import parse_json
 from crawl.plain import LEFT_OUT, structure, tagged, unstructure
 from crawl.runs.former import as_now
 from crawl.runs.sources import Csl, Data
-from crawl.training.settings import Evaluation, Training
+from crawl.training.settings import Evaluation, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ class Experiment:
         evaluation: How to evaluate.
         seed: The seed of everything random.
         encodings: Structural encodings that the network gets besides the features of the data.
+        pretraining: Let the network predict hidden bits of walks before it is trained.
     """
 
     name: str = "run"
@@ -160,6 +161,7 @@ class Experiment:
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
     encodings: Encodings = field(default=Encodings(), metadata=LEFT_OUT)
+    pretraining: Pretraining | None = field(default=None, metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         whole_number("seed", self.seed, 0, 2**64 - 1)
@@ -178,6 +180,9 @@ class Experiment:
             raise ValueError(
                 f"{self.model.title} does not walk, so it cannot be changed by --walk: leave it out (walk=None)."
             )
+        if self.pretraining is not None:
+            check_type("experiment.pretraining", self.pretraining, Pretraining)
+            _check_has_bits(self.model, self.walk)
         if isinstance(self.model, Model) and not self.model.has_walks:
             object.__setattr__(self, "evaluation", _evaluated_once(self.evaluation, self.model.title))
 
@@ -217,7 +222,7 @@ class Experiment:
     def without_walks(self, model: Model) -> Experiment:
         """The same experiment with a network that does not walk."""
         evaluation = replace(self.evaluation, num_val_repeats=1, num_test_repeats=1)
-        return replace(self, model=model, walk=None, evaluation=evaluation)
+        return replace(self, model=model, walk=None, evaluation=evaluation, pretraining=None)
 
 
 def _check_strategy(walk: WalkPlan) -> None:
@@ -226,6 +231,14 @@ def _check_strategy(walk: WalkPlan) -> None:
     for name in parameters_of_others(walk.strategy):
         if (value := getattr(walk, name)) != getattr(WalkPlan, name):
             raise ValueError(f"{walk.strategy} walks cannot be changed by --walk.{name} {value!r}: leave it out.")
+
+
+def _check_has_bits(model: Model | GivenModel, walk: WalkPlan | None) -> None:
+    """Refuse to pre-train a network without bits to predict; a given model tells that itself."""
+    if isinstance(model, Model) and (walk is None or walk.window_size == 0 or not (model.identity or model.adjacency)):
+        raise ValueError(
+            f"{model.title} looks at no bits of walks, so it cannot be changed by --pretraining: leave it out."
+        )
 
 
 def _evaluated_once(evaluation: Evaluation, model: str) -> Evaluation:
