@@ -7,6 +7,7 @@ are stored is not part of it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -117,7 +118,7 @@ class GivenModel:
     """
 
     name: ClassVar[str] = "given"
-    has_walks: ClassVar[bool] = False  # none that an experiment knows of
+    has_walks: ClassVar[bool] = False  # none that an experiment gives it
     class_: str = ""
 
     @property
@@ -144,7 +145,7 @@ class Experiment:
     Attributes:
         name: What the folder of the run is called.
         data: Which graphs, which targets, which split.
-        walk: The walks of the network, if it uses any.
+        walk: The walks of the network, if it uses any; for a model that was given, its `walk_plan`.
         model: The network.
         training: How to train.
         evaluation: How to evaluate.
@@ -169,12 +170,15 @@ class Experiment:
             if not isinstance(getattr(self, name), kind):
                 names = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
                 raise ValueError(f"experiment.{name} must be a {names}, not {shown(getattr(self, name))}.")
-        if self.model.has_walks:
-            object.__setattr__(self, "walk", WalkPlan() if self.walk is None else self.walk)
-            assert self.walk is not None
+        if self.walk is None and self.model.has_walks:
+            object.__setattr__(self, "walk", WalkPlan())
+        if self.walk is not None:
             check_type("experiment.walk", self.walk, WalkPlan)
+            if self.walk.p == math.inf:
+                raise ValueError("JSON has no infinity, so walk.p=inf cannot be recorded: take a number such as 1e300.")
+        if self.walk is not None and self.model.has_walks:
             _check_strategy(self.walk)
-        elif self.walk is not None:
+        elif self.walk is not None and isinstance(self.model, Model):
             raise ValueError(
                 f"{self.model.title} does not walk, so it cannot be changed by --walk: leave it out (walk=None)."
             )
@@ -264,7 +268,7 @@ def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator
         yield f"A {task.kind} task", "training", "loss", Training.loss
         yield f"A {task.kind} task", "training", "normalise_targets", Training.normalise_targets
     if not getattr(experiment.data, "has_validation", True):
-        usual = Evaluation.num_val_repeats if model.has_walks else 1
+        usual = Evaluation.num_val_repeats if walk is not None else 1
         yield "A training without validation", "evaluation", "num_val_repeats", usual
     if not isinstance(model, Model):
         return

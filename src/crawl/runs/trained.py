@@ -99,11 +99,13 @@ class TrainedModel:
             )
         with _damage_named(path):
             experiment, features, scaling, record, data, where = _described(description)
+        check_given(experiment.model, model, path)
         if eval_start_share is not None:
+            if model is not None:
+                raise ValueError("A given model walks by its own walk_plan: set it there, not by eval_start_share.")
             if experiment.walk is None:
                 raise ValueError(f"{experiment.model.title} does not walk: leave out eval_start_share.")
             experiment = replace(experiment, walk=replace(experiment.walk, eval_start_share=eval_start_share))
-        check_given(experiment.model, model, path)
         with _damage_named(path):
             weights, is_given = renamed(tensors, ()), model is not None
             if model is None:
