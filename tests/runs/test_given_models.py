@@ -176,11 +176,15 @@ def test_the_model_must_be_given_again(experiment, paths, tmp_path, capsys):
         resume_run(tmp_path / "run", dataset=paths)
     assert main(["train", "--resume", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("give the model again, to resume_run(folder, model=…) or TrainedModel.load(folder, model=…).")
+    assert line.endswith("give the model again, with model=… in resume_run or TrainedModel.load.")
     assert main(["info", str(tmp_path / "run")]) == 0
     assert "model=…, dataset=…)" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"give the data set again, with dataset=… in resume_run"):
+        resume_run(tmp_path / "run", model=PyGModel())
+    with pytest.raises(ValueError, match=r"not finished: resume it with resume_run\('.*run', model=…, dataset=…\)\.$"):
+        TrainedModel.load(tmp_path / "run", model=PyGModel())
     resume_run(tmp_path / "run", model=PyGModel(), dataset=paths)
-    with pytest.raises(ValueError, match=r"give the model again, .* TrainedModel\.load\(folder, model=…\)"):
+    with pytest.raises(ValueError, match=r"give the model again, with model=… in .* TrainedModel\.load"):
         TrainedModel.load(tmp_path / "run")
 
 

@@ -23,6 +23,8 @@ from crawl.training.settings import Evaluation, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crawl.data.task import Task
 
 _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
@@ -130,8 +132,8 @@ class GivenModel:
     def remedy(self) -> str:
         """What to do where the model is needed."""
         return (
-            f"This run was started in Python with a model of its own, {self.class_}: give the model again, to "
-            "resume_run(folder, model=…) or TrainedModel.load(folder, model=…)."
+            f"This run was started in Python with a model of its own, {self.class_}: give the model again, with "
+            "model=… in resume_run or TrainedModel.load."
         )
 
 
@@ -217,6 +219,11 @@ class Experiment:
             ValueError: As `from_json` does.
         """
         return structure(cls, as_now(values), "The configuration")
+
+    def how_to_resume(self, folder: Path) -> str:
+        """The command that resumes a run in a folder; a call in Python, where what was given is given again."""
+        given = [f"{name}=…" for name, part in (("model", self.model), ("dataset", self.data)) if part.name == "given"]
+        return f"resume_run({str(folder)!r}, {', '.join(given)})" if given else f"crawl train --resume {folder}"
 
     def without_walks(self, model: Model) -> Experiment:
         """The same experiment with a network that does not walk."""

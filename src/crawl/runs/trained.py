@@ -24,7 +24,7 @@ from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import former_where, renamed
-from crawl.runs.records import check_record
+from crawl.runs.records import check_record, read_config
 from crawl.runs.where import Where
 from crawl.training.checkpoint import check_weights, load_checkpoint
 from crawl.training.evaluation import Predictions, Scaling, predict
@@ -90,12 +90,13 @@ class TrainedModel:
             if not run.best.is_file() and run.result.is_file():
                 raise ValueError(f"The weights of the run {path} were removed: remove its folder and train it again.")
             if not run.best.is_file():
-                raise ValueError(f"The run {path} is not finished: resume it with crawl train --resume {path}.")
+                how = read_config(run.config).how_to_resume(path)
+                raise ValueError(f"The run {path} is not finished: resume it with {how}.")
             path = run.best
         tensors, description = load_checkpoint(path)
         if "features" not in description:
             raise ValueError(
-                f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
+                f"{path} is a checkpoint of a training: load best.safetensors, which is there when it is finished."
             )
         with _damage_named(path):
             experiment, features, scaling, record, data, where = _described(description)

@@ -86,7 +86,9 @@ def why_not_captured(model: nn.Module) -> str | None:
         if isinstance(module, Block) and module.why_not_captured is not None:
             return f"{part}: {module.why_not_captured}"
         if isinstance(module, _BatchNorm) and not isinstance(module, BatchNorm):
-            return f"{part}: torch's batch norm would count padding rows; use crawl.nn.BatchNorm"
+            return (
+                f"{part}: torch's batch norm would count padding: use crawl.nn.BatchNorm, as norm(x, batch.nodes.rows)"
+            )
         if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
             return f"{part}: it has hooks, which run on the host"
     dtype = next((parameter.dtype for parameter in model.parameters() if parameter.dtype != torch.float32), None)
