@@ -212,6 +212,17 @@ def test_models_that_are_built_are_not_given(tiny, finished, paths, tmp_path):
     assert Experiment().model == Model()
 
 
+class Positions(PyGModel):
+    def forward(self, data, pos):
+        raise AssertionError
+
+
+def test_a_forward_that_needs_more_leaves_no_folder(experiment, paths, tmp_path):
+    with pytest.raises(ValueError, match="The forward of Positions needs pos"):
+        run_experiment(experiment, tmp_path / "run", model=Positions(), dataset=paths)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_wrong_output_shape_is_one_sentence(experiment, paths, tmp_path):
     with pytest.raises(ValueError, match=r"^[^\n]* 2 numbers for each graph, .* shape \[4, 2\], not \[4, 3\]\.$"):
         run_experiment(experiment, tmp_path / "run", model=PyGModel(3), dataset=paths)

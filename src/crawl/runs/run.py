@@ -33,6 +33,7 @@ from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.sources import Csl, GivenData
 from crawl.runs.where import Where
+from crawl.training.calling import Caller
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 from crawl.training.evaluation import targets_of
 from crawl.training.trainer import Trainer, choose_device
@@ -199,6 +200,7 @@ def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Datase
     if model is None:
         return experiment
     check_type("model", model, nn.Module)
+    Caller(model)  # refuses a forward that asks for what nobody gives
     given, plan = GivenModel(f"{type(model).__module__}.{type(model).__qualname__}"), _plan_of(model)
     usual = (None, plan, WalkPlan()) if experiment.model == Model() else (None, plan)
     if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in usual:
