@@ -343,8 +343,7 @@ def _as_store(graphs: Sequence[GraphLike]) -> GraphStore:
         if like is not None and data.edge_attr is None and data.num_edges == 0:
             data.edge_attr = like.new_empty(0, *like.shape[1:])
     store = GraphStore.from_graphs(found)
-    first_node = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
-    num_left, num_entered = (torch.bincount(ends + first_node, minlength=store.num_nodes) for ends in store.edge_index)
+    num_left, num_entered = (torch.bincount(ends, minlength=store.num_nodes) for ends in store.joined_edge_index)
     refuse_graph(
         (num_entered > 0) & (num_left == 0),
         store.node_ptr,

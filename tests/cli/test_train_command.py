@@ -351,6 +351,7 @@ def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
         ("train zinc --data.path x", "zinc cannot be changed by --data.path: leave it out"),
         ("train csl --walk.strategy node2vec --walk.p 1", "node2vec walks need --walk.p and --walk.q"),
         ("train csl --walk.restart 0.2", "cannot be changed by --walk.restart: leave it out"),
+        ("train csl --training.loss l1", "csl cannot be changed by --training.loss: leave it out"),
         ("train csl --walk.strategy restart --walk.restart 2", "restart must be a number between 0 and 1, not 2"),
         ("train csl --model.layer walk wlk", "not 'wlk'. Did you mean 'walk'?"),
         ("train csl --training.lr -1", "training.lr must be a positive number, not -1"),

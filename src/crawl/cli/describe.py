@@ -198,10 +198,8 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
         yield from _best(history)
     title = "epoch" if experiment.pretraining is None or "pretraining" in values else "pre-training epoch"
     yield "checkpoint", f"after {title} {saved}, at {_time_of(run.last)}" if saved else "none yet: it begins anew"
-    given = [name for name, part in (("model", experiment.model), ("dataset", experiment.data)) if part.name == "given"]
     whole = path.parent if _has_folds(path.parent) and path.name.startswith("fold-") else path
-    in_python = f"resume_run({str(path)!r}, {', '.join(f'{name}=…' for name in given)})"
-    yield "resume with", in_python if given else f"crawl train --resume {whole}"
+    yield "resume with", experiment.how_to_resume(whole)
 
 
 def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:

@@ -180,7 +180,8 @@ def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
         if setting in _EVERY_SETTING - used:
             base = kind.base
             parts = {"data": base.data.name, "training": f"{base.training.schedule.name}, {base.training.optimiser}"}
-            what = parts.get(setting.partition(".")[0], base.model.title)
+            of_numbers = setting in ("training.loss", "training.normalise_targets")
+            what = parts.get("data" if of_numbers else setting.partition(".")[0], base.model.title)
             raise ValueError(f"{what} cannot be changed by {flag}: leave it out{_choice_for(setting)}.")
 
 

@@ -58,7 +58,9 @@ class RunFolder:
         if path is not None:
             names = (entry.name for entry in path.iterdir()) if path.is_dir() else ["a file"] if path.exists() else ()
             if any(not name.startswith(".") and name != "where.json" for name in names):
-                raise InUse(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
+                is_run = (path / "config.json").is_file() or (path / "fold-1").is_dir()
+                how = f"resume it with --resume {path}, or " if is_run else ""
+                raise InUse(f"{path} exists already: {how}choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
         if not name or set(name) & set("/\\\0"):

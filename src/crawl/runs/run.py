@@ -34,11 +34,12 @@ from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.sources import Csl, GivenData
 from crawl.runs.where import Where
+from crawl.training.calling import Caller
 from crawl.training.checkpoint import check_history, load_checkpoint, save_checkpoint
 from crawl.training.evaluation import targets_of
 from crawl.training.pretraining import Pretrainer, with_bits
 from crawl.training.trainer import Trainer, choose_device
-from crawl.walks.plan import WalkPlan
+from crawl.walks.plan import WalkPlan, parameters_of_others
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
@@ -84,8 +85,9 @@ def run_experiment(
     Args:
         experiment: What to do.
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
-        model: A model of one's own, which is trained in place and recorded as `given`; to resume such a run, give it
-            again. It is called as `Runner` says. The network of `experiment.model` when None.
+        model: A model of one's own, which is trained in place and recorded as `given`, with its `walk_plan` if it has
+            one; to resume such a run, give it again. It is called as `Runner` says. The network of `experiment.model`
+            when None.
         dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
             `load_dataset` read by `experiment.data`, to spare reading it again.
         init: The folder of a finished run, or a checkpoint, whose weights to begin with, as far as they fit; a line and
@@ -161,6 +163,10 @@ def resume_run(
         return _read(run)
     experiment, where = read_config(run.config), Where.read(run).moved(device, path, root)
     check_given(experiment.model, model, run.config)
+    if model is not None and experiment.walk not in (None, _plan_of(model)):  # older versions did not keep it
+        raise ValueError(
+            f"{run.path} was started with {experiment.walk}, but the model has another walk_plan: give it that one."
+        )
     dataset = read_dataset(experiment, where, quiet, dataset)
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model
@@ -205,13 +211,23 @@ def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Datase
     if model is None:
         return experiment
     check_type("model", model, nn.Module)
-    given = GivenModel(f"{type(model).__module__}.{type(model).__qualname__}")
-    if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in (None, WalkPlan()):
+    Caller(model)  # refuses a forward that asks for what nobody gives
+    given, plan = GivenModel(f"{type(model).__module__}.{type(model).__qualname__}"), _plan_of(model)
+    usual = (None, plan, WalkPlan()) if experiment.model == Model() else (None, plan)
+    if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in usual:
         raise ValueError(
-            f"experiment.model and experiment.walk say how to build a {experiment.model.title}, but a "
-            f"{type(model).__name__} was given: leave out model, or both settings."
+            f"experiment.model and experiment.walk describe a {experiment.model.title or 'model'} that is not the "
+            f"{type(model).__name__} that was given: leave out both settings, or the model if they say how to build it."
         )
-    return replace(experiment, model=given, walk=None)
+    return replace(experiment, model=given, walk=plan)
+
+
+def _plan_of(model: nn.Module) -> WalkPlan | None:
+    """The walks of a model that was given, as far as it tells, without parameters that its strategy does not have."""
+    plan = getattr(model, "walk_plan", None)
+    if not isinstance(plan, WalkPlan):
+        return None
+    return replace(plan, **{name: getattr(WalkPlan, name) for name in parameters_of_others(plan.strategy)})
 
 
 def _keep_split(run: RunFolder, now: Split) -> None:

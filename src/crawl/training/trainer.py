@@ -204,8 +204,8 @@ class Trainer:
         loss = float(total_loss) / len(self.split.train)  # only now: a GPU works on the evaluation meanwhile
         if not math.isfinite(loss):
             raise ValueError(
-                f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
-                "lower training.lr, or set training.clip_norm."
+                f"The loss became {loss} in epoch {epoch}: lower training.lr, set training.clip_norm, or scale down "
+                "features or targets that are large."
             )
         self.schedule.update(val_score)
         if self.schedule.best in (val_score, None):  # of equal epochs the last, which has learned for longest
