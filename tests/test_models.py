@@ -159,6 +159,16 @@ def test_edge_features_that_would_not_be_used_are_refused(edge_attr: Tensor, wid
     assert torch.equal(make_model(1, edge_dim=None)(data, seed=1), bare)
 
 
+def test_edge_features_that_no_block_can_use_are_only_ignored() -> None:
+    """Neither message leads to the other."""
+    data = cycle(5, edge_attr=torch.rand(10, 3))
+    with pytest.raises(ValueError, match="No block of this network sees edge features: give it edge_dim=None"):
+        Network(1, 1, layer=("gin",), edge_dim=3)
+    with pytest.raises(ValueError, match="the model edge_dim=0: give it edge_dim=None to ignore them"):
+        Network(1, 1, layer=("gin",))(data)
+    assert Network(1, 1, layer=("gin",), edge_dim=None)(data).isfinite().all()
+
+
 def test_walks_follow_edge_weights() -> None:
     data = cycle(5, edge_weight=torch.tensor([1e6, 1.0]).repeat_interleave(5))  # almost always one way round
     model = make_model(1, strategy="uniform").eval()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from crawl.cli.settings import settings_type
 from crawl.cli.train import described_task
 from crawl.data import Task
 from crawl.runs.recipes import RECIPES
+from crawl.training import Pretrainer
 from crawl.training.trainer import Trainer
 
 CSL_TASK = (
@@ -67,6 +69,53 @@ def test_a_network_of_any_blocks_is_trained_resumed_and_evaluated(crawl, tiny):
     assert "test accuracy" in crawl("evaluate", "run", "--num-repeats", "1").out
     assert "walk edge_update gine virtual_node, " in crawl("info", "run").out
     assert crawl("train", "csl", "--out", "side", "--model.layer", "walk+gine", *words).code == 0
+
+
+def test_a_pretraining_is_shown_recorded_and_refused_where_it_has_no_effect(crawl, tiny):
+    flags = ["--pretraining.epochs", "2", "--pretraining.hidden-share", "0.4"]
+    assert crawl("train", "csl", "--out", "run", *flags, *tiny).code == 0
+    record = json.loads(Path("run/result.json").read_text())
+    assert record["config"]["pretraining"] == {"epochs": 2, "hidden_share": 0.4, "lr": None}
+    assert [epoch["epoch"] for epoch in record["pretraining"]] == [1, 2]
+    assert "2 epochs, loss of hidden bits" in crawl("info", "run").out
+    assert crawl("train", "csl", "--out", "none", "--pretraining.epochs", "0", *tiny).code == 0
+    assert "pretraining" not in json.loads(Path("none/config.json").read_text())
+    for words, message in (
+        (["--pretraining.lr", "0.1"], "Without --pretraining.epochs there is no pre-training for --pretraining.lr 0.1"),
+        ([*flags, "--walk.window-size", "0"], "looks at no bits of walks, so it cannot be changed by --pretraining"),
+        (["--model.layer", "gin", "--pretraining.epochs", "2"], "gin cannot be changed by --pretraining.epochs"),
+        (["--pretraining.epochs", "-1"], "pretraining.epochs must be a whole number from 1"),
+    ):
+        assert message in crawl.error("train", "csl", *words)
+    text = crawl("train", "csl", "--help").out
+    assert "--pretraining.hidden-share FLOAT" in text
+    assert "The share of walks whose bits are hidden and predicted." in " ".join(text.split())
+
+
+def test_a_run_begins_with_the_weights_of_another(crawl, tiny, csl_run):
+    done = crawl("train", "csl", "--out", "run", "--init", csl_run, *tiny)
+    assert done.code == 0
+    assert f"11 of 11 modules begin with weights of {csl_run}." in done.err
+    assert f"weights of {csl_run}: 11 modules; 0 were fresh" in " ".join(crawl("info", "run").out.split())
+    assert "No weights of" in crawl.error("train", "csl", "--init", csl_run, *tiny, "--model.hidden-channels", "12")
+    assert "leave out --init" in crawl.error("train", "csl", "--init", csl_run, "--protocol", "folds", *tiny)
+    assert "leave out --init" in crawl.error("train", "--resume", csl_run, "--init", csl_run)
+
+
+def test_info_tells_how_far_a_pretraining_is(crawl, tiny, monkeypatch):
+    epochs = Pretrainer.epochs
+
+    def two(self, on_batch):
+        yield from itertools.islice(epochs(self, on_batch), 2)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("crawl.runs.run._SECONDS_BETWEEN_CHECKPOINTS", 0)
+        patch.setattr(Pretrainer, "epochs", two)
+        crawl("train", "csl", "--out", "run", "--pretraining.epochs", "3", *tiny)
+    text = crawl("info", "run").out
+    assert "unfinished: 2 epochs of 3 of its pre-training" in text
+    assert "after pre-training epoch 2" in text
 
 
 def test_a_network_without_walks(crawl, tiny):
@@ -302,6 +351,7 @@ def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
         ("train zinc --data.path x", "zinc cannot be changed by --data.path: leave it out"),
         ("train csl --walk.strategy node2vec --walk.p 1", "node2vec walks need --walk.p and --walk.q"),
         ("train csl --walk.restart 0.2", "cannot be changed by --walk.restart: leave it out"),
+        ("train csl --training.loss l1", "csl cannot be changed by --training.loss: leave it out"),
         ("train csl --walk.strategy restart --walk.restart 2", "restart must be a number between 0 and 1, not 2"),
         ("train csl --model.layer walk wlk", "not 'wlk'. Did you mean 'walk'?"),
         ("train csl --training.lr -1", "training.lr must be a positive number, not -1"),

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.nn import GCNConv
 
 from crawl.data import GraphStore, Split, from_pyg
 
@@ -163,3 +164,9 @@ def test_one_graph_is_a_data_set_of_one():
     with pytest.raises(ValueError, match="One graph cannot be split into three parts: give graphs for val and test"):
         from_pyg(one)
     assert from_pyg(one, two, three).store.y.tolist() == [[0.5], [1.5], [2.5]]
+
+
+@pytest.mark.parametrize("layer", [GCNConv(2, 2), torch.nn.Sequential(torch.nn.Linear(2, 2))])
+def test_a_layer_is_not_a_data_set(layer) -> None:
+    with pytest.raises(ValueError, match=r"is a layer, not graphs: use crawl\.nn\.from_pyg to make it a block\.$"):
+        from_pyg(layer)

@@ -82,6 +82,10 @@ def _one_epoch(model: Any, dataset: Any, training: Any, evaluation: Any, seed: A
     return float(next(tr.Trainer(model, dataset, training, evaluation, seed=seed).epochs())["loss"])
 
 
+def _pretrained_epoch(network: Any, dataset: Any, settings: Any, training: Any, seed: Any) -> float:
+    return float(next(tr.Pretrainer(network, dataset, settings, training, seed=seed).epochs())["loss"])
+
+
 def _experiment_of(**values: Any) -> Any:
     """The experiment of a dictionary, if it can be written as JSON."""
     try:
@@ -123,6 +127,7 @@ def _regressor() -> Any:
 _MORE = {  # settings of estimators, at their defaults or near
     "validation_fraction": 0.3, "lr": 1e-3, "dropout": 0.1, "patience": 5, "pool": "sum", "virtual_node": False,
     "batch_size": 3, "random_state": 1, "handle_unknown": "warn", "encodings": ce.Encodings(2, 2, 4),
+    "pretraining": tr.Pretraining(1),
 }  # fmt: skip
 
 
@@ -361,6 +366,15 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         evaluation=_TINY.evaluation,
         seed=0,
     ),
+    "Pretraining": lambda _: call(tr.Pretraining, **asdict(tr.Pretraining(lr=0.1))),
+    "Pretrainer": lambda w: call(
+        _pretrained_epoch,
+        network=world.model(edge_dim=0),
+        dataset=w.dataset,
+        settings=tr.Pretraining(1),
+        training=_TINY.training,
+        seed=0,
+    ),
     "training.predict": lambda w: call(
         tr.predict,
         model=world.model(edge_dim=0), task=_TASK, store=w.store, ids=torch.arange(3), num_repeats=2, seed=0,
@@ -385,6 +399,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "run_experiment.of_a_model": lambda w: call(
         _run, experiment=cr.Experiment(training=_TINY.training), model=world.model(edge_dim=0), dataset=w.dataset
     ),
+    "run_experiment.init": lambda w: call(_run, experiment=_TINY, dataset=w.dataset, init=w.run),
     "run_experiment.with_settings": lambda w: call(
         _run_with,
         dataset=w.dataset, seed=0, num_steps=5, num_eval_steps=5, window_size=4, start_share=0.9, strategy="uniform",

@@ -110,7 +110,7 @@ def test_node2vec_reaches_the_walks(tiny):
 
 def test_a_given_model_cannot_be_built(tiny):
     given = replace(tiny, model=GivenModel("here.Mine"), walk=None)
-    with pytest.raises(ValueError, match=r"a model of its own, here\.Mine: give the model again, to resume_run"):
+    with pytest.raises(ValueError, match=r"a model of its own, here\.Mine: give the model again, with model="):
         build_model(given, Features(TASK))
 
 

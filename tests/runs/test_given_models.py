@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
+import json
+import math
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from crawl import Network, WalkPlan
 from crawl.cli import main
 from crawl.nn import Batch, BatchNorm, Block, Linear, State
 from crawl.runs import Experiment, GivenModel, Model, TrainedModel, resume_run, run_experiment
+from crawl.runs.records import read_config
 from crawl.runs.run import Stopped
 
 
@@ -125,6 +128,47 @@ def test_the_record_names_the_class(experiment, paths, tmp_path):
     assert record["steps"].startswith("eager: ")
 
 
+def test_the_record_tells_the_walks_of_the_model(experiment, paths, tmp_path):
+    """A `walk` need not be given; if it is, it must be that of the model."""
+    model = network()
+    result = run_experiment(experiment, tmp_path / "run", model=model, dataset=paths)
+    assert result.record["config"]["walk"] == asdict(model.walk_plan)
+    written = read_config(result.folder / "config.json")
+    assert (written.walk, written.model) == (model.walk_plan, GivenModel("crawl.models.Network"))
+    assert TrainedModel.load(result.folder, model=network()).experiment.walk == model.walk_plan
+    again = run_experiment(written, tmp_path / "again", model=network(), dataset=paths)
+    assert again.record["scores"] == result.record["scores"]
+    other = network()
+    other.walk_plan = replace(other.walk_plan, num_steps=7)
+    with pytest.raises(ValueError, match="describe a Network that is not the Network that was given: leave out both"):
+        run_experiment(written, tmp_path / "other", model=other, dataset=paths)
+    assert not (tmp_path / "other").exists()
+    (result.folder / "result.json").unlink()
+    with pytest.raises(ValueError, match=r"started with WalkPlan\(.* has another walk_plan: give it that one"):
+        resume_run(result.folder, model=other, dataset=paths)
+    with pytest.raises(ValueError, match="walks by its own walk_plan: set it there, not by eval_start_share"):
+        TrainedModel.load(result.folder, model=network(), eval_start_share=0.5)
+
+
+def test_runs_of_older_versions_do_not_tell_the_walks_of_a_model(experiment, paths, tmp_path):
+    with pytest.raises(Stopped):
+        run_experiment(experiment, tmp_path / "run", model=network(), dataset=paths, stop=lambda: True)
+    config = tmp_path / "run" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"walk": None}))
+    assert resume_run(tmp_path / "run", model=network(), dataset=paths).record["config"]["walk"] is None
+
+
+def test_the_record_leaves_out_what_other_strategies_have(experiment, paths, tmp_path):
+    model, infinite = network(), network()
+    model.walk_plan = WalkPlan("uniform", num_steps=5, num_eval_steps=5, p=4.0)
+    record = run_experiment(experiment, tmp_path / "run", model=model, dataset=paths).record
+    assert record["config"]["walk"] == asdict(replace(model.walk_plan, p=1.0))
+    infinite.walk_plan = WalkPlan("node2vec", p=math.inf, q=2.0)
+    with pytest.raises(ValueError, match=r"walk\.p=inf cannot be recorded: take a number such as 1e300"):
+        run_experiment(experiment, tmp_path / "infinite", model=infinite, dataset=paths)
+    assert not (tmp_path / "infinite").exists()
+
+
 def test_the_model_must_be_given_again(experiment, paths, tmp_path, capsys):
     with pytest.raises(Stopped):
         run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths, stop=lambda: True)
@@ -132,11 +176,15 @@ def test_the_model_must_be_given_again(experiment, paths, tmp_path, capsys):
         resume_run(tmp_path / "run", dataset=paths)
     assert main(["train", "--resume", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("give the model again, to resume_run(folder, model=…) or TrainedModel.load(folder, model=…).")
+    assert line.endswith("give the model again, with model=… in resume_run or TrainedModel.load.")
     assert main(["info", str(tmp_path / "run")]) == 0
     assert "model=…, dataset=…)" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"give the data set again, with dataset=… in resume_run"):
+        resume_run(tmp_path / "run", model=PyGModel())
+    with pytest.raises(ValueError, match=r"not finished: resume it with resume_run\('.*run', model=…, dataset=…\)\.$"):
+        TrainedModel.load(tmp_path / "run", model=PyGModel())
     resume_run(tmp_path / "run", model=PyGModel(), dataset=paths)
-    with pytest.raises(ValueError, match=r"give the model again, .* TrainedModel\.load\(folder, model=…\)"):
+    with pytest.raises(ValueError, match=r"give the model again, with model=… in .* TrainedModel\.load"):
         TrainedModel.load(tmp_path / "run")
 
 
@@ -150,7 +198,7 @@ def test_another_model_does_not_fit(experiment, paths, tmp_path):
 
 
 def test_models_that_are_built_are_not_given(tiny, finished, paths, tmp_path):
-    with pytest.raises(ValueError, match="say how to build a crawl, but a PyGModel was given: leave out model"):
+    with pytest.raises(ValueError, match="describe a crawl that is not the PyGModel that was given: leave out both"):
         run_experiment(tiny, tmp_path / "run", model=PyGModel(), dataset=paths)
     with pytest.raises(ValueError, match="says how to build its model, a crawl: leave out model"):
         TrainedModel.load(finished.folder, model=PyGModel())
@@ -159,9 +207,20 @@ def test_models_that_are_built_are_not_given(tiny, finished, paths, tmp_path):
     with pytest.raises(ValueError, match="give the model again"):
         run_experiment(Experiment(model=GivenModel("here.Mine")), tmp_path / "run", dataset=paths)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ValueError, match="leave out model, or both settings"):
+    with pytest.raises(ValueError, match="leave out both settings, or the model"):
         run_experiment(Experiment(walk=WalkPlan(num_steps=7)), tmp_path / "run", model=PyGModel(), dataset=paths)
     assert Experiment().model == Model()
+
+
+class Positions(PyGModel):
+    def forward(self, data, pos):
+        raise AssertionError
+
+
+def test_a_forward_that_needs_more_leaves_no_folder(experiment, paths, tmp_path):
+    with pytest.raises(ValueError, match="The forward of Positions needs pos"):
+        run_experiment(experiment, tmp_path / "run", model=Positions(), dataset=paths)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_wrong_output_shape_is_one_sentence(experiment, paths, tmp_path):

@@ -337,7 +337,7 @@ def test_what_cannot_be_captured_is_named(make_dataset, make_model) -> None:
 
     named = why_not_captured(network("walk", Normed()))
     assert "blocks.1.norm (BatchNorm1d)" in named
-    assert "use crawl.nn.BatchNorm" in named
+    assert "use crawl.nn.BatchNorm, as norm(x, batch.nodes.rows)" in named
 
     class Louder(CRaWl):
         def forward(self, *arguments: object, **more: object) -> torch.Tensor:

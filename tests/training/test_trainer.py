@@ -433,9 +433,15 @@ class TestOddData:
         with pytest.raises(ValueError, match=r"^Graph 3 has -inf in y: give finite numbers"):
             train(make_model(dataset), dataset)
 
+    def test_features_that_are_too_large(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        dataset.store.x.mul_(1e30)
+        with pytest.raises(ValueError, match=r"NaN or infinity: .* or the features are too large: scale them down\.$"):
+            train(make_model(dataset), dataset)
+
     def test_a_loss_that_explodes(self, make_dataset, make_model):
         dataset = make_dataset("regression", metric="rmse", unit=1e30)
-        with pytest.raises(ValueError, match=r"The loss became inf in epoch 1.*clip_norm"):
+        with pytest.raises(ValueError, match=r"The loss became inf in epoch 1.*scale down features or targets"):
             train(make_model(dataset), dataset)
 
     def test_graphs_without_targets(self, make_dataset, make_model):

@@ -47,6 +47,7 @@ class Train(Generic[RecipeT]):
     Attributes:
         recipe: What to train.
         out: The folder of the run, which must be new; the first free runs/NAME-NUMBER when not given.
+        init: Begin with the weights of this finished run, as far as they fit.
         protocol: One run, or one for each fold of the data set.
         baseline: Train a message-passing network on the same data, to compare with.
         device: Where to compute; auto takes a GPU if there is one.
@@ -56,6 +57,7 @@ class Train(Generic[RecipeT]):
 
     recipe: Annotated[RecipeT, tyro.conf.arg(name="")]
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    init: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
     protocol: Literal["single", "folds"] = "single"
     baseline: Baseline = "none"
     device: Device = "auto"
@@ -73,6 +75,8 @@ class Train(Generic[RecipeT]):
             existing_path(experiment.data, where.path)
         if self.protocol == "folds" and isinstance(experiment.data, Csl | Social) and experiment.data.fold:
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
+        if self.protocol == "folds" and self.init is not None:
+            raise ValueError("--protocol folds begins anew on every fold: leave out --init.")
         _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
         from crawl.runs.folder import RunFolder
@@ -89,7 +93,7 @@ class Train(Generic[RecipeT]):
         say(described_task(dataset.task))
         with _removed_if_empty(folder), _resumable(folder):
             (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
-            runs = _Runs(folder, where, has_folds, self.quiet, dataset)
+            runs = _Runs(folder, where, has_folds, self.quiet, dataset, self.init)
             report(runs.train(experiment, self.baseline), folder)
 
 
@@ -215,6 +219,7 @@ class _Runs:
     has_folds: bool
     quiet: bool
     dataset: Dataset | None = None
+    init: Path | None = None
 
     def train(self, experiment: Experiment, baseline: Baseline = "none") -> list[Result]:
         """The runs of an experiment, and in folders within those of the baselines that were ever asked for here."""
@@ -236,7 +241,8 @@ class _Runs:
             return run_folds(experiment, place, **how)
         if (place / "config.json").is_file():
             return [resume_run(place, dataset=self.dataset, **how)]
-        return [run_experiment(experiment, place, dataset=self.dataset, **how)]
+        init = self.init if place == self.folder else None  # not for baselines
+        return [run_experiment(experiment, place, dataset=self.dataset, init=init, **how)]
 
 
 def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:

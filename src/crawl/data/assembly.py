@@ -78,10 +78,7 @@ class Assembler:
         self.store = store = store.to(self.device)
         num_nodes, num_edges = store.num_nodes, store.num_edges
         most_graphs, most_nodes, most_edges = self._most or (len(store), num_nodes, num_edges)
-        batch = torch.repeat_interleave(store.node_ptr.diff(), output_size=num_nodes)
-        edge_graph = torch.repeat_interleave(store.edge_ptr.diff(), output_size=num_edges)
-        edge_index = store.edge_index.long() + store.node_ptr[edge_graph]
-        graph = Graph.from_edge_index(edge_index, num_nodes, batch=batch, num_graphs=len(store))
+        graph = store.joined()
         # The last graph is empty, for padding.
         self.node_ptr = self._kept("node_ptr", store.node_ptr, most_graphs + 2, num_nodes)
         self.edge_ptr = self._kept("edge_ptr", store.edge_ptr, most_graphs + 2, num_edges)
@@ -92,7 +89,7 @@ class Assembler:
         col = self._kept("col", graph.col, most_edges)
         edge_id = self._kept("edge_id", graph.edge_id, most_edges)
         self.ends: list[Segments] = []  # from all edges to the nodes at one end
-        for end in edge_index:
+        for end in store.joined_edge_index:
             ptr = order = longest = None
             name = f"end {len(self.ends)}"
             if self.has_edges:

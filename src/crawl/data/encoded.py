@@ -12,19 +12,6 @@ from crawl.encodings.cycles import cycle_counts
 from crawl.encodings.probabilities import return_probabilities, walk_probabilities
 from crawl.encodings.settings import Encodings
 from crawl.encodings.transforms import appended
-from crawl.graph import Graph
-
-
-def joined(store: GraphStore) -> Graph:
-    """All graphs of a store side by side.
-
-    Raises:
-        ValueError: If an edge leads to a node that has none, where a walk would end.
-    """
-    graph = torch.repeat_interleave(store.edge_ptr.diff(), output_size=store.num_edges)
-    edge_index = store.edge_index.long() + store.node_ptr[graph]
-    batch = torch.repeat_interleave(store.node_ptr.diff(), output_size=store.num_nodes)
-    return Graph.from_edge_index(edge_index, store.num_nodes, batch=batch, num_graphs=len(store))
 
 
 def with_encodings(store: GraphStore, encodings: Encodings) -> GraphStore:
@@ -44,7 +31,7 @@ def with_encodings(store: GraphStore, encodings: Encodings) -> GraphStore:
     check_type("encodings", encodings, Encodings)
     if encodings == Encodings():
         return store
-    graph = joined(store)
+    graph = store.joined()
     of_nodes, of_edges = [], []
     if encodings.return_steps:
         of_nodes.append(return_probabilities(graph, encodings.return_steps))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data, InMemoryDataset
 
 from crawl.checks import check_type, shown
@@ -60,6 +60,8 @@ def from_pyg(
     Raises:
         ValueError: For anything wrong with the graphs or the choices; the message says what to do.
     """
+    if isinstance(dataset, nn.Module):
+        raise ValueError(f"{type(dataset).__name__} is a layer, not graphs: use crawl.nn.from_pyg to make it a block.")
     if not isinstance(split, str | Path | Split):
         raise ValueError(f"split must be 'random', 'stratified', a file or a Split, not {shown(split)}.")
     if name is not None:

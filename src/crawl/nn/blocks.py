@@ -66,7 +66,7 @@ def built_blocks(parts: Sequence[LayerPart], settings: BlockSettings) -> list[Bl
     later = replace(settings, in_channels=settings.channels)
     blocks = [_built(part, later if i else settings) for i, part in enumerate(parts)]
     if settings.edge_channels and not any(block.sees_edges for block in blocks):
-        raise ValueError("No block of this network sees edge features: leave out edge_dim, or give edge_dim=None.")
+        raise ValueError("No block of this network sees edge features: give it edge_dim=None, which ignores them.")
     return blocks
 
 

@@ -129,8 +129,8 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
     match data:
         case GivenData():
             raise ValueError(
-                "This run was started in Python with a data set of its own: give the data set again, to resume_run("
-                "folder, dataset=…) or to TrainedModel.load(folder).predict(dataset.store)."
+                "This run was started in Python with a data set of its own: give the data set again, with dataset=… in "
+                "resume_run, or as predict(dataset.store) of a TrainedModel."
             )
         case Csl():
             from crawl.data.csl import csl

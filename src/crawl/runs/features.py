@@ -167,7 +167,6 @@ def _gaps(features: Tensor | None, sizes: tuple[int, ...]) -> Gaps:
 
 def _mean_log_degree(dataset: Dataset) -> float:
     store = dataset.store.subset(dataset.split.train) if len(dataset.split.train) else dataset.store
-    first = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
-    degree = torch.bincount(store.edge_index[1] + first, minlength=store.num_nodes)
+    degree = torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes)
     mean = float((degree + 1).log().mean()) if store.num_nodes else 0.0
     return mean or 1.0  # there are no edges, and nothing depends on it

@@ -24,7 +24,7 @@ from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import former_where, renamed
-from crawl.runs.records import check_record
+from crawl.runs.records import check_record, read_config
 from crawl.runs.where import Where
 from crawl.training.checkpoint import check_weights, load_checkpoint
 from crawl.training.evaluation import Predictions, Scaling, predict
@@ -90,20 +90,23 @@ class TrainedModel:
             if not run.best.is_file() and run.result.is_file():
                 raise ValueError(f"The weights of the run {path} were removed: remove its folder and train it again.")
             if not run.best.is_file():
-                raise ValueError(f"The run {path} is not finished: resume it with crawl train --resume {path}.")
+                how = read_config(run.config).how_to_resume(path)
+                raise ValueError(f"The run {path} is not finished: resume it with {how}.")
             path = run.best
         tensors, description = load_checkpoint(path)
         if "features" not in description:
             raise ValueError(
-                f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
+                f"{path} is a checkpoint of a training: load best.safetensors, which is there when it is finished."
             )
         with _damage_named(path):
             experiment, features, scaling, record, data, where = _described(description)
+        check_given(experiment.model, model, path)
         if eval_start_share is not None:
+            if model is not None:
+                raise ValueError("A given model walks by its own walk_plan: set it there, not by eval_start_share.")
             if experiment.walk is None:
                 raise ValueError(f"{experiment.model.title} does not walk: leave out eval_start_share.")
             experiment = replace(experiment, walk=replace(experiment.walk, eval_start_share=eval_start_share))
-        check_given(experiment.model, model, path)
         with _damage_named(path):
             weights, is_given = renamed(tensors, ()), model is not None
             if model is None:

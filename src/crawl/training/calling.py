@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any, ForwardRef, get_args
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class Caller:
     and `num_steps` that it `accepts`.
 
     Raises:
-        ValueError: If the model needs anything else.
+        ValueError: If the model needs anything else, or its annotation may be one or the other.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -86,25 +86,50 @@ def why_not_captured(model: nn.Module) -> str | None:
         if isinstance(module, Block) and module.why_not_captured is not None:
             return f"{part}: {module.why_not_captured}"
         if isinstance(module, _BatchNorm) and not isinstance(module, BatchNorm):
-            return f"{part}: torch's batch norm would count padding rows; use crawl.nn.BatchNorm"
+            return (
+                f"{part}: torch's batch norm would count padding: use crawl.nn.BatchNorm, as norm(x, batch.nodes.rows)"
+            )
         if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
             return f"{part}: it has hooks, which run on the host"
     dtype = next((parameter.dtype for parameter in model.parameters() if parameter.dtype != torch.float32), None)
     return None if dtype is None else f"the model: its weights are of {dtype}, not float32"
 
 
-class _Names(dict[str, Any]):
-    """The names in an annotation; those that exist for type checkers only are classes of nothing."""
+class _Unknown(type):
+    """A class of nothing, for a name in an annotation that exists for type checkers only."""
 
-    def __missing__(self, name: str) -> type:
-        return type(name, (), {})
+    def __getattr__(cls, name: str) -> _Unknown:
+        return _Unknown(f"{cls.__name__}.{name}", (), {})
+
+
+class _Names(dict[str, Any]):
+    """The names in an annotation."""
+
+    def __missing__(self, name: str) -> _Unknown:
+        return _Unknown(name, (), {})
 
 
 def _is_batch(annotation: Any, model: nn.Module) -> bool:
-    """Whether an annotation says `crawl.nn.Batch`, alone or among others."""
+    """Whether an annotation says `crawl.nn.Batch`, alone or among others. Refuses a name that may or may not say it."""
+    kinds = _kinds(annotation, _Names(getattr(inspect.unwrap(model.forward), "__globals__", {})))
+    unknown = [kind.__name__ for kind in kinds if isinstance(kind, _Unknown)]
+    if any(kind is Batch for kind in kinds) or "crawl.nn.Batch" in unknown:
+        return True
+    for name in unknown:
+        if "batch" in name.lower() and not name.startswith("torch_geometric."):
+            raise ValueError(
+                f"The forward of {type(model).__name__} takes a {name}, which is not a name in its module when it runs "
+                "and may be that of crawl or of PyG: write 'crawl.nn.Batch' or 'torch_geometric.data.Batch' in full."
+            )
+    return False
+
+
+def _kinds(annotation: Any, names: _Names) -> list[Any]:
+    """The classes that an annotation names, itself included."""
+    annotation = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
     if isinstance(annotation, str):
         try:
-            annotation = eval(annotation, {}, _Names(getattr(type(model).forward, "__globals__", {})))
+            return _kinds(eval(annotation, {}, names), names)
         except Exception:  # an annotation may be anything
-            return False
-    return annotation is Batch or Batch in get_args(annotation)
+            return [_Unknown(annotation, (), {})]
+    return [annotation, *(kind for inner in get_args(annotation) for kind in _kinds(inner, names))]

@@ -235,7 +235,7 @@ def _as_prediction(task: Task, output: Tensor, scaling: Scaling) -> Tensor:
     if not bool(output.isfinite().all()):
         raise ValueError(
             "The model answers with NaN or infinity: its weights grew too large in training, where a lower training.lr "
-            "or training.clip_norm helps, or the features are far larger than in training."
+            "or training.clip_norm helps, or the features are too large: scale them down."
         )
     if task.kind == "regression":
         return scaling.undo(output)

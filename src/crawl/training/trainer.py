@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,8 @@ class Trainer:
         seed: Of the order of graphs, the walks and dropout.
         device: Where to compute; `auto` takes a GPU if there is one.
     """
+
+    epoch_title: ClassVar[str] = "epoch"
 
     def __init__(
         self,
@@ -99,6 +101,11 @@ class Trainer:
     def num_batches(self) -> int:
         """Training batches per epoch."""
         return -(-len(self.split.train) // self.training.batch_size)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What there is to say about each epoch so far."""
+        return self.history
 
     def epochs(self, on_batch: Callable[[Callable[[], float]], None] | None = None) -> Iterator[dict[str, Any]]:
         """One record per epoch until the schedule says that training is over.
@@ -197,8 +204,8 @@ class Trainer:
         loss = float(total_loss) / len(self.split.train)  # only now: a GPU works on the evaluation meanwhile
         if not math.isfinite(loss):
             raise ValueError(
-                f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
-                "lower training.lr, or set training.clip_norm."
+                f"The loss became {loss} in epoch {epoch}: lower training.lr, set training.clip_norm, or scale down "
+                "features or targets that are large."
             )
         self.schedule.update(val_score)
         if self.schedule.best in (val_score, None):  # of equal epochs the last, which has learned for longest
@@ -285,15 +292,18 @@ class Trainer:
     def _accumulate(self, batch: Any) -> Tensor:
         """Gradients of one batch; returns its loss."""
         accumulates = self.training.accumulate > 1
-        output = self.runner.answer(batch)
-        settings = (self.task, self.training.loss, output, batch.y, self.scaling)
-        loss, count = task_loss(*settings, is_mean=not accumulates)
+        loss, count = self._loss(batch, is_mean=not accumulates)
         self.update.optimiser.zero_grad()
         backward(loss)
         if accumulates:
             self.update.add_gradients(count)
             loss = loss / count.clamp_min(1)
         return loss.detach()
+
+    def _loss(self, batch: Any, is_mean: bool) -> tuple[Tensor, Tensor]:
+        """The mean or the sum of the losses of a batch, and over how many targets."""
+        settings = (self.task, self.training.loss, self.runner.answer(batch), batch.y, self.scaling)
+        return task_loss(*settings, is_mean=is_mean)
 
     def _changed_by_steps(self) -> list[Tensor]:
         return [*self.model.state_dict().values(), *self.update.changed_by_steps()]
