@@ -107,11 +107,12 @@ def _nearest(name: object, known: Iterable[str]) -> str | None:
     return words[near[0]] if near else None
 
 
-def check_type(name: str, value: object, kind: type[T], remedy: str = "") -> TypeGuard[T]:
-    """Refuses what is not of a type."""
+def check_type(name: str, value: object, kind: type[T] | tuple[type[T], ...], remedy: str = "") -> TypeGuard[T]:
+    """Refuses what is not of a type, or of one of several."""
     if not isinstance(value, kind):
         hint = f": {remedy}." if remedy else "."
-        raise ValueError(f"{name} must be a {kind.__name__}, not {shown(value)}{hint}")
+        names = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+        raise ValueError(f"{name} must be a {names}, not {shown(value)}{hint}")
     return True
 
 

@@ -12,7 +12,7 @@ import tyro
 from crawl.checks import whole_number
 
 if TYPE_CHECKING:
-    from crawl.data import GraphStore
+    from crawl.data.one_graph import Store
     from crawl.runs import TrainedModel
     from crawl.training.evaluation import Predictions
 
@@ -83,7 +83,7 @@ class WithModel:
         return trained
 
     def predictions(
-        self, trained: TrainedModel, store: GraphStore, on_batch: Callable[[], None] | None = None
+        self, trained: TrainedModel, store: Store, on_batch: Callable[[], None] | None = None
     ) -> Predictions:
         """The model's predictions for all graphs of a store, as the flags say."""
         return trained.predict(

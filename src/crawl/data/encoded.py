@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
 from crawl.checks import check_type
+from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
 from crawl.encodings.cycles import cycle_counts
 from crawl.encodings.probabilities import return_probabilities, walk_probabilities
@@ -14,24 +16,27 @@ from crawl.encodings.settings import Encodings
 from crawl.encodings.transforms import appended
 
 
-def with_encodings(store: GraphStore, encodings: Encodings) -> GraphStore:
+AnyStore = TypeVar("AnyStore", bound=Store)
+
+
+def with_encodings(store: AnyStore, encodings: Encodings) -> AnyStore:
     """The same graphs with encodings appended to `x` and `edge_attr`, as `crawl.nn.WithEncodings` takes them.
 
     The encodings of a graph do not depend on the others. Categories become floating-point numbers of the same value.
 
     Args:
-        store: The graphs.
+        store: The graphs, or one graph with targets.
         encodings: What to append: return probabilities, then square roots of cycle counts, on nodes; walk
             probabilities, then square roots of cycle counts, on edges.
 
     Raises:
         ValueError: If there are too many steps or too long cycles for such large graphs.
     """
-    check_type("store", store, GraphStore, "build one with GraphStore.from_graphs")
+    check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs")
     check_type("encodings", encodings, Encodings)
     if encodings == Encodings():
         return store
-    graph = store.joined()
+    graph = store.graph if isinstance(store, OneGraph) else store.joined()
     of_nodes, of_edges = [], []
     if encodings.return_steps:
         of_nodes.append(return_probabilities(graph, encodings.return_steps))

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from crawl.checks import check_choice, check_type, shown
+from crawl.data.store import GraphStore
 from crawl.graph import Graph
 from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor
 
@@ -74,6 +75,22 @@ class OneGraph:
     def device(self) -> torch.device:
         """The device of the graph."""
         return self.graph.device
+
+    @property
+    def node_ptr(self) -> Tensor:
+        """Where the nodes of its only graph begin and end, as in `GraphStore`."""
+        return torch.tensor([0, self.num_nodes])
+
+    @property
+    def edge_ptr(self) -> Tensor:
+        """Where the edges of its only graph begin and end, as in `GraphStore`."""
+        return torch.tensor([0, self.num_edges])
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that graph and features take."""
+        tensors = [*vars(self.graph).values(), self.x, self.edge_attr, self.edge_index]
+        return sum(each.numel() * each.element_size() for each in tensors if isinstance(each, Tensor))
 
     @property
     def are_pairs(self) -> bool:
@@ -141,4 +158,5 @@ class OneGraph:
         return f"OneGraph({self.graph}, {len(self)} {owners} with targets, batches={self.batches!r})"
 
 
+Store = GraphStore | OneGraph
 _ROWS = 2**20  # are checked at a time, since features may be mapped from a file

@@ -25,8 +25,7 @@ class FullGraph(Assembler):
 
     def __init__(self, store: OneGraph, device: torch.device, *, has_edges: bool = True) -> None:
         assert store.edge_index is not None
-        ptr = (torch.tensor([0, size]) for size in (store.num_nodes, store.num_edges))
-        graphs = GraphStore(*ptr, store.edge_index, store.x, store.edge_attr)
+        graphs = GraphStore(store.node_ptr, store.edge_ptr, store.edge_index, store.x, store.edge_attr)
         super().__init__(graphs, torch.zeros(1, dtype=torch.long), device, has_edges=has_edges)
         self.owners, self.target_y = store.owners.to(device), _as_numbers(store.y, device)
         self._only = torch.tensor([0, 1], device=device)  # the graph, and the empty one for padding
@@ -79,12 +78,13 @@ class ClosedGraph:
         """The walks around the targets `ids`, on the CPU."""
         store, graph = self.store, self.store.graph
         if plan is None:
-            raise ValueError("Closed batches are walks: a network without walks needs batches of the full graph.")
+            raise ValueError("Closed batches are walks: a network without walks needs batches='full'.")
+        if plan.has_jumps:
+            raise ValueError(f"Closed batches follow edges, which {plan.strategy} walks do not: use batches='full'.")
         owners = store.owners[ids].to(graph.device)
         starts = torch.stack(_ends(owners), dim=1)
         target, end = (graph.degree[starts] > 0).nonzero(as_tuple=True)  # no walk starts at an isolated node
-        start, target = (each.repeat_interleave(plan.num_walks) for each in (starts[target, end], target))
-        repeat = torch.arange(plan.num_walks, device=start.device).repeat(len(start) // plan.num_walks)
+        start = starts[target, end]
         walks = sample_walks(
             graph,
             num_steps,
@@ -92,9 +92,13 @@ class ClosedGraph:
             start,
             plan.window_size,
             seed,
-            keys=start + (repeat << 32),
+            plan.p,
+            plan.q,
+            keys=start,  # so that walks depend on nothing else
             centred=plan.centred,
+            num_walks=plan.num_walks,
         )
+        target = target.repeat_interleave(plan.num_walks)
         batch, nodes, edges = closed_batch(graph, owners, walks, target, with_all_edges=self.has_edges)
         batch = replace(
             batch,

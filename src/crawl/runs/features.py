@@ -13,7 +13,8 @@ from crawl.checks import check_choice, check_type, positive_number, whole_number
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, BOND_COLUMNS, Columns, Unknown
-from crawl.data.store import GraphStore
+from crawl.data.encoded import AnyStore
+from crawl.data.one_graph import OneGraph
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
 
@@ -78,7 +79,7 @@ class Features:
         benchmark = BENCHMARKS[name]
         return cls(benchmark.task, num_node_features=benchmark.widths[0], num_edge_features=benchmark.widths[1])
 
-    def prepared(self, store: GraphStore, handle_unknown: HandleUnknown = "warn") -> GraphStore:
+    def prepared(self, store: AnyStore, handle_unknown: HandleUnknown = "warn") -> AnyStore:
         """The graphs with features as the model takes them: categories that it was not trained with are `UNKNOWN`.
 
         Warns of such categories, or refuses them. Refuses features that are missing, too many or not finite, and
@@ -93,7 +94,7 @@ class Features:
             warnings.warn(unknown_message(unknown), UserWarning, stacklevel=3)
         return store
 
-    def encoded(self, store: GraphStore, unknown: Unknown) -> GraphStore:
+    def encoded(self, store: AnyStore, unknown: Unknown) -> AnyStore:
         """The same, with categories that the model was not trained with counted in `unknown`."""
         store = store.checked()
         parts: dict[str, Any] = {}
@@ -166,7 +167,11 @@ def _gaps(features: Tensor | None, sizes: tuple[int, ...]) -> Gaps:
 
 
 def _mean_log_degree(dataset: Dataset) -> float:
-    store = dataset.store.subset(dataset.split.train) if len(dataset.split.train) else dataset.store
-    degree = torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes)
+    store = dataset.store
+    if isinstance(store, OneGraph):
+        degree = store.graph.degree
+    else:
+        store = store.subset(dataset.split.train) if len(dataset.split.train) else store
+        degree = torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes)
     mean = float((degree + 1).log().mean()) if store.num_nodes else 0.0
     return mean or 1.0  # there are no edges, and nothing depends on it

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from crawl.data.dataset import Dataset
+from crawl.data.one_graph import OneGraph
 from crawl.data.task import Task
 from crawl.files import named_if_full, write_atomically
 from crawl.training.evaluation import Predictions, Scaling
@@ -105,7 +106,10 @@ class RunFolder:
         A class is written by the name that the column of its probability has.
         """
         ids = dataset.split.test.tolist()
-        if dataset.task.level == "node":
+        if isinstance(dataset.store, OneGraph):
+            owners = dataset.store.owners[dataset.split.test].view(len(ids), -1).tolist()
+            names = [":".join(map(str, owner)) for owner in owners]
+        elif dataset.task.level == "node":
             sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
             names = [f"{graph}:{node}" for graph, size in zip(ids, sizes, strict=True) for node in range(size)]
         else:

@@ -17,6 +17,7 @@ from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
+from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
 from crawl.plain import structure
 from crawl.runs.build import build_model, check_given
@@ -140,7 +141,7 @@ class TrainedModel:
 
     def predict(
         self,
-        store: GraphStore,
+        store: Store,
         *,
         num_repeats: int | None = None,
         num_steps: int | None = None,
@@ -149,7 +150,7 @@ class TrainedModel:
         on_batch: Callable[[], None] | None = None,
         handle_unknown: HandleUnknown = "warn",
     ) -> Predictions:
-        """Predictions for all graphs of a store, in its order.
+        """Predictions for all graphs of a store, or for all targets of one graph, in their order.
 
         Args:
             store: Graphs with the features of the training data. Encodings are computed here, as in the training.
@@ -165,7 +166,7 @@ class TrainedModel:
             ValueError: If the graphs have other features than the model was trained with, or features that are not
                 finite.
         """
-        check_type("store", store, GraphStore, "build one with GraphStore.from_graphs(graphs)")
+        check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs(graphs)")
         is_network = isinstance(self.experiment.model, Model)
         if num_steps is not None and is_network and self.experiment.walk is None:
             raise ValueError(f"{self.experiment.model.title} does not walk: leave out num_steps.")
