@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -104,7 +104,7 @@ class OneGraph:
         moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
         return replace(self, graph=self.graph.to(device), **moved)
 
-    def checked(self) -> OneGraph:
+    def checked(self) -> Self:
         """The same, for what comes from outside.
 
         Raises:

@@ -85,8 +85,8 @@ def from_pyg(
     if isinstance(split, str) and split == "auto":
         split = _own_split(dataset) or "random"
     labels = y if level == "graph" and found.kind in ("binary", "multiclass") else None
-    x, node_categories = _categories("x", store.x)
-    edge_attr, edge_categories = _categories("edge_attr", store.edge_attr)
+    x, node_categories = categories_of("x", store.x)
+    edge_attr, edge_categories = categories_of("edge_attr", store.edge_attr)
     return Dataset(
         name=name or str(getattr(dataset, "name", None) or type(dataset).__name__),
         store=replace(store, x=x, edge_attr=edge_attr, y=y),
@@ -104,7 +104,7 @@ def _own_split(dataset: Any) -> Split | None:
     return Split(*(torch.as_tensor(parts[name]) for name in ("train", "valid", "test")))
 
 
-def _categories(name: str, features: Tensor | None) -> tuple[Tensor | None, tuple[int, ...]]:
+def categories_of(name: str, features: Tensor | None) -> tuple[Tensor | None, tuple[int, ...]]:
     """The features, and how many values each column takes if they are categories."""
     if features is None or features.numel() == 0:
         return None, ()

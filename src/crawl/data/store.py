@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import networkx as nx
 import numpy as np
@@ -208,7 +208,7 @@ class GraphStore:
         )
         return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node)
 
-    def checked(self) -> GraphStore:
+    def checked(self) -> Self:
         """The same store, for arrays that come from outside, if they are graphs.
 
         Raises:

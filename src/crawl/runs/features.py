@@ -96,7 +96,7 @@ class Features:
 
     def encoded(self, store: AnyStore, unknown: Unknown) -> AnyStore:
         """The same, with categories that the model was not trained with counted in `unknown`."""
-        store = store.checked()
+        store.checked()
         parts: dict[str, Any] = {}
         for owner, name, ptr, categories, width, gaps in (
             ("node", "x", store.node_ptr, self.node_categories, self.num_node_features, self.node_gaps),
@@ -114,7 +114,8 @@ class Features:
                     unknown.add(owner, column, (features[~known[:, k], k] + first).tolist())
                 features = torch.where(known, features, UNKNOWN)
             parts[name] = features
-        return replace(store, **parts)
+        prepared: AnyStore = replace(store, **parts)
+        return prepared
 
 
 def unknown_message(unknown: Unknown) -> str:
