@@ -239,7 +239,7 @@ class Import:
             return
         path = import_files(self.name, self.path, self.data_root)
         dataset = load_benchmark(self.name, self.data_root)
-        print(f"{dataset.name}: {len(dataset):,} graphs in {path}")
+        print(f"{dataset.name}: {len(dataset):,} {dataset.owner}s in {path}")
 
 
 def parse(arguments: Sequence[str]) -> Command:

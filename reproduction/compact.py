@@ -9,6 +9,10 @@ Layouts, with ids of nodes that count from 0 within each graph:
   `train_idx`, `val_idx`, `test_idx`.
 - `collab.npz`, `imdb-multi.npz`, `reddit-binary.npz`: `num_nodes`, `num_edges`, `edges` 2×E (each edge once), `y` and
   `test_fold`, the fold in which each graph is tested.
+- `minesweeper.npz`, `tolokers.npz`: one graph with `x`, `y`, `edges` E×2 (each once) and ten masks in each of `train`,
+  `val` and `test`, as bits (`numpy.packbits` of 10×N). The published files of these names are read, too.
+- `cora.npz`: the same with one list of nodes in each of `train`, `val` and `test`, and the ones of its binary features as
+  rows of a sparse matrix, `x_indptr` and `x_indices`, of `num_features` columns.
 - `peptide_multi_class_dataset.csv.gz`: columns `smiles` and `labels`, a list of ten labels; beside it
   `peptides_split.npz` with `train`, `val` and `test`. `peptide_structure_dataset.csv.gz` has eleven columns of numbers.
 """
@@ -24,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crawl.data.benchmarks import BENCHMARKS
+from crawl.data.benchmarks import BENCHMARKS, published
 from crawl.data.benchmarks.packed import PARTS, Packed, load_arrays, naming, reason, split_in_order
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore, as_ptr
@@ -85,6 +89,32 @@ def social(path: Path) -> Packed:
             node_ptr=as_ptr(num_nodes), edge_ptr=as_ptr(2 * num_edges), edge_index=both[:, order], y=_long(arrays["y"])
         )
         return Packed(store.checked(), test_fold=_long(arrays["test_fold"]))
+
+
+def nodes(path: Path) -> Packed:
+    """The graph in `minesweeper.npz` or `tolokers.npz`, compact or as published."""
+    arrays = load_arrays(path)
+    if "node_features" in arrays:
+        return published.heterophilous(path.stem).read(path)
+    with naming(path):
+        num_nodes = len(arrays["x"])
+        masks = [torch.from_numpy(np.unpackbits(arrays[part], axis=1)[:, :num_nodes]) for part in PARTS]
+        x, y, edges = (torch.from_numpy(arrays[name]) for name in ("x", "y", "edges"))
+        return published.one_graph(edges, x, y, published.parts_of(masks))
+
+
+def cora(path: Path) -> Packed:
+    """The graph in `cora.npz`."""
+    arrays = load_arrays(path)
+    with naming(path):
+        indptr = _long(arrays["x_indptr"])
+        x = torch.zeros(len(indptr) - 1, int(arrays["num_features"]))
+        x[torch.repeat_interleave(indptr.diff()), _long(arrays["x_indices"])] = 1.0
+        masks = torch.zeros(len(PARTS), 1, len(x), dtype=torch.bool)
+        for mask, part in zip(masks, PARTS, strict=True):
+            mask[0, _long(arrays[part])] = True
+        y, edges = _long(arrays["y"]), _long(arrays["edges"])
+        return published.one_graph(edges, x, y, published.parts_of(list(masks)))
 
 
 def peptides_func(table: Path, split: Path) -> Packed:

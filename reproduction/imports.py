@@ -25,6 +25,9 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "collab": (Form(files=("collab.npz",), read=compact.social),),
     "imdb_multi": (Form(files=("imdb-multi.npz",), read=compact.social),),
     "reddit_binary": (Form(files=("reddit-binary.npz",), read=compact.social),),
+    "minesweeper": (Form(files=("minesweeper.npz",), read=compact.nodes),),
+    "tolokers": (Form(files=("tolokers.npz",), read=compact.nodes),),
+    "cora": (Form(files=("cora.npz",), read=compact.cora),),
     **{f"counting_{name}": _COUNTING for name in ("triangle", "tailed_triangle", "star", "cycle4", "all")},
 }
 

@@ -68,7 +68,7 @@ class ImportDataset:
 
         path = import_benchmark(self.name, self.path, self.data_root)
         dataset = load_benchmark(self.name, self.data_root)
-        print(f"{dataset.name}: {len(dataset):,} graphs in {path}")
+        print(f"{dataset.name}: {len(dataset):,} {dataset.owner}s in {path}")
 
 
 AnyAction = (

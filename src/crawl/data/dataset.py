@@ -68,6 +68,11 @@ class Dataset:
         return len(self.store)
 
     @property
+    def owner(self) -> str:
+        """What the numbers of the split count, and `len`: each is a `graph`, or a `node` or a `pair` of one graph."""
+        return self.task.level if isinstance(self.store, OneGraph) else "graph"
+
+    @property
     def num_node_features(self) -> int:
         """The width of `x` as numbers; 0 if there is none or it holds categories."""
         return 0 if self.node_categories else _width(self.store.x)

@@ -45,6 +45,9 @@ def _refuse(is_wrong: bool | Tensor, problem: str) -> None:
 
 def _check_parts(benchmark: Benchmark, packed: Packed) -> None:
     num_graphs, expected = len(packed.store), benchmark.statistics
+    if benchmark.num_targets:
+        _check_nodes(benchmark, packed)
+        return
     if benchmark.num_folds:
         _refuse(num_graphs != expected.total, f"it has {num_graphs:,} graphs, not {expected.total:,}")
         folds = torch.empty(0) if packed.test_fold is None else packed.test_fold
@@ -61,6 +64,18 @@ def _check_parts(benchmark: Benchmark, packed: Packed) -> None:
     _refuse(found != expected.num_graphs or num_graphs != expected.total, problem)
     last = int(packed.split.ids[-1])
     _refuse(last >= num_graphs, f"its split names graph {last:,}, but the last is {num_graphs - 1:,}")
+
+
+def _check_nodes(benchmark: Benchmark, packed: Packed) -> None:
+    num_splits, num_nodes = max(benchmark.num_folds, 1), packed.store.num_nodes
+    parts = torch.empty(0) if packed.parts is None else packed.parts
+    _refuse(len(packed.store) != 1, f"it has {len(packed.store):,} graphs, not one")
+    problem = f"it has {list(parts.shape)} parts of nodes, not {[num_splits, num_nodes]}"
+    _refuse(parts.shape != (num_splits, num_nodes), problem)
+    for split in parts:
+        found = tuple(int((split == part).sum()) for part in range(1, 4))
+        problem = f"a split has {_numbers(found)} nodes, not {_numbers(benchmark.num_targets)}"
+        _refuse(found != benchmark.num_targets, problem)
 
 
 def _check_sizes(benchmark: Benchmark, packed: Packed) -> None:

@@ -2,7 +2,8 @@
 
 The arrays are `num_nodes` and `num_edges` (a number for each graph), `edge_index` (ids count from 0 within each graph),
 `x`, `edge_attr` and `y` where there are any; `train`, `val` and `test` (ids of graphs), or `test_fold` (a number for
-each graph); `pos` for nodes with coordinates in an image; and `description`. Rebuilt superpixels are kept without their
+each graph), or `parts` (for each split of the nodes of one graph, the part of each node); `pos` for nodes with
+coordinates in an image; and `description`. Rebuilt superpixels are kept without their
 edges, which follow from `x` and `pos`.
 """
 
@@ -38,6 +39,7 @@ class Packed:
     split: Split | None = None
     test_fold: Tensor | None = None  # [G] the fold in which each graph is tested, where there are folds instead
     pos: Tensor | None = None  # [N, 2] where each node is in its image, from 0 to 1
+    parts: Tensor | None = None  # [F, N] the part of each node in F splits: 0 for none, 1 to 3 for those in `PARTS`
     origin: str = "published"  # "rebuilt" if the graphs are not quite the published ones
     node_categories: tuple[int, ...] = ()  # how many values each column of x takes; () if they are numbers
     edge_categories: tuple[int, ...] = ()
@@ -74,6 +76,7 @@ def save_packed(path: Path, packed: Packed) -> None:
         "y": store.y,
         "pos": packed.pos,
         "test_fold": packed.test_fold,
+        "parts": packed.parts,
     }
     if packed.split is not None:
         tensors |= {part: getattr(packed.split, part) for part in PARTS}
@@ -113,6 +116,7 @@ def load_packed(path: Path) -> Packed:
             Split(**{part: tensors[part] for part in PARTS}) if "train" in tensors else None,
             tensors.get("test_fold"),
             tensors.get("pos"),
+            tensors.get("parts"),
             description["origin"],
             tuple(description["node_categories"]),
             tuple(description["edge_categories"]),

@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from crawl.data.benchmarks.packed import PARTS, Packed, naming, open_binary, split_in_order
+from crawl.data.benchmarks.packed import PARTS, Packed, load_arrays, naming, open_binary, split_in_order
 from crawl.data.benchmarks.record import Form
 from crawl.data.benchmarks.safe_pickle import load_pickle, load_torch
 from crawl.data.splits import Split, stratified_folds
 from crawl.data.store import GraphStore, as_ptr
+
+_NUM_VALIDATION = 500  # nodes after those for training, in Planetoid's public splits
 
 
 def zinc() -> Form:
@@ -82,6 +84,66 @@ def molpcba() -> Form:
         downloads=("https://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/pcba.zip",),
         sha256="0bb12da2f3ec8b0bb80564114a6174fad2df6a3a0d3c19470b3a27813a7d4e53",  # TensorFlow Datasets has it
     )
+
+
+def heterophilous(name: str) -> Form:
+    """A graph of the heterophilous benchmark (Platonov et al., ICLR 2023), with ten splits of its nodes."""
+    return Form(
+        files=(f"{name}.npz",),
+        read=_heterophilous,
+        downloads=(f"https://github.com/yandex-research/heterophilous-graphs/raw/main/data/{name}.npz",),
+    )
+
+
+def planetoid(name: str) -> Form:
+    """A graph of papers with the public split of Planetoid (Yang et al., ICML 2016): pickles and a list of nodes."""
+    files = tuple(f"ind.{name}.{what}" for what in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"))
+    place = "https://github.com/kimiyoung/planetoid/raw/master/data"
+    return Form(files=files, read=_planetoid, downloads=tuple(f"{place}/{file}" for file in files))
+
+
+def one_graph(edges: Tensor, x: Tensor, y: Tensor, parts: Tensor) -> Packed:
+    """One graph whose edges, `[E, 2]`, are listed once, with targets of its nodes.
+
+    `parts` is that of `Packed`. Edges come out both ways, each once and sorted, without self-loops, as PyG has them.
+    """
+    ends, num_nodes = edges.t().long(), len(x)
+    if bool((ends < 0).any()) or bool((ends >= num_nodes).any()):
+        raise ValueError(f"an edge leads to a node that is not one of {num_nodes}")
+    both = torch.cat([ends, ends.flip(0)], dim=1)
+    keys = (both[0] * num_nodes + both[1])[both[0] != both[1]].unique()  # type: ignore[no-untyped-call]
+    data = Data(x.float(), torch.stack([keys // num_nodes, keys % num_nodes]))
+    return Packed(_store([data], [y.long()], y_per_node=True).checked(), parts=parts)
+
+
+def parts_of(masks: Sequence[Tensor]) -> Tensor:
+    """`[F, N]` the part of each node, from three masks `[F, N]`. Refuses masks that overlap."""
+    train, val, test = (mask.bool() for mask in masks)
+    if bool((train & val | train & test | val & test).any()):
+        raise ValueError("a node is in two parts of a split")
+    return train.long() + 2 * val.long() + 3 * test.long()
+
+
+def _heterophilous(path: Path) -> Packed:
+    arrays = load_arrays(path)
+    with naming(path):
+        x, y, edges = (torch.from_numpy(arrays[name]) for name in ("node_features", "node_labels", "edges"))
+        masks = [torch.from_numpy(arrays[f"{part}_masks"]) for part in PARTS]
+        return one_graph(edges, x, y, parts_of(masks))
+
+
+def _planetoid(*paths: Path) -> Packed:
+    x, tx, allx, y, ty, ally, graph = (load_pickle(path) for path in paths[:7])
+    test = _numbers(paths[7]).flatten()
+    with naming(paths[0]):
+        features = torch.cat([torch.from_numpy(rows.dense()) for rows in (allx, tx)])
+        labels = torch.cat([torch.from_numpy(np.asarray(rows)).argmax(dim=1) for rows in (ally, ty)])
+        order = test.sort().values
+        features[test], labels[test] = features[order], labels[order]
+        pairs = [(node, other) for node, others in graph.items() for other in others]
+        parts = torch.zeros(1, len(features), dtype=torch.long)
+        parts[0, : len(y)], parts[0, len(y) : len(y) + _NUM_VALIDATION], parts[0, test] = 1, 2, 3
+        return one_graph(torch.tensor(pairs), features, labels, parts)
 
 
 def _zinc(molecules: Path, index: Path) -> GraphStore:

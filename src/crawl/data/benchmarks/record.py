@@ -59,6 +59,7 @@ class Benchmark:
         columns: Those of the file's targets to take; each is divided by its standard deviation. All as they are if ().
         is_symmetric: Whether edges get their reverse, which may be missing in a graph of nearest neighbours.
         make: For graphs made in code, from the fold to the data set.
+        num_targets: For one graph, how many of its nodes are for training, validation and test in each fold.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Benchmark:
     columns: tuple[int, ...] = ()
     is_symmetric: bool = False
     make: Callable[[int], Dataset] | None = None
+    num_targets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.file and self.make is None:

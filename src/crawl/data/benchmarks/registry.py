@@ -1,8 +1,9 @@
-"""All benchmarks of the paper. Sizes are from its appendix and from the sources it names."""
+"""All benchmarks of the paper, and three of nodes. Sizes are from its appendix and from the sources it names."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from crawl.data.benchmarks import published
 from crawl.data.benchmarks.record import Benchmark, Statistics
@@ -16,6 +17,7 @@ _SHAPES = (
     *("Inertia_mass_a", "Inertia_mass_b", "Inertia_mass_c", "Inertia_valence_a", "Inertia_valence_b"),
     *("Inertia_valence_c", "length_a", "length_b", "length_c", "Spherocity", "Plane_best_fit"),
 )
+_TWO_CLASSES = Task(kind="binary", level="node", num_outputs=1, metric="roc_auc")
 _MOLECULES = (ATOM_CATEGORIES, BOND_CATEGORIES)
 
 # Superpixels are published with eight edges for each node, 564.5 (MNIST) and 941.1 (CIFAR10) a graph. The means here
@@ -30,6 +32,11 @@ def _social(name: str, title: str, about: str, num_classes: int, statistics: Sta
     kind: Kind = "binary" if num_classes == 2 else "multiclass"
     task = Task(kind=kind, num_outputs=1 if num_classes == 2 else num_classes, metric="accuracy")
     return Benchmark(name, title, about, task, statistics, form=published.tu(title), num_folds=10)
+
+
+def _nodes(name: str, title: str, about: str, task: Task, size: tuple[int, int], **settings: Any) -> Benchmark:
+    """One graph of this many nodes and edges, whose nodes are classified."""
+    return Benchmark(name, title, about, task, Statistics((1,), *size), **settings)
 
 
 def _counting(name: str, *targets: str) -> Benchmark:
@@ -116,6 +123,29 @@ BENCHMARKS: dict[str, Benchmark] = {
         _social("collab", "COLLAB", "5,000 networks of scientists", 3, Statistics((5_000,), 74.49, 4914.4)),
         _social("imdb_multi", "IMDB-MULTI", "1,500 networks of actors", 3, Statistics((1_500,), 13.0, 131.87)),
         _social("reddit_binary", "REDDIT-BINARY", "2,000 discussions", 2, Statistics((2_000,), 429.63, 995.5)),
+        _nodes(
+            *("minesweeper", "Minesweeper", "a grid of 10,000 fields, with a mine or without"),
+            *(_TWO_CLASSES, (10_000, 78_804)),
+            num_targets=(5_000, 2_500, 2_500),
+            widths=(7, 1),
+            form=published.heterophilous("minesweeper"),
+            num_folds=10,
+        ),
+        _nodes(
+            *("tolokers", "Tolokers", "11,758 workers of a crowd, banned or not"),
+            *(_TWO_CLASSES, (11_758, 1_038_000)),
+            num_targets=(5_879, 2_939, 2_940),
+            widths=(10, 1),
+            form=published.heterophilous("tolokers"),
+            num_folds=10,
+        ),
+        _nodes(
+            *("cora", "Cora", "2,708 papers and the fields that they are about"),
+            *(Task(kind="multiclass", level="node", num_outputs=7, metric="accuracy"), (2_708, 10_556)),
+            num_targets=(140, 500, 1_000),
+            widths=(1_433, 1),
+            form=published.planetoid("cora"),
+        ),
         *(_counting(target, target) for target in _COUNTED),
         _counting("all", *_COUNTED),
     )

@@ -13,10 +13,12 @@ import torch
 from crawl.checks import suggestion, whole_number
 from crawl.data.benchmarks.check import check
 from crawl.data.benchmarks.download import download
-from crawl.data.benchmarks.packed import Packed, load_packed, reason, save_packed, with_categories
+from crawl.data.benchmarks.packed import PARTS, Packed, load_packed, reason, save_packed, with_categories
 from crawl.data.benchmarks.record import Benchmark, Form
 from crawl.data.benchmarks.registry import BENCHMARKS
 from crawl.data.dataset import Dataset
+from crawl.data.nodes import from_graph
+from crawl.data.one_graph import Batches
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.symmetry import symmetric
@@ -50,6 +52,7 @@ def load_benchmark(
     fold: int = 0,
     has_validation: bool = True,
     has_positions: bool = False,
+    batches: Batches | None = None,
 ) -> Dataset:
     """A benchmark with its split, from the data root; downloaded into it if it is not there.
 
@@ -59,6 +62,8 @@ def load_benchmark(
         fold: The fold that is tested, where there are folds; the next one is for validation.
         has_validation: Whether there is such a fold; else it is trained on, too.
         has_positions: Whether superpixels also get their coordinates as features.
+        batches: For the nodes of one graph, whether a batch is the `full` graph, as when None, or `closed`; see
+            `from_graph`.
 
     Raises:
         ValueError: If it cannot be had, or is not what was published; one line that says what to do.
@@ -66,8 +71,11 @@ def load_benchmark(
     benchmark = find_benchmark(name)
     if fold and not benchmark.num_folds:
         raise ValueError(f"{benchmark.title} has no folds: leave out fold.")
-    if not has_validation and (benchmark.make is not None or not benchmark.num_folds):
+    is_given = benchmark.make is not None or bool(benchmark.num_targets) or not benchmark.num_folds
+    if not has_validation and is_given:
         raise ValueError(f"The validation part of {benchmark.title} is given: leave out has_validation.")
+    if batches is not None and not benchmark.num_targets:
+        raise ValueError(f"{benchmark.title} is a set of graphs, whose batches are graphs: leave out batches.")
     no_coordinates = f"The nodes of {benchmark.title} have no coordinates: leave out has_positions."
     if benchmark.make is not None:
         if has_positions:
@@ -79,6 +87,10 @@ def load_benchmark(
         _download(benchmark, root)
     packed = load_packed(path)
     check(benchmark, packed, path)
+    if benchmark.num_targets:
+        if has_positions:
+            raise ValueError(no_coordinates)
+        return _nodes(benchmark, packed, fold, batches or "full")
     store, y = packed.store, packed.store.y
     if benchmark.columns and y is not None:
         chosen = y[:, list(benchmark.columns)]
@@ -95,6 +107,16 @@ def load_benchmark(
         node_categories=packed.node_categories,
         edge_categories=packed.edge_categories,
     )
+
+
+def _nodes(benchmark: Benchmark, packed: Packed, fold: int, batches: Batches) -> Dataset:
+    """The nodes of the one graph of a benchmark, split as in one of its folds."""
+    assert packed.parts is not None
+    data, task = packed.store.graph(0), benchmark.task
+    for number, part in enumerate(PARTS, start=1):
+        data[f"{part}_mask"] = (packed.parts == number).t()
+    found = from_graph(data, fold=fold, task=task.kind, metric=task.metric, batches=batches, name=benchmark.title)
+    return replace(found, task=task)
 
 
 def import_benchmark(

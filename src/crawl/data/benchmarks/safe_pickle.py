@@ -27,7 +27,7 @@ _LONGEST_NAME = 100  # in a message
 
 def load_pickle(path: Path) -> Any:
     """What a pickle holds: text, numbers, lists, tuples, dicts, tensors and arrays of numbers."""
-    return _read(path, lambda file: _Unpickler(file).load())
+    return _read(path, lambda file: _Unpickler(file, encoding="latin1").load())  # of Python 2, too
 
 
 def load_torch(path: Path) -> Any:
@@ -101,9 +101,29 @@ class _Numbers(np.ndarray[Any, np.dtype[Any]]):
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         version, shape, kind, is_fortran, data = state
+        data = data.encode("latin1") if isinstance(data, str) else data  # as Python 2 wrote it
         if not isinstance(kind, _Kind) or not isinstance(data, bytes):
             raise _UnsafeError("an array that is not of numbers")
         super().__setstate__((version, shape, kind.dtype, is_fortran, data))
+
+
+class _Sparse:
+    """Stands for a matrix of scipy, by rows. It is empty until its state is set."""
+
+    __slots__ = ("data", "indices", "indptr", "shape")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if not all(isinstance(state.get(name), np.ndarray) for name in ("data", "indices", "indptr")):
+            raise _UnsafeError("a matrix that is not of numbers")
+        self.data, self.indices, self.indptr = state["data"], state["indices"], state["indptr"]
+        self.shape = tuple(int(size) for size in state["_shape"])
+
+    def dense(self) -> Array:
+        """The matrix with its zeros."""
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+        matrix = np.zeros(self.shape, np.float32)
+        matrix[rows, self.indices] = self.data
+        return matrix
 
 
 class _Rebuild:
@@ -124,6 +144,17 @@ class _Rebuild:
 
     def array_of_buffer(self, data: bytes, kind: _Kind, shape: tuple[int, ...], order: Any) -> Array:
         return np.frombuffer(bytearray(data), kind.dtype).reshape(shape, order=order)
+
+    def matrix(self, kind: Any, *_: object) -> _Sparse:
+        if kind is not _Sparse:
+            raise _UnsafeError("copy_reg._reconstructor")
+        return _Sparse()
+
+    def table(self, *_: object) -> dict[Any, Any]:
+        return {}
+
+    def nothing(self) -> None:
+        return None
 
     def bytes_of_text(self, text: str, encoding: str) -> bytes:
         return text.encode("latin1" if encoding == "latin1" else "ascii")
@@ -150,6 +181,10 @@ _NUMPY: dict[str, Any] = {
 }
 _ALLOWED: dict[str, Any] = {
     "collections.OrderedDict": OrderedDict,
+    "collections.defaultdict": _REBUILD.table,
+    **dict.fromkeys(("__builtin__.list", "builtins.list", "__builtin__.object", "builtins.object"), _REBUILD.nothing),
+    **dict.fromkeys(("copy_reg._reconstructor", "copyreg._reconstructor"), _REBUILD.matrix),
+    **dict.fromkeys(("scipy.sparse.csr.csr_matrix", "scipy.sparse._csr.csr_matrix"), _Sparse),
     "torch._utils._rebuild_tensor_v2": _REBUILD.tensor,
     "torch.storage._load_from_bytes": _REBUILD.storage,
     **_NUMPY,
