@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from crawl.runs.experiment import Experiment
-from crawl.runs.sources import Csl, Social
+from crawl.runs.sources import WithFolds
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Row:
             for fold in range(self.num_folds):
                 name = f"seed-{seed}" if self.num_folds == 1 else f"seed-{seed}-fold-{fold}"
                 data = self.experiment.data
-                data = replace(data, fold=fold) if isinstance(data, Csl | Social) else data
+                data = replace(data, fold=fold) if isinstance(data, WithFolds) else data
                 experiment = replace(self.experiment, seed=seed, data=data)
                 trained = f"{self.trained}/{name}" if self.trained else ""
                 yield PlannedRun(f"{self.place}/{name}", experiment, trained, self.start_share, self.synthetic)

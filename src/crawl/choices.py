@@ -26,4 +26,5 @@ BlockName = Literal[
     "gated_gcn",
     "pna",
 ]
+Batches = Literal["full", "closed"]
 Backend = Literal["auto", "reference", "numba", "triton"]

@@ -12,8 +12,8 @@ import docstring_parser
 import tyro
 
 from crawl.encodings.settings import Encodings
-from crawl.runs.experiment import Experiment, Model
-from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OwnFiles
+from crawl.runs.experiment import WITH_BATCHES, Experiment, Model
+from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OneGraphData, OwnFiles
 from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
@@ -102,13 +102,21 @@ def _hidden(base: Experiment, part: Any, strategy: str) -> Sequence[str]:
         return [*part.without_effect, *(("pool",) if base.data.name in OF_NODES else ())]
     if isinstance(part, WalkPlan):
         return parameters_of_others(strategy)
+    of_batches = _of_batches(base, part)
     if isinstance(part, Training):
         of_numbers = ("loss", "normalise_targets") if base.data.name in WITHOUT_NUMBERS else ()
         of_schedule = ("warmup_epochs",) if isinstance(part.schedule, OneCycle) else ()
-        return (*of_numbers, *of_schedule, *(("weight_decay",) if part.optimiser == "adam" else ()))
+        return (*of_numbers, *of_schedule, *of_batches, *(("weight_decay",) if part.optimiser == "adam" else ()))
     if isinstance(part, Evaluation) and not base.model.has_walks:
-        return ("num_val_repeats", "num_test_repeats")
-    return ()
+        return ("num_val_repeats", "num_test_repeats", *of_batches)
+    return of_batches
+
+
+def _of_batches(base: Experiment, part: Any) -> tuple[str, ...]:
+    """Settings of a part that have no effect where a batch is the full graph."""
+    group = {Training: "training", Evaluation: "evaluation"}.get(type(part))
+    is_full = getattr(base.data, "batches", None) == "full"
+    return tuple(setting for of, setting in WITH_BATCHES if is_full and of == group)
 
 
 def _refuse_without_epochs(usual: Pretraining, values: dict[str, Any]) -> None:
@@ -150,7 +158,10 @@ def given(arguments: Sequence[str], flag: str) -> list[str]:
 
 
 def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
-    """The experiment with the schedule and the blocks that flags choose, which decide which other flags there are."""
+    """The experiment with the schedule, blocks and batches that flags choose, which decide which other flags there are.
+    """
+    if given(arguments, "--data.batches") == ["closed"] and isinstance(base.data, OneGraphData):
+        base = replace(base, data=replace(base.data, batches="closed"))
     schedule, layer = given(arguments, "--training.schedule"), given(arguments, "--model.layer")
     if schedule and schedule[0] in SCHEDULES and schedule[0] != base.training.schedule.name:
         base = replace(base, training=replace(base.training, schedule=SCHEDULES[schedule[0]]()))
@@ -182,6 +193,8 @@ def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
             parts = {"data": base.data.name, "training": f"{base.training.schedule.name}, {base.training.optimiser}"}
             of_numbers = setting in ("training.loss", "training.normalise_targets")
             what = parts.get("data" if of_numbers else setting.partition(".")[0], base.model.title)
+            if tuple(setting.split(".")) in WITH_BATCHES:
+                what = "A batch of the full graph, which has all targets,"
             raise ValueError(f"{what} cannot be changed by {flag}: leave it out{_choice_for(setting)}.")
 
 
@@ -190,6 +203,8 @@ def _choice_for(setting: str) -> str:
     group, _, name = setting.partition(".")
     if setting == "training.weight_decay":
         return ", or choose --training.optimiser adamw or lion"
+    if tuple(setting.split(".")) in WITH_BATCHES:
+        return ", or choose --data.batches closed"
     kinds = [kind for kind, settings in SCHEDULES.items() if name in {field.name for field in fields(settings)}]
     return f", or choose --training.schedule {' or '.join(kinds)}" if group == "training" and kinds else ""
 

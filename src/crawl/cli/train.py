@@ -17,7 +17,7 @@ from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_
 from crawl.files import write_atomically
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.recipes import RECIPES
-from crawl.runs.sources import TU, WAYS_TO_SPLIT, Csl, Data, Folder, OwnFiles, Social, existing_path
+from crawl.runs.sources import TU, WAYS_TO_SPLIT, Data, Folder, Nodes, OwnFiles, WithFolds, existing_path
 from crawl.runs.where import Where
 from crawl.walks.plan import WalkPlan
 
@@ -73,7 +73,7 @@ class Train(Generic[RecipeT]):
         where = Where().moved(self.device, **settings.where)
         if isinstance(experiment.data, OwnFiles):
             existing_path(experiment.data, where.path)
-        if self.protocol == "folds" and isinstance(experiment.data, Csl | Social) and experiment.data.fold:
+        if self.protocol == "folds" and isinstance(experiment.data, WithFolds) and experiment.data.fold:
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
         if self.protocol == "folds" and self.init is not None:
             raise ValueError("--protocol folds begins anew on every fold: leave out --init.")
@@ -86,7 +86,8 @@ class Train(Generic[RecipeT]):
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet)
-        experiment = settled(experiment, dataset.task, device.type, settings.base)
+        full = dataset.is_full_graph
+        experiment = settled(experiment, dataset.task, device.type, settings.base, is_full_graph=full)
         _report_skipped(dataset)
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
@@ -114,7 +115,8 @@ def _with_absolute_split(data: Data, path: str | None) -> Data:
 
     if not isinstance(data, OwnFiles):
         return data
-    table = Path(path or "", "labels.csv" if isinstance(data, Folder) else "")
+    tables = {Folder: "labels.csv", Nodes: "nodes.csv"}
+    table = Path(path or "", tables.get(type(data), ""))
     is_column = not isinstance(data, TU) and table.is_file() and data.split in Table(table).columns
     if data.split in WAYS_TO_SPLIT or is_column or not Path(data.split).is_file():
         return data
@@ -198,7 +200,7 @@ def train_type(arguments: Sequence[str]) -> Any:
             refuse_unused(type_, flags)
         recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])
     any_recipe: Any = Union[tuple(recipes)]  # noqa: UP007
-    if not chosen or isinstance(RECIPES[chosen[0]]().data, Csl | Social):
+    if not chosen or isinstance(RECIPES[chosen[0]]().data, WithFolds):
         return Train[any_recipe]
     if "--protocol" in flags:
         raise ValueError(f"{chosen[0]} has no folds: leave out --protocol.")

@@ -73,6 +73,11 @@ class Dataset:
         return self.task.level if isinstance(self.store, OneGraph) else "graph"
 
     @property
+    def is_full_graph(self) -> bool:
+        """Whether a batch is one graph as a whole, with all targets that are asked for."""
+        return isinstance(self.store, OneGraph) and self.store.batches == "full"
+
+    @property
     def num_node_features(self) -> int:
         """The width of `x` as numbers; 0 if there is none or it holds categories."""
         return 0 if self.node_categories else _width(self.store.x)

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from crawl.checks import check_type, shown, whole_number
+from crawl.choices import Batches
 from crawl.data.dataset import Dataset
-from crawl.data.one_graph import Batches, OneGraph
+from crawl.data.one_graph import OneGraph
 from crawl.data.pyg import categories_of
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.targets import AnyKind, targets_from_tensor

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from crawl.checks import check_choice, check_type, shown
+from crawl.choices import Batches as Batches
 from crawl.data.store import GraphStore
 from crawl.graph import Graph
 from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor
-
-Batches = Literal["full", "closed"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,11 @@ from crawl.runs.sources import (
     Data,
     Folder,
     GivenData,
+    Heterophilous,
     InRoot,
+    Nodes,
     OwnFiles,
+    Planetoid,
     Social,
     Superpixels,
     existing_path,
@@ -70,7 +73,7 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             kernel_size=settings.kernel_size,
             identity=settings.identity,
             adjacency=settings.adjacency,
-            pool=None if task.level == "node" else settings.pool,
+            pool=settings.pool if task.level == "graph" else None,
             head=settings.head,
             dropout=settings.dropout,
             num_heads=settings.num_heads,
@@ -155,6 +158,15 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
 
             place = existing_path(data, path)
             return from_tu(place, split=data.split, fractions=data.fractions, seed=seed, metric=data.metric)
+        case Nodes():
+            from crawl.data.node_folder import from_nodes
+
+            names = ("label", "split", "fractions", "task", "metric", "directed", "batches")
+            return from_nodes(existing_path(data, path), seed=seed, **{name: getattr(data, name) for name in names})
+        case Heterophilous():
+            return load_benchmark(data.name, root, fold=data.fold, batches=data.batches)
+        case Planetoid():
+            return load_benchmark(data.name, root, batches=data.batches)
         case Social():
             return load_benchmark(data.name, root, fold=data.fold, has_validation=data.has_validation)
         case Superpixels():

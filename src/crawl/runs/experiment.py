@@ -34,6 +34,9 @@ _OF_BLOCKS = {  # settings that only some blocks use
     **{"kernel_size": _WITH_CNN, "padding": _WITH_CNN, "identity": WITH_WALKS, "adjacency": WITH_WALKS},
     "num_heads": ("attention", "gat"),
 }
+WITH_BATCHES = (  # settings that a training has in which a batch is not the full graph
+    *(("training", "batch_size"), ("training", "accumulate"), ("evaluation", "batch_size")),
+)
 
 
 @dataclass(frozen=True)
@@ -265,13 +268,16 @@ def _evaluated_once(evaluation: Evaluation, model: str) -> Evaluation:
 # ---- what only the task or the device can tell
 
 
-def settled(experiment: Experiment, task: Task, device: str, base: Experiment | None = None) -> Experiment:
+def settled(
+    experiment: Experiment, task: Task, device: str, base: Experiment | None = None, *, is_full_graph: bool = False
+) -> Experiment:
     """The same experiment with every setting that changes nothing for this task, on this device, at its default.
 
     Refuses such a setting if it was chosen, with the flag that sets it, and why it has no effect. What is as in `base`,
-    the experiment before a person changed it, was not chosen, nor is a default.
+    the experiment before a person changed it, was not chosen, nor is a default. With `is_full_graph`, a batch is one
+    graph as a whole.
     """
-    for what, group, setting, usual in _without_effect(experiment, task, device):
+    for what, group, setting, usual in _without_effect(experiment, task, device, is_full_graph):
         part = getattr(experiment, group)
         value = getattr(part, setting)
         if value not in (usual, getattr(type(part), setting), getattr(getattr(base, group, None), setting, usual)):
@@ -281,19 +287,25 @@ def settled(experiment: Experiment, task: Task, device: str, base: Experiment | 
     return experiment
 
 
-def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator[tuple[str, str, str, Any]]:
+def _without_effect(
+    experiment: Experiment, task: Task, device: str, is_full_graph: bool
+) -> Iterator[tuple[str, str, str, Any]]:
     """For each setting that changes nothing: what it cannot change, its group, its name and its usual value."""
     model, walk = experiment.model, experiment.walk
     if task.kind != "regression":
         yield f"A {task.kind} task", "training", "loss", Training.loss
         yield f"A {task.kind} task", "training", "normalise_targets", Training.normalise_targets
+    if is_full_graph:
+        for group, setting in WITH_BATCHES:
+            usual = getattr(type(getattr(experiment, group)), setting)
+            yield "A batch of the full graph, which has all targets,", group, setting, usual
     if not getattr(experiment.data, "has_validation", True):
         usual = Evaluation.num_val_repeats if walk is not None else 1
         yield "A training without validation", "evaluation", "num_val_repeats", usual
     if not isinstance(model, Model):
         return
-    if task.level == "node":
-        yield "An answer for each node", "model", "pool", Model.pool
+    if task.level != "graph":
+        yield f"An answer for each {task.level}", "model", "pool", Model.pool
     if device == "cpu":
         yield "A computation on the CPU", "model", "precision", Model.precision
     if model.num_layers == 1 and "virtual_node" in model.layer[1:]:

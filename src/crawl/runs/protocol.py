@@ -15,7 +15,7 @@ from crawl.data.benchmarks import BENCHMARKS
 from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.records import read_config
 from crawl.runs.run import Result, resume_run, run_experiment
-from crawl.runs.sources import Csl, Social
+from crawl.runs.sources import WithFolds
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def run_folds(
 
     `where` are the device and the places of the data, as for `run_experiment`. Refuses data without folds.
     """
-    if not isinstance(experiment.data, Csl | Social):
+    if not isinstance(experiment.data, WithFolds):
         raise ValueError(f"{experiment.data.name} has no folds: leave out --protocol folds.")
     results = []
     for fold in range(num_folds(experiment)):
@@ -67,7 +67,7 @@ def run_folds(
 
 def num_folds(experiment: Experiment) -> int:
     """The number of folds of an experiment's data; 0 if they have none."""
-    return BENCHMARKS[experiment.data.name].num_folds if isinstance(experiment.data, Csl | Social) else 0
+    return BENCHMARKS[experiment.data.name].num_folds if isinstance(experiment.data, WithFolds) else 0
 
 
 def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
@@ -103,7 +103,7 @@ def result_cells(record: dict[str, Any]) -> dict[str, str]:
     """What a record says, as people read it, by the name of its column."""
     metric, test, validation = record["metric"], record["scores"]["test"], record["scores"].get("val", {})
     config = Experiment.from_plain(record["config"])
-    fold = f" fold {config.data.fold + 1}" if isinstance(config.data, Csl | Social) else ""
+    fold = f" fold {config.data.fold + 1}" if isinstance(config.data, WithFolds) else ""
     return {
         "model": model_title(config.model) + fold,
         "validation": format_score(metric, validation.get("mean")),

@@ -7,7 +7,22 @@ from dataclasses import replace
 
 from crawl.choices import Pool
 from crawl.runs.experiment import Experiment, Model
-from crawl.runs.sources import TU, Benchmark, BenchmarkName, Counting, Csl, Csv, Folder, Social, SocialName, Superpixels
+from crawl.runs.sources import (
+    TU,
+    Benchmark,
+    BenchmarkName,
+    Counting,
+    Csl,
+    Csv,
+    Folder,
+    Heterophilous,
+    Nodes,
+    OneGraphData,
+    Planetoid,
+    Social,
+    SocialName,
+    Superpixels,
+)
 from crawl.training.settings import Cosine, Evaluation, Interval, Plateau, Step, Training
 from crawl.walks.plan import WalkPlan
 
@@ -157,6 +172,36 @@ counting_cycle4 = _counting("counting_cycle4", "Cycles of four nodes, in the sam
 counting_all = _counting("counting_all", "All four at once, in the same graphs.")
 
 
+# ---- nodes of one graph; first choices, not yet the outcome of a search
+
+
+def minesweeper() -> Experiment:
+    """A grid of 10,000 fields: which have a mine?"""
+    return _one_graph("minesweeper", Heterophilous("minesweeper"), max_epochs=500)
+
+
+def tolokers() -> Experiment:
+    """11,758 workers of a crowd, joined by the tasks that they worked on: who was banned?"""
+    return _one_graph("tolokers", Heterophilous("tolokers"), max_epochs=500)
+
+
+def cora() -> Experiment:
+    """2,708 papers that cite one another: in which field are they? Of each field, 20 are for training."""
+    return _one_graph("cora", Planetoid("cora"), max_epochs=200, dropout=0.5)
+
+
+def _one_graph(name: str, data: OneGraphData, max_epochs: int, dropout: float = 0.2) -> Experiment:
+    """A step an epoch: a batch is the full graph, with all training targets."""
+    return Experiment(
+        name=name,
+        data=data,
+        walk=WalkPlan(num_eval_steps=50),
+        model=Model(("walk", "gated_gcn"), hidden_channels=64, num_layers=4, dropout=dropout),
+        training=Training(lr=3e-3, max_epochs=max_epochs, schedule=Cosine()),
+        evaluation=Evaluation(num_val_repeats=1, val_every=5),
+    )
+
+
 # ---- your own data
 
 
@@ -191,12 +236,18 @@ def folder() -> Experiment:
     )
 
 
+def nodes() -> Experiment:
+    """One graph in a folder, nodes.csv and edges.csv: the labels of its nodes."""
+    return _one_graph("nodes", Nodes(), max_epochs=200)
+
+
 RECIPES: dict[str, Callable[[], Experiment]] = {
     recipe.__name__: recipe
     for recipe in (
-        *(csl, csl_lap, counting, csv, tu, folder),
+        *(csl, csl_lap, counting, csv, tu, folder, nodes),
         *(zinc, cifar10, mnist, molpcba, pascalvoc_sp, peptides_func, peptides_struct),
         *(collab, imdb_multi, reddit_binary),
+        *(minesweeper, tolokers, cora),
         *(counting_triangle, counting_tailed_triangle, counting_star, counting_cycle4, counting_all),
     )
 }

@@ -113,7 +113,8 @@ def run_experiment(
     where = Where().moved(device, path, root)
     dataset = read_dataset(experiment, where, quiet, dataset)
     experiment = _with_given(experiment, model, dataset)
-    experiment = settled(experiment, dataset.task, kind, RECIPES.get(experiment.data.name, Experiment)())
+    base = RECIPES.get(experiment.data.name, Experiment)()
+    experiment = settled(experiment, dataset.task, kind, base, is_full_graph=dataset.is_full_graph)
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model  # refused before a folder is there
     if experiment.pretraining is not None:

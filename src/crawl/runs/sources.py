@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from crawl.checks import check_fields, shown
+from crawl.choices import Batches
 from crawl.plain import tagged
 
 Substructure = Literal["triangle", "tailed_triangle", "star", "cycle4"]
@@ -68,7 +69,7 @@ class _Files:
     def __post_init__(self) -> None:
         if not isinstance(self.split, str):
             raise ValueError(f"data.split must be a way to split, a column or a file, not {shown(self.split)}.")
-        if self.split not in WAYS_TO_SPLIT and self.fractions != _FRACTIONS:
+        if self.split not in (*WAYS_TO_SPLIT, "auto") and self.fractions != _FRACTIONS:
             raise ValueError(
                 f"data.fractions={shown(self.fractions)} cannot change the split {self.split!r}, which is given: leave "
                 "out one of them."
@@ -116,6 +117,26 @@ class Csv(_WithTable):
     smiles: str | None = None
 
 
+@dataclass(frozen=True)
+class Nodes(_Files):
+    """One graph in a folder: nodes.csv with ids, features, a label and a split, and edges.csv.
+
+    Attributes:
+        split: The column split of nodes.csv if there is one (`auto`), another column, `random`, `stratified` or a file.
+        label: The column of nodes.csv to predict; where it is empty, a node has no target.
+        task: The kind of targets; `auto` finds it from their values.
+        directed: Walk along edges from source to target only; otherwise an edge, which is listed once, leads both ways.
+        batches: Whether a batch is the `full` graph with all targets, or `closed` walks around some of them.
+    """
+
+    name: ClassVar[str] = "nodes"
+    split: str = "auto"
+    label: str = "label"
+    task: Literal["auto", "regression", "binary", "multiclass"] = "auto"
+    directed: bool = False
+    batches: Batches = "full"
+
+
 BenchmarkName = Literal[
     "zinc",
     "molpcba",
@@ -130,6 +151,8 @@ BenchmarkName = Literal[
 ]
 SuperpixelName = Literal["mnist", "cifar10"]
 SocialName = Literal["collab", "imdb_multi", "reddit_binary"]
+HeterophilousName = Literal["minesweeper", "tolokers"]
+PlanetoidName = Literal["cora"]
 
 
 @dataclass(frozen=True)
@@ -166,6 +189,32 @@ class Social(_Checked):
 
 
 @dataclass(frozen=True)
+class Heterophilous(_Checked):
+    """One graph in the data root whose nodes are classified, with ten splits.
+
+    Attributes:
+        fold: Which of the ten splits.
+        batches: Whether a batch is the `full` graph with all targets, or `closed` walks around some of them.
+    """
+
+    name: HeterophilousName = "minesweeper"
+    fold: int = 0
+    batches: Batches = "full"
+
+
+@dataclass(frozen=True)
+class Planetoid(_Checked):
+    """One graph of papers in the data root, with its public split.
+
+    Attributes:
+        batches: Whether a batch is the `full` graph with all targets, or `closed` walks around some of them.
+    """
+
+    name: PlanetoidName = "cora"
+    batches: Batches = "full"
+
+
+@dataclass(frozen=True)
 class GivenData:
     """A data set that was given in Python."""
 
@@ -176,14 +225,21 @@ WITHOUT_NUMBERS = (  # benchmarks whose targets are classes or labels
     *("csl", "molpcba", "pascalvoc_sp", "peptides_func"),
     *get_args(SuperpixelName),
     *get_args(SocialName),
+    *get_args(HeterophilousName),
+    *get_args(PlanetoidName),
 )
-OF_NODES = ("pascalvoc_sp",)  # benchmarks whose targets belong to nodes
-OwnFiles = Csv | TU | Folder  # which need a path
-InRoot = Benchmark | Superpixels | Social  # which need a data root
-Data = Csl | Counting | Csv | TU | Folder | Benchmark | Superpixels | Social | GivenData
+OF_NODES = ("pascalvoc_sp", *get_args(HeterophilousName), *get_args(PlanetoidName), "nodes")  # which have the targets
+OwnFiles = Csv | TU | Folder | Nodes  # which need a path
+InRoot = Benchmark | Superpixels | Social | Heterophilous | Planetoid  # which need a data root
+WithFolds = Csl | Social | Heterophilous
+OneGraphData = Heterophilous | Planetoid | Nodes  # which have `batches`
+Data = Csl | Counting | Csv | TU | Folder | Nodes | Benchmark | Superpixels | Social | Heterophilous | Planetoid | GivenData
 
-KINDS: dict[str, type[Data]] = {kind.name: kind for kind in (GivenData, Csl, Counting, Csv, TU, Folder)}
-for _kind, _names in ((Benchmark, BenchmarkName), (Superpixels, SuperpixelName), (Social, SocialName)):
+KINDS: dict[str, type[Data]] = {kind.name: kind for kind in (GivenData, Csl, Counting, Csv, TU, Folder, Nodes)}
+for _kind, _names in (
+    *((Benchmark, BenchmarkName), (Superpixels, SuperpixelName), (Social, SocialName)),
+    *((Heterophilous, HeterophilousName), (Planetoid, PlanetoidName)),
+):
     KINDS |= dict.fromkeys(get_args(_names), _kind)
 tagged(Data, KINDS)
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 
 from crawl.checks import MAX_SEED, check_type, shown, whole_number
 from crawl.data.dataset import Dataset
+from crawl.data.splits import Split
 from crawl.data.targets import float32_blurs
 from crawl.data.task import Task
 from crawl.nn.dropout import Dropout
@@ -76,6 +78,8 @@ class Trainer:
                 f"The targets of {dataset.name} are so close together for their size that float32, in which networks "
                 "are trained, would not tell them apart: set training.normalise_targets."
             )
+        if dataset.is_full_graph:
+            training, evaluation = _with_all_targets(dataset.split, training, evaluation)
         self.device = choose_device(device)
         self.model = model.to(self.device)
         self.task, self.split, self.store = dataset.task, dataset.split, dataset.store.checked()
@@ -310,6 +314,22 @@ class Trainer:
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+
+def _with_all_targets(split: Split, training: Training, evaluation: Evaluation) -> tuple[Training, Evaluation]:
+    """The settings with batches of all targets of a split. Refuses a size of batches that was chosen."""
+    for group, settings, names in (
+        ("training", training, ("batch_size", "accumulate")),
+        ("evaluation", evaluation, ("batch_size",)),
+    ):
+        for name in names:
+            if (value := getattr(settings, name)) != getattr(type(settings), name):
+                raise ValueError(
+                    f"A batch of the full graph has all targets, so {group}.{name}={value} cannot change anything: "
+                    "leave it out, or give data with batches='closed'."
+                )
+    largest = max(len(split.train), len(split.val), len(split.test))
+    return replace(training, batch_size=len(split.train)), replace(evaluation, batch_size=largest)
 
 
 def task_loss(

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 import torch
 
 from crawl.checks import suggestion, whole_number
+from crawl.choices import Batches
 from crawl.data.benchmarks.check import check
 from crawl.data.benchmarks.download import download
 from crawl.data.benchmarks.packed import PARTS, Packed, load_packed, reason, save_packed, with_categories
@@ -18,7 +19,6 @@ from crawl.data.benchmarks.record import Benchmark, Form
 from crawl.data.benchmarks.registry import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.data.nodes import from_graph
-from crawl.data.one_graph import Batches
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.symmetry import symmetric
