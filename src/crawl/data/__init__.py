@@ -7,6 +7,7 @@ from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.folder import from_folder
 from crawl.data.molecules import from_csv, read_molecules
+from crawl.data.node_folder import from_nodes
 from crawl.data.nodes import from_graph
 from crawl.data.one_graph import OneGraph
 from crawl.data.pyg import from_pyg
@@ -38,6 +39,7 @@ __all__ = [
     "from_csv",
     "from_folder",
     "from_graph",
+    "from_nodes",
     "from_pyg",
     "from_tu",
     "group_split",

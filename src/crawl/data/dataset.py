@@ -8,8 +8,8 @@ from torch import Tensor
 
 from crawl.checks import MAX_COUNT, as_list, check_type, whole_number
 from crawl.data.features import Columns
-from crawl.data.splits import Split
 from crawl.data.one_graph import OneGraph
+from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 
@@ -28,7 +28,8 @@ class Dataset:
         node_categories: If the columns of `x` are categories, how many values each takes; () if they are numbers.
         edge_categories: The same for `edge_attr`.
         skipped: A line for each row of the input that was left out, with the reason.
-        graph_names: A name for each graph, where they have any: what predictions are listed under.
+        graph_names: A name for each graph, or for the owner of each target of one graph, where they have any: what
+            predictions are listed under.
         columns: What the features of nodes and edges are, where categories are numbered by the values that occur.
         source: The settings of an experiment that it was read by; None for a data set of one's own, and for a changed
             copy.
@@ -54,7 +55,8 @@ class Dataset:
             object.__setattr__(self, name, tuple(whole_number(f"Each of {name}", size, 1, MAX_COUNT) for size in sizes))
         ids = self.split.ids
         if ids.numel() and int(ids[-1]) >= len(self.store):
-            raise ValueError(f"The split names graph {int(ids[-1])}, but {self.name} has {len(self.store)} graphs.")
+            names = f"{self.owner} {int(ids[-1])}, but {self.name} has {len(self.store)} {self.owner}s"
+            raise ValueError(f"The split names {names}.")
         if self.graph_names is not None and len(as_list("graph_names", self.graph_names, "names")) != len(self.store):
             raise ValueError(f"{self.name} has {len(self.store)} graphs but {len(self.graph_names)} names.")
         if isinstance(self.store, OneGraph):

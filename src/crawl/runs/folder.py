@@ -106,14 +106,16 @@ class RunFolder:
         A class is written by the name that the column of its probability has.
         """
         ids = dataset.split.test.tolist()
-        if isinstance(dataset.store, OneGraph):
+        if dataset.graph_names is not None:
+            names = [dataset.graph_names[i] for i in ids]
+        elif isinstance(dataset.store, OneGraph):
             owners = dataset.store.owners[dataset.split.test].view(len(ids), -1).tolist()
             names = [":".join(map(str, owner)) for owner in owners]
         elif dataset.task.level == "node":
             sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
             names = [f"{graph}:{node}" for graph, size in zip(ids, sizes, strict=True) for node in range(size)]
         else:
-            names = [str(i) if dataset.graph_names is None else dataset.graph_names[i] for i in ids]
+            names = list(map(str, ids))
         targets = targets[:, None] if targets.ndim == 1 else targets
         outputs, shown = output_names(dataset.task), predictions.for_each_class()
         target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]

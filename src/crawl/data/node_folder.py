@@ -1,0 +1,293 @@
+"""One graph in a folder: nodes.csv with ids, features, a label and a split, and edges.csv with their ends and features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crawl.checks import as_path, check_type, shown, suggestion, truth
+from crawl.choices import Batches
+from crawl.data.dataset import Dataset
+from crawl.data.features import Column, Columns, Unknown, category_sizes, check_names, encode_columns, find_columns
+from crawl.data.nodes import check_classes
+from crawl.data.one_graph import OneGraph
+from crawl.data.splits import Fractions, Split, choose_split, read_split, split_from_column
+from crawl.data.table import UNNAMED, Row, Table
+from crawl.data.targets import AnyKind, targets_from_text
+from crawl.graph import Graph
+
+_USUAL_FRACTIONS = (0.8, 0.1, 0.1)
+
+
+def from_nodes(
+    folder: str | Path,
+    *,
+    label: str = "label",
+    split: str | Path | Split = "auto",
+    fractions: Fractions = _USUAL_FRACTIONS,
+    seed: int = 0,
+    task: AnyKind = "auto",
+    metric: str | None = None,
+    directed: bool = False,
+    batches: Batches = "full",
+) -> Dataset:
+    """The graph of `nodes.csv` and `edges.csv` in a folder, with the labels of its nodes as targets.
+
+    `nodes.csv` has a column `id`, words or numbers, `label` and perhaps `split`; all others are features, as
+    `find_columns` says: words and whole numbers of few values are categories, others numbers. `edges.csv` has the
+    columns `source` and `target`, and perhaps features. Columns without a name are left out.
+
+    Args:
+        folder: The folder. Both files may be compressed with gzip, their names then end in .gz.
+        label: The column to predict. A node where it is empty has no target; it is a node of the graph all the same.
+        split: `auto` is the column `split`, if there is one, and else `random`; or another column that says `train`,
+            `val` or `test`, `random`, `stratified`, a JSON file of row numbers from 0, or the split itself, which
+            counts the nodes that have a label.
+        fractions, seed: For parts that are drawn.
+        task, metric: As in `from_csv`.
+        directed: Whether edges lead from source to target only. Otherwise each leads both ways and is listed once.
+        batches: Whether a batch is the `full` graph, or `closed` walks around its targets; see `OneGraph`.
+
+    Raises:
+        ValueError: For anything wrong with the files or the choices; the message says where and what to do.
+    """
+    check_type("label", label, str)
+    found = _read(folder, directed)
+    table = found.nodes
+    for column in ("id", label):
+        table.check_column(column)
+    if isinstance(split, str) and split == "auto":
+        split = "split" if "split" in table.columns else "random"
+    is_column = isinstance(split, str) and split in table.columns and split not in ("random", "stratified")
+    if is_column and tuple(fractions) != _USUAL_FRACTIONS:
+        raise ValueError(f"fractions={shown(fractions)} cannot change the split in the column {split!r}: leave it out.")
+    if label in ("id", split):
+        raise ValueError(f"Column {label!r} of {table.path} cannot be the label, too.")
+    try:
+        kind, y, problems = targets_from_text({label: [row.cells[label] for row in found.rows]}, task, metric)
+    except ValueError as error:
+        raise ValueError(f"{table.path}: {error}") from None
+    for place, problem in problems.items():
+        if not problem.startswith(f"{label} is missing"):
+            raise ValueError(f"{table.path}, line {found.rows[place].line}: {problem}; correct it.")
+    labelled = [place for place in range(len(found.rows)) if place not in problems]
+    own = {"id", label, *((split,) if is_column else ()), *(("split",) if "split" in table.columns else ())}
+    of_nodes = found.attributes("node", own)
+    of_edges = found.attributes("edge", {"source", "target"})
+    columns = Columns(find_columns(_guessed(of_nodes)), find_columns(_guessed(of_edges)))
+    store = found.store(columns, of_nodes, of_edges, Unknown(), labelled, batches)
+    labels = y if kind.kind in ("binary", "multiclass") else None
+    rows, skipped = [found.rows[place] for place in labelled], ()
+    if is_column:
+        skipped = _skipped([found.rows[place] for place in sorted(problems)], str(split), label)
+        places = [f"line {row.line} of {table.path}" for row in rows]
+        chosen = split_from_column([row.cells[str(split)] for row in rows], places)
+    elif isinstance(split, Split) or str(split) in ("random", "stratified"):
+        chosen = choose_split(split, len(labelled), labels, fractions, seed)
+    elif Path(split).is_file():
+        chosen = _by_rows(read_split(split), labelled, len(found.rows), f"{split}")
+    else:
+        hint = suggestion(str(split), ("random", "stratified", *table.columns))
+        raise ValueError(f"split is {shown(str(split))}, which is neither a way to split, a column nor a file.{hint}")
+    if labels is not None:
+        check_classes(labels, chosen, kind.class_names)
+    return Dataset(
+        name=as_path("folder", folder).resolve().name,
+        store=replace(store, y=y),
+        task=replace(kind, level="node"),
+        split=chosen,
+        node_categories=category_sizes(columns.nodes),
+        edge_categories=category_sizes(columns.edges),
+        skipped=skipped,
+        graph_names=tuple(row.cells["id"] for row in rows),
+        columns=columns,
+    )
+
+
+@dataclass(frozen=True)
+class NodeFolder:
+    """The nodes and edges of a folder, as its files list them.
+
+    Attributes:
+        nodes: The table of nodes.
+        rows: Its rows.
+        edges: The table of edges.
+        edge_rows: Its rows.
+        ends: `[2, E]` source and target of each row of edges.
+        directed: Whether edges lead one way only.
+    """
+
+    nodes: Table
+    rows: list[Row]
+    edges: Table
+    edge_rows: list[Row]
+    ends: Tensor
+    directed: bool
+
+    def attributes(self, owner: str, without: Iterable[str]) -> dict[str, list[str]]:
+        """The cells of each column of features. Refuses an empty one."""
+        table, rows = (self.nodes, self.rows) if owner == "node" else (self.edges, self.edge_rows)
+        names = [name for name in table.columns if name not in without and not name.startswith(UNNAMED)]
+        for name in names:
+            table.check_column(name)
+        for row in rows:
+            for name in names:
+                if not row.cells[name]:
+                    raise ValueError(f"{table.path}, line {row.line}: {name} is empty; every {owner} needs a value.")
+        return {name: [row.cells[name] for row in rows] for name in names}
+
+    def store(
+        self,
+        columns: Columns,
+        of_nodes: Mapping[str, Sequence[str]],
+        of_edges: Mapping[str, Sequence[str]],
+        unknown: Unknown,
+        owners: Sequence[int],
+        batches: Batches,
+    ) -> OneGraph:
+        """The graph with features as the columns say, and targets of `owners`, without `y`."""
+        edge_index = self.ends
+        edge_attr = encode_columns("edge", _typed(of_edges, columns.edges), columns.edges, unknown)
+        if not self.directed:
+            back = (edge_index[0] != edge_index[1]).nonzero().flatten()  # a self-loop is its own reverse
+            edge_index = torch.cat([edge_index, edge_index[:, back].flip(0)], dim=1)
+            edge_attr = None if edge_attr is None else torch.cat([edge_attr, edge_attr[back]])
+        graph = Graph.from_edge_index(edge_index, len(self.rows))
+        x = encode_columns("node", _typed(of_nodes, columns.nodes), columns.nodes, unknown)
+        return OneGraph(graph, torch.tensor(owners, dtype=torch.long), x, edge_attr, None, edge_index, batches)
+
+
+def read_nodes(
+    folder: str | Path,
+    columns: Columns,
+    unknown: Unknown,
+    *,
+    others: Iterable[str] = (),
+    directed: bool = False,
+    batches: Batches = "full",
+) -> tuple[NodeFolder, OneGraph]:
+    """What a folder lists, and its graph with features as these columns say, with all nodes as targets without `y`.
+
+    Args:
+        folder: A folder as in `from_nodes`; labels are not needed.
+        columns: What the features of the training graph were.
+        unknown: Values that did not occur there are counted in it.
+        others: Columns of nodes that are not features, besides `id`: the label and the split.
+        directed, batches: As in the training.
+
+    Raises:
+        ValueError: For anything wrong with the files, and for other features than in training.
+    """
+    found = _read(folder, directed)
+    of_nodes = found.attributes("node", {"id", "split", *others})
+    of_edges = found.attributes("edge", {"source", "target"})
+    for owner, names, kinds, number in (
+        ("node", of_nodes, columns.nodes, len(found.rows)),
+        ("edge", of_edges, columns.edges, len(found.edge_rows)),
+    ):
+        check_names(owner, names, kinds, number)
+    return found, found.store(columns, of_nodes, of_edges, unknown, range(len(found.rows)), batches)
+
+
+def _read(folder: str | Path, directed: bool) -> NodeFolder:
+    """The rows of both tables. Refuses ids that are missing, double or unknown, by their line."""
+    folder, directed = as_path("folder", folder), truth("directed", directed)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder: give one with nodes.csv and edges.csv.")
+    nodes, edges = (_table(folder, name) for name in ("nodes", "edges"))
+    nodes.check_column("id")
+    for column in ("source", "target"):
+        edges.check_column(column)
+    rows, place_of = list(nodes), {}
+    if not rows:
+        raise ValueError(f"{nodes.path} has a header but no rows.")
+    for place, row in enumerate(rows):
+        name = row.cells["id"]
+        if row.problem or not name:
+            raise ValueError(f"{nodes.path}, line {row.line}: {row.problem or 'its id is empty'}; correct it.")
+        if name in place_of:
+            first = rows[place_of[name]].line
+            raise ValueError(f"{nodes.path}, line {row.line}: the id {name!r} is in line {first} already.")
+        place_of[name] = place
+    edge_rows, line_of, ends = list(edges), dict[tuple[int, int], int](), []
+    for row in edge_rows:
+        where = f"{edges.path}, line {row.line}"
+        if row.problem:
+            raise ValueError(f"{where}: {row.problem}; correct it.")
+        for end in ("source", "target"):
+            if row.cells[end] not in place_of:
+                raise ValueError(f"{where}: its {end} is {row.cells[end]!r}, which is not an id in {nodes.path.name}.")
+        pair = (place_of[row.cells["source"]], place_of[row.cells["target"]])
+        key = pair if directed else (min(pair), max(pair))
+        if key in line_of:
+            remedy = "list it once" if directed else "list it once, or say directed if edges are listed both ways"
+            raise ValueError(f"{where}: this edge is in line {line_of[key]} already; {remedy}.")
+        line_of[key] = row.line
+        ends.append(pair)
+    edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t()
+    if directed:
+        _refuse_dead_ends(edge_index, rows, edges.path)
+    return NodeFolder(nodes, rows, edges, edge_rows, edge_index, directed)
+
+
+def _table(folder: Path, name: str) -> Table:
+    found = next((path for path in (folder / f"{name}.csv", folder / f"{name}.csv.gz") if path.is_file()), None)
+    if found is None:
+        raise ValueError(f"There is no {folder / name}.csv: a graph is a folder with nodes.csv and edges.csv.")
+    return Table(found)
+
+
+def _refuse_dead_ends(edge_index: Tensor, rows: Sequence[Row], path: Path) -> None:
+    left, entered = (torch.bincount(ends, minlength=len(rows)) for ends in edge_index)
+    wrong = ((entered > 0) & (left == 0)).nonzero()
+    if wrong.numel():
+        name = rows[int(wrong[0])].cells["id"]
+        raise ValueError(
+            f"{path}: node {name!r} can be entered but not left, so a walk would end there; add an edge that leaves "
+            "it, or leave out directed."
+        )
+
+
+def _guessed(attributes: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
+    """The values in each column: whole numbers if all are, else numbers if all are, else words."""
+    return {name: _as(int, cells) or _as(float, cells) or list(cells) for name, cells in attributes.items()}
+
+
+def _typed(attributes: Mapping[str, Sequence[str]], columns: Sequence[Column]) -> dict[str, list[Any]]:
+    """The values in each column, of the kind that it says; as words where they are not, which is refused later."""
+    kinds: dict[str, Callable[[str], Any]] = {}
+    for column in columns:
+        is_number = column.values is None or isinstance(column.values[0], int)
+        kinds[column.name] = float if column.values is None else int if is_number else str
+    return {name: _as(kinds[name], cells) or list(cells) for name, cells in attributes.items() if name in kinds}
+
+
+def _as(kind: Callable[[str], Any], cells: Sequence[str]) -> list[Any] | None:
+    try:
+        return [kind(cell) for cell in cells]
+    except ValueError:
+        return None
+
+
+def _skipped(rows: Sequence[Row], split: str, label: str) -> tuple[str, ...]:
+    """A line for each node that has a part of the split, but no label."""
+    named = ((row, row.cells[split]) for row in rows if row.cells[split])
+    return tuple(f"line {row.line}: its {split} is {part}, but its {label} is missing" for row, part in named)
+
+
+def _by_rows(split: Split, labelled: Sequence[int], num_rows: int, path: str) -> Split:
+    """A split by row numbers as one by targets: these differ if labels are missing."""
+    ids = split.ids
+    if ids.numel() and int(ids[-1]) >= num_rows:
+        raise ValueError(f"{path} names row {int(ids[-1])}, but the last row of nodes.csv is {num_rows - 1}.")
+    target_of = torch.full((num_rows,), -1)
+    target_of[list(labelled)] = torch.arange(len(labelled))
+    if bool((target_of[ids] < 0).any()):
+        row = int(ids[target_of[ids] < 0][0])
+        raise ValueError(f"{path} names row {row} of nodes.csv, which has no label: leave it out.")
+    return Split(*(target_of[part] for part in (split.train, split.val, split.test)))
