@@ -8,7 +8,7 @@ answer = readout(state.nodes), per graph or per node
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -150,6 +150,26 @@ class Network(NetworkInputs):
         Raises:
             ValueError: If an argument about walks would have no effect, or a `crawl.nn.Batch` has no walks.
         """
+        return self._read(self.readout, data, walks, num_steps, seed)
+
+    def embed(
+        self, data: Data | Batch, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
+    ) -> Tensor:
+        """`[G, hidden_channels]`, or `[N, hidden_channels]`: what the head of the readout sees.
+
+        The arguments are those of `forward`.
+        """
+        return self._read(self.readout.embed, data, walks, num_steps, seed)
+
+    def _read(
+        self,
+        readout: Callable[..., Tensor],
+        data: Data | Batch,
+        walks: Walks | None,
+        num_steps: int | None,
+        seed: int | None,
+    ) -> Tensor:
+        """What a readout makes of the states after the last block."""
         self.check_walk_arguments(data, walks, num_steps, seed)
         batch = data if isinstance(data, Batch) else self.batch_of(data, walks, num_steps, seed)
         batch = batch if batch.is_encoded else self.encode(batch)
@@ -157,8 +177,7 @@ class Network(NetworkInputs):
             state = self.first_state(batch)
             for i in self.order:
                 state = self.blocks[i](state, batch)
-            out: Tensor = self.readout(state.nodes, batch.nodes, batch.targets)
-        return out
+            return readout(state.nodes, batch.nodes, batch.targets)
 
 
 class CRaWl(Network):

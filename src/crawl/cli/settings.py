@@ -12,7 +12,8 @@ import docstring_parser
 import tyro
 
 from crawl.encodings.settings import Encodings
-from crawl.runs.experiment import WITH_BATCHES, Experiment, Model
+from crawl.runs.experiment import OF_STARTS, WITH_BATCHES, Experiment, Model
+from crawl.runs.recipes import with_closed_batches
 from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OneGraphData, OwnFiles
 from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
@@ -101,7 +102,8 @@ def _hidden(base: Experiment, part: Any, strategy: str) -> Sequence[str]:
     if isinstance(part, Model):
         return [*part.without_effect, *(("pool",) if base.data.name in OF_NODES else ())]
     if isinstance(part, WalkPlan):
-        return parameters_of_others(strategy)
+        of_starts = OF_STARTS if getattr(base.data, "batches", None) == "closed" else ()
+        return (*parameters_of_others(strategy), *of_starts)
     of_batches = _of_batches(base, part)
     if isinstance(part, Training):
         of_numbers = ("loss", "normalise_targets") if base.data.name in WITHOUT_NUMBERS else ()
@@ -161,7 +163,7 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
     """The experiment with the schedule, blocks and batches that flags choose, which decide which other flags there are.
     """
     if given(arguments, "--data.batches") == ["closed"] and isinstance(base.data, OneGraphData):
-        base = replace(base, data=replace(base.data, batches="closed"))
+        base = with_closed_batches(base)
     schedule, layer = given(arguments, "--training.schedule"), given(arguments, "--model.layer")
     if schedule and schedule[0] in SCHEDULES and schedule[0] != base.training.schedule.name:
         base = replace(base, training=replace(base.training, schedule=SCHEDULES[schedule[0]]()))

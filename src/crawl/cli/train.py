@@ -86,8 +86,7 @@ class Train(Generic[RecipeT]):
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet)
-        full = dataset.is_full_graph
-        experiment = settled(experiment, dataset.task, device.type, settings.base, is_full_graph=full)
+        experiment = settled(experiment, dataset.task, device.type, settings.base, dataset.batches)
         _report_skipped(dataset)
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path

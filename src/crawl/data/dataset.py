@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from crawl.checks import MAX_COUNT, as_list, check_type, whole_number
+from crawl.choices import Batches
 from crawl.data.features import Columns
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
@@ -75,9 +76,9 @@ class Dataset:
         return self.task.level if isinstance(self.store, OneGraph) else "graph"
 
     @property
-    def is_full_graph(self) -> bool:
-        """Whether a batch is one graph as a whole, with all targets that are asked for."""
-        return isinstance(self.store, OneGraph) and self.store.batches == "full"
+    def batches(self) -> Batches | None:
+        """What a batch of targets of one graph is; None for sets of graphs."""
+        return self.store.batches if isinstance(self.store, OneGraph) else None
 
     @property
     def num_node_features(self) -> int:

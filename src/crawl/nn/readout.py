@@ -48,10 +48,18 @@ class Readout(nn.Module):
     def forward(self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None) -> Tensor:
         """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0.
 
+        The arguments are those of `embed`.
+        """
+        out: Tensor = self.head(self.dropout(self.embed(x, members, targets)))
+        return out
+
+    def embed(self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None) -> Tensor:
+        """What the head sees, `[G, in_channels]`, or `[N, in_channels]` without pooling.
+
         Args:
             x: `[N, in_channels]` node features.
             members: The graph of each node; `Segments.of(batch, num_graphs)`.
-            targets: The nodes to answer for, `[M, out_channels]`, as the owners of M rows; all when None.
+            targets: The nodes to answer for, as the owners of M rows; all when None.
         """
         check_rows(x, members, self.norm.weight)
         if targets is not None and (self.pool is not None or len(targets) > 1):
@@ -62,8 +70,7 @@ class Readout(nn.Module):
             x = members.sum(x) if self.pool == "sum" else members.mean(x)
         elif targets is not None:
             x = targets[0].spread(x)
-        out: Tensor = self.head(self.dropout(x))
-        return out
+        return x
 
 
 class PairReadout(nn.Module):
@@ -97,10 +104,9 @@ class PairReadout(nn.Module):
 
     def forward(self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None) -> Tensor:
         """`[M, out_channels]` for the M pairs of `targets`; see `Readout`."""
-        check_rows(x, members, self.norm.weight)
         if targets is None or len(targets) != 2:
             raise ValueError("This network answers for pairs of nodes, but the batch has none as targets: give pairs.")
-        x = self.embedding(self.dropout(self.norm(x, members.rows, relu=True)))
+        x = self.embed(x, members)
         first, second = (end.spread(x) for end in targets)
         if self.head is not None:
             out: Tensor = self.head(torch.cat([first * second, (first - second).abs()], dim=1))
@@ -112,3 +118,11 @@ class PairReadout(nn.Module):
         other_way = (self.bilinear(second).view(shape) * first.unsqueeze(1)).sum(dim=2)
         both: Tensor = one_way + other_way
         return both
+
+    def embed(self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None) -> Tensor:
+        """`[M, in_channels]` what scores compare, for the nodes of `targets`; `[N, in_channels]` for all when None."""
+        check_rows(x, members, self.norm.weight)
+        if targets is not None and len(targets) != 1:
+            raise ValueError("Pairs of nodes have no embeddings: give nodes as targets.")
+        z: Tensor = self.embedding(self.dropout(self.norm(x, members.rows, relu=True)))
+        return z if targets is None else targets[0].spread(z)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from crawl.checks import check_choice, check_fields, check_type, real_number, shown, whole_number
-from crawl.choices import BlockName, Head, Pool, Precision
+from crawl.choices import Batches, BlockName, Head, Pool, Precision
 from crawl.encodings.settings import Encodings
 from crawl.files import parse_json
 from crawl.plain import LEFT_OUT, structure, tagged, unstructure
@@ -37,6 +37,7 @@ _OF_BLOCKS = {  # settings that only some blocks use
 WITH_BATCHES = (  # settings that a training has in which a batch is not the full graph
     *(("training", "batch_size"), ("training", "accumulate"), ("evaluation", "batch_size")),
 )
+OF_STARTS = ("start_share", "eval_start_share")  # settings of walks that closed batches do not have
 
 
 @dataclass(frozen=True)
@@ -269,15 +270,15 @@ def _evaluated_once(evaluation: Evaluation, model: str) -> Evaluation:
 
 
 def settled(
-    experiment: Experiment, task: Task, device: str, base: Experiment | None = None, *, is_full_graph: bool = False
+    experiment: Experiment, task: Task, device: str, base: Experiment | None = None, batches: Batches | None = None
 ) -> Experiment:
     """The same experiment with every setting that changes nothing for this task, on this device, at its default.
 
     Refuses such a setting if it was chosen, with the flag that sets it, and why it has no effect. What is as in `base`,
-    the experiment before a person changed it, was not chosen, nor is a default. With `is_full_graph`, a batch is one
-    graph as a whole.
+    the experiment before a person changed it, was not chosen, nor is a default. `batches` says what a
+    batch is, for targets of one graph.
     """
-    for what, group, setting, usual in _without_effect(experiment, task, device, is_full_graph):
+    for what, group, setting, usual in _without_effect(experiment, task, device, batches):
         part = getattr(experiment, group)
         value = getattr(part, setting)
         if value not in (usual, getattr(type(part), setting), getattr(getattr(base, group, None), setting, usual)):
@@ -288,14 +289,14 @@ def settled(
 
 
 def _without_effect(
-    experiment: Experiment, task: Task, device: str, is_full_graph: bool
+    experiment: Experiment, task: Task, device: str, batches: Batches | None
 ) -> Iterator[tuple[str, str, str, Any]]:
     """For each setting that changes nothing: what it cannot change, its group, its name and its usual value."""
     model, walk = experiment.model, experiment.walk
     if task.kind != "regression":
         yield f"A {task.kind} task", "training", "loss", Training.loss
         yield f"A {task.kind} task", "training", "normalise_targets", Training.normalise_targets
-    if is_full_graph:
+    if batches == "full":
         for group, setting in WITH_BATCHES:
             usual = getattr(type(getattr(experiment, group)), setting)
             yield "A batch of the full graph, which has all targets,", group, setting, usual
@@ -304,6 +305,9 @@ def _without_effect(
         yield "A training without validation", "evaluation", "num_val_repeats", usual
     if not isinstance(model, Model):
         return
+    if batches == "closed" and walk is not None:
+        for setting in OF_STARTS:
+            yield "A closed batch, whose walks start at its targets,", "walk", setting, getattr(WalkPlan, setting)
     if task.level != "graph":
         yield f"An answer for each {task.level}", "model", "pool", Model.pool
     if device == "cpu":

@@ -202,6 +202,14 @@ def _one_graph(name: str, data: OneGraphData, max_epochs: int, dropout: float = 
     )
 
 
+def with_closed_batches(experiment: Experiment) -> Experiment:
+    """The same experiment on targets of one graph with closed batches: two walks around each target."""
+    assert isinstance(experiment.data, OneGraphData)
+    walk = replace(experiment.walk or WalkPlan(), centred=True, num_walks=2)
+    evaluation = replace(experiment.evaluation, val_every=1)  # an epoch has many steps
+    return replace(experiment, data=replace(experiment.data, batches="closed"), walk=walk, evaluation=evaluation)
+
+
 # ---- your own data
 
 

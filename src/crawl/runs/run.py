@@ -114,7 +114,7 @@ def run_experiment(
     dataset = read_dataset(experiment, where, quiet, dataset)
     experiment = _with_given(experiment, model, dataset)
     base = RECIPES.get(experiment.data.name, Experiment)()
-    experiment = settled(experiment, dataset.task, kind, base, is_full_graph=dataset.is_full_graph)
+    experiment = settled(experiment, dataset.task, kind, base, dataset.batches)
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model  # refused before a folder is there
     if experiment.pretraining is not None:

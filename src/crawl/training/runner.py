@@ -238,9 +238,40 @@ class Runner:
 
         The arguments are those of `run`. `on_batch` is called after every batch is begun.
         """
+        settings: Any = {"seed": seed, "num_steps": num_steps, "on_batch": on_batch}
+        return self._outputs(self._answer_without_gradient, ids, batch_size, **settings)
+
+    @torch.no_grad()
+    def embed(
+        self,
+        ids: Tensor,
+        batch_size: int,
+        *,
+        seed: int,
+        num_steps: int | None = None,
+        on_batch: Callable[[], None] | None = None,
+    ) -> Tensor:
+        """The same for what the head of the model sees. Refuses a model that cannot tell."""
+        if not (self.caller.takes_batch and hasattr(self.model, "embed")):
+            raise ValueError(
+                f"{type(self.model).__name__} has no embeddings: it needs a method embed(batch) for a crawl.nn.Batch."
+            )
+        settings: Any = {"seed": seed, "num_steps": num_steps, "on_batch": on_batch}
+        return self._outputs(self._embed_without_gradient, ids, batch_size, **settings)
+
+    def _outputs(
+        self,
+        function: Function,
+        ids: Tensor,
+        batch_size: int,
+        *,
+        seed: int,
+        num_steps: int | None,
+        on_batch: Callable[[], None] | None,
+    ) -> Tensor:
         outputs, per_node = [], self.task.level == "node" and isinstance(self.store, GraphStore)
         batches = list(torch.split(ids, batch_size))
-        results = self.run(self._answer_without_gradient, batches, batch_size, num_steps=num_steps, seed=seed)
+        results = self.run(function, batches, batch_size, num_steps=num_steps, seed=seed)
         for batch, result in zip(batches, results, strict=True):
             num_rows = int(self.store.sizes[0, batch].sum()) if isinstance(self.store, GraphStore) and per_node else 0
             outputs.append(result[: num_rows if per_node else len(batch)].clone())
@@ -251,6 +282,12 @@ class Runner:
     def _answer_without_gradient(self, batch: Any) -> Tensor:
         with torch.no_grad():
             return self.answer(batch)
+
+    def _embed_without_gradient(self, batch: Any) -> Tensor:
+        model: Any = self.model
+        with torch.no_grad():
+            embeddings: Tensor = model.embed(batch)
+            return embeddings
 
     def _recorder(self, num_steps: int, is_training: bool, protected: Callable[[], list[Tensor]]) -> Recorder:
         """What has captured functions so far; a new one if the model, or what it changes, is another."""

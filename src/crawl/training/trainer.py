@@ -78,7 +78,7 @@ class Trainer:
                 f"The targets of {dataset.name} are so close together for their size that float32, in which networks "
                 "are trained, would not tell them apart: set training.normalise_targets."
             )
-        if dataset.is_full_graph:
+        if dataset.batches == "full":
             training, evaluation = _with_all_targets(dataset.split, training, evaluation)
         self.device = choose_device(device)
         self.model = model.to(self.device)
