@@ -106,6 +106,8 @@ class _TrainWithoutFolds(Train[RecipeT]):
 def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
     if baseline == experiment.model.title:
         raise ValueError(f"The model is a {baseline} itself: leave out --baseline, or choose another one.")
+    if baseline != "none" and getattr(experiment.data, "batches", None) == "closed":
+        raise ValueError(f"Closed batches are walks, and {baseline} does not walk: leave out --baseline.")
 
 
 def _with_absolute_split(data: Data, path: str | None) -> Data:

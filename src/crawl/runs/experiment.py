@@ -190,6 +190,8 @@ class Experiment:
             raise ValueError(
                 f"{self.model.title} does not walk, so it cannot be changed by --walk: leave it out (walk=None)."
             )
+        if getattr(self.data, "batches", None) == "closed" and isinstance(self.model, Model):
+            _check_closed(self.model, self.walk)
         if self.pretraining is not None:
             check_type("experiment.pretraining", self.pretraining, Pretraining)
             _check_has_bits(self.model, self.walk)
@@ -246,6 +248,14 @@ def _check_strategy(walk: WalkPlan) -> None:
     for name in parameters_of_others(walk.strategy):
         if (value := getattr(walk, name)) != getattr(WalkPlan, name):
             raise ValueError(f"{walk.strategy} walks cannot be changed by --walk.{name} {value!r}: leave it out.")
+
+
+def _check_closed(model: Model, walk: WalkPlan | None) -> None:
+    """Refuse closed batches for a network whose batches they cannot be."""
+    if walk is None or not model.has_walks:
+        raise ValueError(f"Closed batches are walks, and {model.title} does not walk: use data.batches='full'.")
+    if walk.has_jumps:
+        raise ValueError(f"Closed batches follow edges, which {walk.strategy} walks do not: use data.batches='full'.")
 
 
 def _check_has_bits(model: Model | GivenModel, walk: WalkPlan | None) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_choice, check_type, shown, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
@@ -28,11 +30,13 @@ from crawl.runs.former import former_where, renamed
 from crawl.runs.records import check_record, read_config
 from crawl.runs.where import Where
 from crawl.training.checkpoint import check_weights, load_checkpoint
-from crawl.training.evaluation import Predictions, Scaling, predict
+from crawl.training.evaluation import Predictions, Scaling, embed_with, predict_with, runner_for
+from crawl.training.memory_bound import check_full_graph, targets_within
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
 
 _NOWHERE = Where()
+_PIECE = 100_000  # targets of closed batches whose answers are in memory at a time
 _NOT_COMPARED = (
     "The data cannot be compared with those of the training, because the run is of an older version that kept only "
     "their split and names."
@@ -147,6 +151,7 @@ class TrainedModel:
         num_steps: int | None = None,
         seed: int = 0,
         batch_size: int | None = None,
+        memory_gb: float | None = None,
         on_batch: Callable[[], None] | None = None,
         handle_unknown: HandleUnknown = "warn",
     ) -> Predictions:
@@ -157,7 +162,9 @@ class TrainedModel:
             num_repeats: Evaluations to average; as in the run when None.
             num_steps: Steps of the walks; as in the run when None.
             seed: Of the walks. A graph gets the same prediction whatever else is in the store.
-            batch_size: Graphs per step; changes no result.
+            batch_size: Graphs per step, or targets of closed batches; as in the run when None. Changes no result.
+            memory_gb: Instead, the memory that a closed batch may take besides the graph; what a target takes is
+                measured on a few. A batch of the full graph that would take more is refused.
             on_batch: Called after every step.
             handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros and
                 warns once, `error` refuses them.
@@ -166,24 +173,76 @@ class TrainedModel:
             ValueError: If the graphs have other features than the model was trained with, or features that are not
                 finite.
         """
+        how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
+        how |= {"memory_gb": memory_gb, "on_batch": on_batch, "handle_unknown": handle_unknown}
+        pieces = list(self.in_pieces("predictions", store, **how))
+        return Predictions(np.concatenate(pieces, axis=1), self.features.task)
+
+    def embed(
+        self,
+        store: Store,
+        *,
+        num_repeats: int | None = None,
+        num_steps: int | None = None,
+        seed: int = 0,
+        batch_size: int | None = None,
+        memory_gb: float | None = None,
+        on_batch: Callable[[], None] | None = None,
+        handle_unknown: HandleUnknown = "warn",
+    ) -> NDArray[np.float32]:
+        """`[n, d]` embeddings: what the head of the network sees of each graph, pooled, or of each node.
+
+        They are means over evaluations with the walks of `predict`, whose arguments these are.
+        """
+        how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
+        how |= {"memory_gb": memory_gb, "on_batch": on_batch, "handle_unknown": handle_unknown}
+        return np.concatenate(list(self.in_pieces("embeddings", store, **how)))
+
+    def in_pieces(
+        self,
+        what: Literal["predictions", "embeddings"],
+        store: Store,
+        *,
+        num_repeats: int | None = None,
+        num_steps: int | None = None,
+        seed: int = 0,
+        batch_size: int | None = None,
+        memory_gb: float | None = None,
+        on_batch: Callable[[], None] | None = None,
+        handle_unknown: HandleUnknown = "warn",
+    ) -> Iterator[NDArray[Any]]:
+        """`[r, n, k]` predictions or `[n, d]` embeddings, of many targets of closed batches at a time, in their order.
+
+        Everything else comes in one piece. The arguments are those of `predict`.
+        """
+        check_choice("what", what, ("predictions", "embeddings"))
         check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs(graphs)")
-        is_network = isinstance(self.experiment.model, Model)
+        is_network, evaluation = isinstance(self.experiment.model, Model), self.experiment.evaluation
         if num_steps is not None and is_network and self.experiment.walk is None:
             raise ValueError(f"{self.experiment.model.title} does not walk: leave out num_steps.")
+        num_steps = None if num_steps is None else whole_number("num_steps", num_steps, 1, MAX_COUNT - 1)
+        num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
+        num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
+        if memory_gb is not None and (batch_size is not None or isinstance(store, GraphStore)):
+            other = "batch_size says it, too" if batch_size is not None else "for a set of graphs, use batch_size"
+            raise ValueError(f"memory_gb={shown(memory_gb)} chooses the targets in a batch: leave it out; {other}.")
+        seed = derive_seed(whole_number("seed", seed, -MAX_SEED, MAX_SEED), "predict")
         store = with_encodings(self.features.prepared(store, handle_unknown), self.experiment.encodings)
-        evaluation = self.experiment.evaluation
-        return predict(
-            self.model,
-            self.features.task,
-            store,
-            torch.arange(len(store)),
-            num_repeats=evaluation.num_test_repeats if num_repeats is None else num_repeats,
-            num_steps=None if num_steps is None else whole_number("num_steps", num_steps, 1, MAX_COUNT - 1),
-            seed=derive_seed(whole_number("seed", seed, -MAX_SEED, MAX_SEED), "predict"),
-            scaling=self.scaling,
-            batch_size=evaluation.batch_size if batch_size is None else batch_size,
-            on_batch=on_batch,
-        )
+        is_full = isinstance(store, OneGraph) and store.batches == "full"
+        if not is_full and batch_size is None:
+            batch_size = evaluation.batch_size
+        runner, batch_size = runner_for(self.model, self.features.task, store, num_repeats, batch_size)
+        if is_full:
+            check_full_graph(runner, memory_gb, num_steps=num_steps)
+        elif memory_gb is not None:
+            batch_size = targets_within(runner, memory_gb, num_steps=num_steps)
+        how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
+        is_one_piece = is_full or isinstance(store, GraphStore)
+        for ids in torch.split(torch.arange(len(store)), max(len(store), 1) if is_one_piece else _PIECE):
+            if what == "embeddings":
+                yield embed_with(runner, ids, **how, on_batch=on_batch)
+            else:
+                yield predict_with(runner, ids, **how, on_batch=on_batch, scaling=self.scaling).repeats
 
 
 # ---- what a checkpoint must hold: a valid checksum says nothing about who wrote it

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from crawl.checks import MAX_COUNT, MAX_SEED, check_type, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, check_type, shown, whole_number
 from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
@@ -140,7 +140,7 @@ def predict(
     seed: int,
     scaling: Scaling | None = None,
     num_steps: int | None = None,
-    batch_size: int = 100,
+    batch_size: int | None = None,
     on_batch: Callable[[], None] | None = None,
 ) -> Predictions:
     """The model's predictions for the graphs `ids`, in this order; rows are nodes for a node-level task.
@@ -157,24 +157,41 @@ def predict(
         seed: Of the walks.
         scaling: How targets were scaled in training.
         num_steps: Steps of the walks; those of the model in evaluation when None.
-        batch_size: Graphs per step.
+        batch_size: Graphs per step, or targets of one graph; 100 when None. A batch of the full graph has all targets.
         on_batch: Called after every step.
     """
     check_type("model", model, nn.Module)
     check_type("task", task, Task)
     check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs(graphs)")
     num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
-    batch_size = whole_number("batch_size", batch_size, 1, MAX_COUNT)
     if num_steps is not None:
         num_steps = whole_number("num_steps", num_steps, 0, MAX_COUNT - 1)
     ids = store.checked_ids(ids)
     if not torch.equal(ids, torch.arange(len(store))):
         store, ids = store.subset(ids), torch.arange(len(ids))
-    is_long = num_repeats * len(ids) > _FEW_BATCHES * batch_size
-    device = next(model.parameters()).device
-    runner = Runner(model, task, store, device, largest_batch=batch_size, is_captured=is_long)
+    runner, batch_size = runner_for(model, task, store, num_repeats, batch_size)
     settings: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "on_batch": on_batch}
     return predict_with(runner, ids, num_repeats=num_repeats, seed=seed, scaling=scaling, **settings)
+
+
+def runner_for(
+    model: nn.Module, task: Task, store: GraphStore | OneGraph, num_repeats: int, batch_size: int | None = None
+) -> tuple[Runner, int]:
+    """What runs a model on all graphs or targets of a store, captured if that is worth it, and the size of batches.
+
+    The size is 100 when None; a batch of the full graph has all targets, and another size is refused.
+    """
+    if isinstance(store, OneGraph) and store.batches == "full":
+        if batch_size is not None:
+            raise ValueError(
+                f"A batch of the full graph has all targets, so batch_size={shown(batch_size)} cannot change anything: "
+                "leave it out."
+            )
+        batch_size = max(len(store), 1)
+    batch_size = whole_number("batch_size", 100 if batch_size is None else batch_size, 1, MAX_COUNT)
+    is_long = num_repeats * len(store) > _FEW_BATCHES * batch_size
+    device = next(model.parameters()).device
+    return Runner(model, task, store, device, largest_batch=batch_size, is_captured=is_long), batch_size
 
 
 @torch.no_grad()
@@ -205,6 +222,32 @@ def predict_with(
     on_host = torch.stack(outputs).cpu().double()
     repeats = [_as_prediction(task, output, scaling or Scaling()).numpy() for output in on_host]
     return Predictions(np.stack(repeats), task)
+
+
+@torch.no_grad()
+def embed_with(
+    runner: Runner,
+    ids: Tensor,
+    *,
+    num_repeats: int,
+    seed: int,
+    num_steps: int | None = None,
+    batch_size: int = 100,
+    on_batch: Callable[[], None] | None = None,
+) -> NDArray[np.float32]:
+    """`[n, d]` what the head of a runner's model sees, as the mean of evaluations with the walks of `predict_with`."""
+    model = runner.model
+    was_training = model.training
+    model.eval()
+    total: Tensor | None = None
+    for repeat in range(num_repeats):
+        walk_seed = derive_seed(seed, "evaluation", repeat)
+        found = runner.embed(ids, batch_size, seed=walk_seed, num_steps=num_steps, on_batch=on_batch).float()
+        total = found if total is None else total + found
+    model.train(was_training)
+    assert total is not None
+    embeddings: NDArray[np.float32] = (total / num_repeats).cpu().numpy()
+    return embeddings
 
 
 def mean_coverage(runner: Runner, ids: Tensor, *, seed: int, batch_size: int) -> dict[str, float] | None:
