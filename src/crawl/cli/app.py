@@ -16,6 +16,7 @@ import tyro
 from crawl import __version__
 from crawl.cli.describe import Datasets, Info
 from crawl.cli.distinguish import Distinguish
+from crawl.cli.embed import Embed
 from crawl.cli.evaluate import Evaluate
 from crawl.cli.output import STDOUT_NAME, printable, replace_closed_streams, say
 from crawl.cli.predict import Predict
@@ -92,6 +93,7 @@ def parse(arguments: Sequence[str]) -> Command:
         "train": train_type(arguments) if "train" in arguments else Train[None],  # recipes take time to import
         "evaluate": Evaluate,
         "predict": Predict,
+        "embed": Embed,
         "info": Info,
         "datasets": Datasets,
         "report": Report,

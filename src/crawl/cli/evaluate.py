@@ -48,7 +48,7 @@ class Evaluate(WithModel):
         print(
             f"{self.split} {dataset.task.metric} {np.mean(scores):.4f} ± {np.std(scores):.4f} "
             f"over {len(scores)} evaluations; {predictions.score_of_mean(targets):.4f} with their mean "
-            f"({len(ids)} graphs of {printable(dataset.name)})"
+            f"({len(ids)} {dataset.owner}s of {printable(dataset.name)})"
         )
         for k, (name, scores) in enumerate(predictions.scores_by_target(targets).items()):
             reason = why_no_score(dataset.task.metric, targets[:, k])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -50,7 +50,8 @@ class WithModel:
         run_folder: The folder of a finished run, or a checkpoint.
         num_repeats: Evaluations, each with its own walks; as many as in training when not given.
         num_steps: Steps of a walk; as many as in training when not given.
-        batch_size: Graphs at a time; changes no result.
+        batch_size: Graphs, or nodes, at a time; changes no result.
+        memory: For nodes in closed batches, the memory that a batch may take, in GB, instead of a batch size.
         seed: Of the walks.
         device: Where to compute.
         threads: How many threads compute; as many as the machine has cores when not given.
@@ -60,6 +61,7 @@ class WithModel:
     num_repeats: int | None = None
     num_steps: int | None = None
     batch_size: int | None = None
+    memory: float | None = None
     seed: int = 0
     device: Device = "auto"
     threads: int | None = None
@@ -67,6 +69,8 @@ class WithModel:
     def check(self) -> None:
         """Refuse numbers that no model can take."""
         check_positive(num_repeats=self.num_repeats, num_steps=self.num_steps, batch_size=self.batch_size)
+        if self.memory is not None and not self.memory > 0:
+            raise ValueError(f"--memory must be more than 0, not {self.memory:g}.")
         check_seed(self.seed)
 
     def load(self) -> TrainedModel:
@@ -86,11 +90,10 @@ class WithModel:
         self, trained: TrainedModel, store: Store, on_batch: Callable[[], None] | None = None
     ) -> Predictions:
         """The model's predictions for all graphs of a store, as the flags say."""
-        return trained.predict(
-            store,
-            num_repeats=self.num_repeats,
-            num_steps=self.num_steps,
-            seed=self.seed,
-            batch_size=self.batch_size,
-            on_batch=on_batch,
-        )
+        return trained.predict(store, **self.how, on_batch=on_batch)
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How to predict or to embed, as the flags say."""
+        how = {name: getattr(self, name) for name in ("num_repeats", "num_steps", "seed", "batch_size")}
+        return {**how, "memory_gb": self.memory}

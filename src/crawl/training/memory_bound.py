@@ -33,8 +33,9 @@ def targets_within(runner: Runner, memory_gb: float, *, num_steps: int | None) -
     ids = torch.arange(min(_FEW_TARGETS, len(runner.store)))
     if not len(ids):
         return 1
-    runner.predict(ids[:1], 1, seed=0, num_steps=num_steps)  # compiles what has to be
-    found = peak_bytes(lambda: runner.predict(ids, len(ids), seed=0, num_steps=num_steps), runner.device)
+    run = _run(runner)
+    run(ids[:1], 1, seed=0, num_steps=num_steps)  # compiles what has to be
+    found = peak_bytes(lambda: run(ids, len(ids), seed=0, num_steps=num_steps), runner.device)
     each = _SPARE * max((found or 0) / len(ids), _least_bytes(runner, num_steps))
     if each > limit:
         raise ValueError(f"One target takes about {each / 2**30:.2g} GB, more than memory_gb={memory_gb:g}: allow more.")
@@ -59,9 +60,9 @@ def check_full_graph(runner: Runner, memory_gb: float | None, *, num_steps: int 
     if limit is None or store.num_nodes == 0:
         return
     small = Runner(runner.model, replace(runner.task, level="node"), _like(store), runner.device, largest_batch=1)
-    only = torch.zeros(1, dtype=torch.long)
-    small.predict(only, 1, seed=0, num_steps=num_steps)  # compiles what has to be
-    found = peak_bytes(lambda: small.predict(only, 1, seed=0, num_steps=num_steps), runner.device) or 0
+    run, only = _run(small), torch.zeros(1, dtype=torch.long)
+    run(only, 1, seed=0, num_steps=num_steps)  # compiles what has to be
+    found = peak_bytes(lambda: run(only, 1, seed=0, num_steps=num_steps), runner.device) or 0
     num_nodes = small.store.num_nodes
     least = num_nodes * _least_bytes(runner, num_steps)
     needed = _SPARE * max(found, least) * store.num_nodes / num_nodes
@@ -94,6 +95,11 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+
+
+def _run(runner: Runner) -> Callable[..., object]:
+    """What a pass of the model is, up to its head, which may be for pairs."""
+    return runner.embed if hasattr(runner.model, "embed") else runner.predict
 
 
 def _status(name: str) -> int | None:

@@ -1,0 +1,162 @@
+"""What trained models are applied to: a table of molecules, a folder of graphs, or a folder with one graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from crawl.cli.flags import WithModel
+from crawl.cli.output import say
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from crawl.data import OneGraph
+    from crawl.data.features import Columns, Unknown
+    from crawl.data.node_folder import NodeFolder
+    from crawl.runs import TrainedModel
+
+Row = tuple[dict[str, str], "Data | str"]  # the columns of a line of the input, and its graph or why there is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithInput(WithModel):
+    """What a command needs to apply a trained model to other data.
+
+    Attributes:
+        input: A CSV file with SMILES (.gz is fine), a folder in the TU format, one of GraphML or JSON files with
+            labels.csv, or without, or one with nodes.csv and edges.csv, for a model of nodes; targets are not looked
+            at.
+        smiles: The SMILES column; found by its name when not given.
+        unknown: What to do about categories that did not occur in training: encode them as zeros and say so, or stop.
+    """
+
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
+    smiles: str | None = None
+    unknown: Literal["warn", "error"] = "warn"
+
+    def check_input(self, output: Path) -> None:
+        """Refuse an input that is not there, or that the output would replace."""
+        self.check()
+        if not self.input.exists():
+            raise ValueError(f"There is no file or folder {self.input}.")
+        if output.exists() and output.samefile(self.input):
+            raise ValueError(f"The output would replace the input {self.input}: choose another name.")
+        if self.smiles is not None and self.input.is_dir():
+            raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
+
+    def is_of_one_graph(self, trained: TrainedModel) -> bool:
+        """Whether the model answers for nodes of one graph. Refuses other models of nodes, whose input is not read."""
+        from crawl.runs.sources import OneGraphData
+
+        if isinstance(trained.experiment.data, OneGraphData):
+            return True
+        if trained.features.task.level != "graph":
+            level = trained.features.task.level
+            raise ValueError(f"{self.run_folder} predicts {level}s; use crawl.runs.TrainedModel in Python.")
+        return False
+
+    def nodes(self, trained: TrainedModel, unknown: Unknown) -> tuple[NodeFolder, OneGraph]:
+        """What the folder of one graph lists, and the graph; values that did not occur in training are counted."""
+        from crawl.data.node_folder import read_nodes
+        from crawl.runs.sources import Nodes
+
+        columns, data, names = self._columns(trained), trained.experiment.data, trained.features.task.target_names
+        directed, others = False, [*names]
+        if isinstance(data, Nodes):
+            directed, others = data.directed, [*names, data.split]
+        batches = getattr(data, "batches", "full")
+        found = read_nodes(self.input, columns, unknown, others=others, directed=directed, batches=batches)
+        self.check_unknown(unknown)
+        return found
+
+    def check_unknown(self, unknown: Unknown) -> None:
+        """Refuse categories that did not occur in training, if flags say so."""
+        if unknown and self.unknown == "error":
+            raise ValueError(f"Categories in {self.input} were not there in training: {unknown}.")
+
+    def table(self, trained: TrainedModel, unknown: Unknown) -> tuple[Sequence[str], Iterator[Row]]:
+        """The columns of the input and its rows, which are read as they are asked for.
+
+        Values in a folder that did not occur in training are counted in `unknown`.
+        """
+        if self.input.is_dir():
+            return ("graph",), (({"graph": name}, graph) for name, graph in self._graphs(trained, unknown))
+        from crawl.data.molecules import read_molecules
+        from crawl.data.table import Table
+        from crawl.runs.sources import Csv
+
+        data = trained.experiment.data
+        if not isinstance(data, Csv):
+            raise ValueError(f"{self.run_folder} was not trained on molecules: give a folder of graphs, not a file.")
+        columns = Table(self.input).columns
+        molecules = read_molecules(self.input, self.smiles or data.smiles)
+        return columns, ((cells, molecule) for _, cells, molecule in molecules)
+
+    def _graphs(self, trained: TrainedModel, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:
+        """The names of the graphs in a folder, each with its graph or with the reason why there is none."""
+        from crawl.data.folder import read_folder
+        from crawl.data.tu import read_tu
+
+        columns = self._columns(trained)
+        if not any(self.input.glob("*_A.txt")):
+            return read_folder(self.input, columns, unknown)
+        store = read_tu(self.input, columns, unknown)
+        return ((str(i), store.graph(i)) for i in range(len(store)))
+
+    def _columns(self, trained: TrainedModel) -> Columns:
+        """What the features of the training graphs were; an error if that is not known."""
+        from crawl.data.features import Columns
+        from crawl.runs.build import load_dataset
+        from crawl.runs.features import Features
+        from crawl.runs.sources import TU, Folder
+
+        features, data = trained.features, trained.experiment.data
+        if features.columns is not None:
+            return features.columns
+        widths = features.num_node_features + features.num_edge_features
+        if not (features.node_categories or features.edge_categories or widths):
+            return Columns()
+        path = trained.where.path
+        if isinstance(data, TU | Folder) and path and os.path.realpath(path) == os.path.realpath(self.input):
+            found = Features.of(load_dataset(data, trained.experiment.seed, path=path))  # of a run of an older version
+            if found.columns is not None and replace(found, task=features.task, columns=None) == features:
+                return found.columns
+        raise ValueError(
+            f"It is not known how the features of {self.run_folder} were numbered, so those in {self.input} may mean "
+            "something else: predict in Python with crawl.runs.TrainedModel, or train again."
+        )
+
+
+def say_unknown(unknown: Unknown) -> None:
+    """Say what is done about categories that did not occur in training, if there are any."""
+    from crawl.runs.features import unknown_message
+
+    if unknown:
+        say(unknown_message(unknown))
+
+
+@contextmanager
+def counter() -> Iterator[Callable[[int], None]]:
+    """A function that counts rows for a person to watch; by a line every ten seconds where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    from crawl.runs.progress import lines
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        numbers: list[int] = []
+        with lines(lambda: f"{sum(numbers)} rows"):
+            yield numbers.append
+        return
+    columns = (TextColumn("{task.completed:.0f} rows"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda number: progress.advance(task, number)
