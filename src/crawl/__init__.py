@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from crawl.lazy import lazy
 
 if TYPE_CHECKING:
-    from crawl.estimators import CRaWlClassifier, CRaWlRegressor
+    from crawl.estimators import CRaWlClassifier, CRaWlNodeClassifier, CRaWlRegressor
     from crawl.graph import Graph
     from crawl.models import CRaWl, Network
     from crawl.nn import CRaWlConv, Dense, Embedding, OneHot, Readout, Segments, VirtualNode
@@ -16,6 +16,7 @@ __all__ = [
     "CRaWl",
     "CRaWlClassifier",
     "CRaWlConv",
+    "CRaWlNodeClassifier",
     "CRaWlRegressor",
     "Dense",
     "Embedding",
@@ -33,7 +34,7 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "crawl.estimators": ("CRaWlClassifier", "CRaWlRegressor"),
+        "crawl.estimators": ("CRaWlClassifier", "CRaWlNodeClassifier", "CRaWlRegressor"),
         "crawl.graph": ("Graph",),
         "crawl.models": ("CRaWl", "Network"),
         "crawl.nn": ("CRaWlConv", "Dense", "Embedding", "OneHot", "Readout", "Segments", "VirtualNode"),

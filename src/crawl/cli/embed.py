@@ -70,22 +70,23 @@ class Embed(WithInput):
         from crawl.data import GraphStore
 
         _, rows = self.table(trained, unknown)
-        graphs, found = [], []
+        reasons: list[str | None] = []  # why a row cannot be read
+        found = []
         while piece := [graph for _, graph in islice(rows, _ROWS_AT_A_TIME)]:
-            graphs += [isinstance(graph, str) for graph in piece]
+            reasons += [graph if isinstance(graph, str) else None for graph in piece]
             readable = [graph for graph in piece if not isinstance(graph, str)]
-            reason = next((graph for graph in piece if isinstance(graph, str)), "")
             if readable:
                 store = trained.features.encoded(GraphStore.from_graphs(readable), unknown)
                 self.check_unknown(unknown)
                 found.append(trained.embed(store, **self.how))
         if not found:
-            why = f" The first has none because: {reason}." if graphs else ""
+            why = f" The first of {len(reasons)} has none because: {reasons[0]}." if reasons else ""
             raise ValueError(f"No row of {self.input} has an embedding.{why}")
-        embeddings = np.full((len(graphs), found[0].shape[1]), np.nan, np.float32)
-        embeddings[~np.array(graphs)] = np.concatenate(found)
-        if any(graphs):
-            say(f"{sum(graphs)} rows cannot be read, and are NaN; crawl predict says why.")
+        is_read = np.array([reason is None for reason in reasons])
+        embeddings = np.full((len(reasons), found[0].shape[1]), np.nan, np.float32)
+        embeddings[is_read] = np.concatenate(found)
+        if not is_read.all():
+            say(f"{(~is_read).sum()} rows cannot be read, and are NaN; crawl predict says why.")
         return iter([embeddings]), len(embeddings)
 
 

@@ -44,7 +44,8 @@ def from_pyg(
     that are integers from 0 on are taken for categories, others for numbers.
 
     Args:
-        dataset: All graphs, or those for training if the others are given. A single `Data` is one graph.
+        dataset: All graphs, or those for training if the others are given. A single `Data` is one graph; if its nodes
+            have the targets, use `from_graph`.
         val: The graphs for validation.
         test: The graphs for the test.
         split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself; `auto`
@@ -69,6 +70,11 @@ def from_pyg(
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
     store = GraphStore.from_dataset(dataset, level=level, ignore=ignore)
+    if len(store) == 1 and val is None and (store.y_per_node or _has_masks(dataset)):
+        raise ValueError(
+            "This is one graph with targets of its nodes: use crawl.data.from_graph(data), which understands train_mask, "
+            "val_mask and test_mask."
+        )
     if len(store) == 1 and val is None and not isinstance(split, Split):
         raise ValueError("One graph cannot be split into three parts: give graphs for val and test, too, or a Split.")
     if val is not None and test is not None:
@@ -95,6 +101,12 @@ def from_pyg(
         node_categories=node_categories,
         edge_categories=edge_categories,
     )
+
+
+def _has_masks(dataset: Any) -> bool:
+    """Whether the one graph of a data set says which of its nodes are for training."""
+    data = dataset if isinstance(dataset, Data) else dataset[0]
+    return getattr(data, "train_mask", None) is not None
 
 
 def _own_split(dataset: Any) -> Split | None:

@@ -1,0 +1,272 @@
+"""Estimators for one graph, a networkx graph or PyG data: the nodes whose labels are known in, all others out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias, get_args
+
+import networkx as nx
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch_geometric.data import Data as PyGData
+
+from crawl.checks import as_list, check_choice, shown, whole_number
+from crawl.choices import Batches
+from crawl.data.dataset import Dataset
+from crawl.data.nodes import check_classes, masks_of
+from crawl.data.one_graph import OneGraph
+from crawl.data.splits import Split
+from crawl.estimators.base import CRaWlEstimator
+from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, store_of
+from crawl.runs.experiment import Experiment, Model
+from crawl.tensor_checks import as_ids
+from crawl.training.evaluation import Predictions
+from crawl.training.trainer import choose_device
+
+OneGraphLike: TypeAlias = "nx.Graph | PyGData"
+Nodes: TypeAlias = "Tensor | NDArray[Any] | Sequence[Any] | None"
+
+
+@dataclass(eq=False, repr=False)
+class OneGraphEstimator(CRaWlEstimator):
+    """What estimators for one graph share: its parameters, and from a graph and some of its nodes to a store."""
+
+    num_eval_steps: int = 50
+    max_epochs: int = 300
+    patience: int = 50
+    layer: tuple[str, ...] = ("walk", "gated_gcn")
+    batches: Batches = "full"
+    batch_size: int | None = None
+    memory_gb: float | None = None
+
+    def _how(self, seed: int) -> Experiment:
+        """What to do; refuses a size of batches where a batch is the full graph."""
+        self._check_parameters()
+        check_choice("batches", self.batches, get_args(Batches))
+        batch_size = self.batch_size
+        if batch_size is not None and self.batches == "full":
+            raise ValueError(
+                f"A batch of the full graph has all targets, so batch_size={shown(batch_size)} cannot change anything: "
+                "leave it out, or give batches='closed'."
+            )
+        if batch_size is not None:
+            batch_size = whole_number("batch_size", batch_size, 1, 2**31 - 1)
+        layers = {"hidden_channels": self.hidden_channels, "num_layers": self.num_layers, "dropout": self.dropout}
+        around: Any = {"centred": True, "num_walks": 2} if self.batches == "closed" else {}
+        return self._experiment(seed, Model(self.layer, **layers), batch_size, **around)
+
+    def _store(self, graph: OneGraphLike, nodes: Nodes) -> OneGraph:
+        """The graph, with these nodes as targets without `y`; all when None."""
+        _check_graph(graph)
+        found = store_of([graph])
+        owners = torch.arange(found.num_nodes) if nodes is None else node_ids(graph, nodes)
+        batches: Batches = self.batches
+        return OneGraph(found.joined(), owners, found.x, found.edge_attr, None, found.edge_index, batches)
+
+    def _applied(self) -> dict[str, Any]:
+        """How the fitted model is applied; refuses one that is not fitted."""
+        check_is_fitted(self)
+        self.model_.model.to(choose_device(self.device))
+        how: dict[str, Any] = {"num_repeats": self.num_repeats, "seed": self.model_.experiment.seed}
+        return {**how, "memory_gb": self.memory_gb, "handle_unknown": self.handle_unknown}
+
+    def embed(self, X: OneGraphLike, nodes: Nodes = None) -> NDArray[np.float32]:
+        """`[n, hidden_channels]` what the head of the network sees of each node, or of those in `nodes`."""
+        how = self._applied()
+        return self.model_.embed(self._store(X, nodes), **how)
+
+    def transform(self, X: OneGraphLike) -> NDArray[np.float32]:
+        """The same as `embed` for all nodes, as scikit-learn calls it."""
+        return self.embed(X)
+
+
+class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[misc]
+    """Predicts classes of the nodes of a graph, of the one it has learned from or of another with the same features.
+
+    A graph is a networkx graph or PyG data, with features as for `CRaWlClassifier`.
+
+    Args:
+        hidden_channels: The width of the layers.
+        num_layers: The number of layers.
+        window_size: How far back the structural bits look (s).
+        num_steps: Steps of the walks in training.
+        num_eval_steps: Steps of the walks in prediction.
+        num_repeats: Evaluations, each with its own walks, that a prediction averages.
+        dropout: The dropout rate.
+        lr: The first learning rate.
+        max_epochs: Stop after this many epochs at the latest; with batches of the full graph, an epoch is one step.
+        patience: Halve the learning rate after this many epochs without a better validation score.
+        validation_fraction: The share of the labelled nodes that choose the best epoch and are not trained on.
+        device: `auto` (a GPU if there is one), `cpu` or `cuda`.
+        random_state: The seed of everything random; None draws one.
+        handle_unknown: As for `CRaWlRegressor`, as are `encodings` and `pretraining`.
+        layer: The blocks of a layer; see `crawl.Network`.
+        batches: Whether a batch is the `full` graph, or `closed` walks around its targets, for graphs of any size.
+        batch_size: Nodes per closed batch in training; 50 when None.
+        memory_gb: The memory that a closed batch may take in prediction, instead of a batch size; a batch of the full
+            graph that would take more is refused.
+
+    Attributes:
+        classes_: The classes in their order.
+        model_, history_, n_iter_: As for `CRaWlRegressor`.
+    """
+
+    def fit(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None) -> Self:
+        """Learn the classes of some nodes of a graph.
+
+        Args:
+            X: The graph.
+            y: The classes, integers or words: one for each of `nodes`, or for each node of the graph, or a dict from
+                nodes of a networkx graph. None and NaN are missing. The `y` of PyG data, or the attribute `y` of the
+                nodes of a networkx graph, when None.
+            nodes: The nodes to learn from: their numbers or a mask, or the nodes themselves for a networkx graph. When
+                None, those in `train_mask` of PyG data, with those in `val_mask` to validate, or else all whose class
+                is not missing.
+
+        Raises:
+            ValueError: For graphs, classes or nodes that cannot be used; the message says which and why.
+        """
+        seed = self._seed()
+        experiment = self._how(seed)
+        _check_graph(X)
+        masks = masks_of(X, 0) if nodes is None and y is None and isinstance(X, PyGData) else None
+        if masks is not None:
+            nodes = (masks["train"] | masks["val"]).nonzero().flatten()
+        owners, labels = _labelled(X, y, nodes)
+        if len(owners) < 3:
+            raise ValueError(f"{len(owners)} labelled nodes are too few to learn from: give at least 3.")
+        classes, targets = classes_of(labels, "node")
+        task = class_task(classes, "node")
+        if masks is not None and bool(masks["val"].any()):
+            parts = (masks[part][owners].nonzero().flatten() for part in ("train", "val"))
+            split = Split(*parts, torch.empty(0, dtype=torch.long))
+        else:
+            split = self._split(targets, task, seed, "node")
+        check_classes(targets, split, task.class_names)
+        store = self._store(X, None)
+        dataset = Dataset(
+            name=type(self).__name__,
+            store=replace(store, owners=owners, y=targets),
+            task=task,
+            split=split,
+            node_categories=categories_in("x", store.x, False),
+            edge_categories=categories_in("edge_attr", store.edge_attr, False),
+        )
+        self._train(dataset, experiment)
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: OneGraphLike, nodes: Nodes = None) -> Array:
+        """`[n, num_classes]` probabilities for all nodes, or for those in `nodes`, in the order of `classes_`."""
+        return self._predict(X, nodes).for_each_class().mean
+
+    def predict(self, X: OneGraphLike, nodes: Nodes = None) -> NDArray[Any]:
+        """`[n]` the most probable class of each node, or of those in `nodes`."""
+        codes = self._predict(X, nodes).classes  # which refuses a model that is not fitted
+        predicted: NDArray[Any] = self.classes_[codes]
+        return predicted
+
+    def score(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None) -> float:
+        """The accuracy on the nodes with a class; on those in `test_mask` of PyG data, if these and `y` are not given.
+
+        The arguments are those of `fit`.
+        """
+        check_is_fitted(self)
+        _check_graph(X)
+        if nodes is None and y is None and isinstance(X, PyGData) and (masks := masks_of(X, 0)) is not None:
+            nodes = masks["test"].nonzero().flatten()
+        owners, labels = _labelled(X, y, nodes)
+        if not len(owners):
+            raise ValueError("No node has a class to compare with: give y.")
+        return float(np.mean(self.predict(X, owners if isinstance(X, PyGData) else _names(X, owners)) == labels))
+
+    def _predict(self, graph: OneGraphLike, nodes: Nodes) -> Predictions:
+        how = self._applied()
+        return self.model_.predict(self._store(graph, nodes), **how)
+
+
+def node_ids(graph: OneGraphLike, nodes: Nodes) -> Tensor:
+    """`[M]` the numbers of nodes: from a mask or numbers for PyG data, from the nodes of a networkx graph."""
+    if isinstance(graph, nx.Graph):
+        place_of = {node: place for place, node in enumerate(graph.nodes)}
+        names = as_list("nodes", nodes, "nodes of the graph")
+        try:
+            return torch.tensor([place_of[name] for name in names], dtype=torch.long)
+        except (KeyError, TypeError):
+            wrong = next(name for name in names if not _is_in(name, place_of))
+            raise ValueError(f"There is no node {shown(wrong)} in the graph.") from None
+    num_nodes = int(graph.num_nodes or 0)
+    given = torch.as_tensor(np.asarray(nodes) if not isinstance(nodes, Tensor) else nodes)
+    if given.dtype == torch.bool:
+        if given.shape != (num_nodes,):
+            raise ValueError(f"A mask of nodes must have {num_nodes} booleans, not {shown(given)}.")
+        return given.nonzero().flatten().cpu()
+    ids = as_ids("nodes", given).cpu()
+    wrong_ids = ids[(ids < 0) | (ids >= num_nodes)]
+    if wrong_ids.numel():
+        raise ValueError(f"There is no node {int(wrong_ids[0])}: the graph has nodes 0 to {num_nodes - 1}.")
+    return ids
+
+
+def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray[Any]]:
+    """`[M]` the numbers of the nodes whose class is known, each once, and their classes."""
+    if isinstance(y, Mapping):
+        if nodes is not None:
+            raise ValueError("y names its nodes itself: leave out nodes.")
+        nodes, y = list(y), list(y.values())
+    num_nodes = graph.number_of_nodes() if isinstance(graph, nx.Graph) else int(graph.num_nodes or 0)
+    if y is None and isinstance(graph, nx.Graph):
+        y = [value for _, value in graph.nodes(data="y")]
+    elif y is None:
+        y = graph.y
+        if y is None:
+            raise ValueError("The data have no y: give the classes of nodes as y.")
+    values = _as_array(y)
+    owners = torch.arange(num_nodes) if nodes is None else node_ids(graph, nodes)
+    if len(owners.unique()) < len(owners):  # type: ignore[no-untyped-call]
+        raise ValueError("A node is named twice in nodes: name each once.")
+    if len(values) == num_nodes and len(owners) != num_nodes:
+        values = values[owners.numpy()]
+    if len(values) != len(owners):
+        raise ValueError(f"y has {len(values)} classes for {len(owners)} nodes of a graph with {num_nodes} nodes.")
+    is_known = np.array([value is not None and value == value for value in values], dtype=bool)
+    known = values[is_known]
+    return owners[torch.from_numpy(is_known)], np.array(known.tolist()) if known.dtype == object else known
+
+
+def _as_array(y: Any) -> NDArray[Any]:
+    """`[n]` classes, of which some may be None or NaN."""
+    if isinstance(y, Tensor):
+        values: NDArray[Any] = y.detach().cpu().numpy()
+    elif isinstance(y, np.ndarray):
+        values = y
+    else:
+        given = as_list("y", y, "classes of nodes")
+        values = np.empty(len(given), dtype=object)
+        values[:] = given
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.ndim != 1:
+        raise ValueError(f"y must hold one class for each node, a word or a number, not shape {list(values.shape)}.")
+    return values
+
+
+def _names(graph: nx.Graph, ids: Tensor) -> list[Any]:
+    names = list(graph.nodes)
+    return [names[i] for i in ids.tolist()]
+
+
+def _is_in(name: Any, places: Mapping[Any, int]) -> bool:
+    try:
+        return name in places
+    except TypeError:  # a list, say, which cannot be a node
+        return False
+
+
+def _check_graph(graph: Any) -> None:
+    if not isinstance(graph, nx.Graph | PyGData):
+        raise ValueError(f"Give one graph, a networkx graph or PyG Data, not {shown(graph)}.")
