@@ -27,7 +27,13 @@ _OWN = (
     ("csv", "molecules: a CSV with SMILES", "any", "your file", "crawl train csv --data.path FILE --data.targets NAME"),
     ("tu", "a folder in the TU format", "any", "your folder", "crawl train tu --data.path FOLDER"),
     ("folder", "GraphML or JSON files with labels.csv", "any", "your folder", "crawl train folder --data.path FOLDER"),
-    ("nodes", "one graph: nodes.csv and edges.csv", "any, of nodes", "your folder", "crawl train nodes --data.path FOLDER"),
+    (
+        "nodes",
+        "one graph: nodes.csv and edges.csv",
+        "any, of nodes",
+        "your folder",
+        "crawl train nodes --data.path FOLDER",
+    ),
 )
 
 

@@ -40,7 +40,9 @@ class Embed(WithInput):
     def run(self) -> None:
         """Read, embed and write."""
         if not is_stream(self.output) and self.output.suffix != ".npy":
-            raise ValueError(f"Embeddings are written as an array of numpy: give a name that ends in .npy, not {self.output}.")
+            raise ValueError(
+                f"Embeddings are written as an array of numpy: give a name that ends in .npy, not {self.output}."
+            )
         self.check_input(self.output)
         trained = self.load()
         from crawl.data.features import Unknown

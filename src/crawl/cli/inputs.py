@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -71,7 +71,7 @@ class WithInput(WithModel):
         directed, others = False, [*names]
         if isinstance(data, Nodes):
             directed, others = data.directed, [*names, data.split]
-        batches = getattr(data, "batches", "full")
+        batches: Any = getattr(data, "batches", "full")
         found = read_nodes(self.input, columns, unknown, others=others, directed=directed, batches=batches)
         self.check_unknown(unknown)
         return found

@@ -82,7 +82,7 @@ def from_nodes(
     columns = Columns(find_columns(_guessed(of_nodes)), find_columns(_guessed(of_edges)))
     store = found.store(columns, of_nodes, of_edges, Unknown(), labelled, batches)
     labels = y if kind.kind in ("binary", "multiclass") else None
-    rows, skipped = [found.rows[place] for place in labelled], ()
+    rows, skipped = [found.rows[place] for place in labelled], tuple[str, ...]()
     if is_column:
         skipped = _skipped([found.rows[place] for place in sorted(problems)], str(split), label)
         places = [f"line {row.line} of {table.path}" for row in rows]
@@ -203,7 +203,7 @@ def _read(folder: str | Path, directed: bool) -> NodeFolder:
     nodes.check_column("id")
     for column in ("source", "target"):
         edges.check_column(column)
-    rows, place_of = list(nodes), {}
+    rows, place_of = list(nodes), dict[str, int]()
     if not rows:
         raise ValueError(f"{nodes.path} has a header but no rows.")
     for place, row in enumerate(rows):

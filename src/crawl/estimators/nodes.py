@@ -56,7 +56,7 @@ class OneGraphEstimator(CRaWlEstimator):
             )
         if batch_size is not None:
             batch_size = whole_number("batch_size", batch_size, 1, 2**31 - 1)
-        layers = {"hidden_channels": self.hidden_channels, "num_layers": self.num_layers, "dropout": self.dropout}
+        layers: Any = {"hidden_channels": self.hidden_channels, "num_layers": self.num_layers, "dropout": self.dropout}
         around: Any = {"centred": True, "num_walks": 2} if self.batches == "closed" else {}
         return self._experiment(seed, Model(self.layer, **layers), batch_size, **around)
 
@@ -143,8 +143,8 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         classes, targets = classes_of(labels, "node")
         task = class_task(classes, "node")
         if masks is not None and bool(masks["val"].any()):
-            parts = (masks[part][owners].nonzero().flatten() for part in ("train", "val"))
-            split = Split(*parts, torch.empty(0, dtype=torch.long))
+            train, val = (masks[part][owners].nonzero().flatten() for part in ("train", "val"))
+            split = Split(train, val, torch.empty(0, dtype=torch.long))
         else:
             split = self._split(targets, task, seed, "node")
         check_classes(targets, split, task.class_names)

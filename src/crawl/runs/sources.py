@@ -233,7 +233,20 @@ OwnFiles = Csv | TU | Folder | Nodes  # which need a path
 InRoot = Benchmark | Superpixels | Social | Heterophilous | Planetoid  # which need a data root
 WithFolds = Csl | Social | Heterophilous
 OneGraphData = Heterophilous | Planetoid | Nodes  # which have `batches`
-Data = Csl | Counting | Csv | TU | Folder | Nodes | Benchmark | Superpixels | Social | Heterophilous | Planetoid | GivenData
+Data = (
+    Csl
+    | Counting
+    | Csv
+    | TU
+    | Folder
+    | Nodes
+    | Benchmark
+    | Superpixels
+    | Social
+    | Heterophilous
+    | Planetoid
+    | GivenData
+)
 
 KINDS: dict[str, type[Data]] = {kind.name: kind for kind in (GivenData, Csl, Counting, Csv, TU, Folder, Nodes)}
 for _kind, _names in (

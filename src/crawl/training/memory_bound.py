@@ -38,7 +38,9 @@ def targets_within(runner: Runner, memory_gb: float, *, num_steps: int | None) -
     found = peak_bytes(lambda: run(ids, len(ids), seed=0, num_steps=num_steps), runner.device)
     each = _SPARE * max((found or 0) / len(ids), _least_bytes(runner, num_steps))
     if each > limit:
-        raise ValueError(f"One target takes about {each / 2**30:.2g} GB, more than memory_gb={memory_gb:g}: allow more.")
+        raise ValueError(
+            f"One target takes about {each / 2**30:.2g} GB, more than memory_gb={memory_gb:g}: allow more."
+        )
     return min(int(limit / each), _MOST_TARGETS)
 
 
@@ -138,6 +140,4 @@ def _like(store: OneGraph) -> GraphStore:
     edge_attr = store.edge_attr
     if edge_attr is not None:
         edge_attr = edge_attr.cpu().new_zeros(edge_index.shape[1], *edge_attr.shape[1:])
-    return GraphStore(
-        torch.tensor([0, num_nodes]), torch.tensor([0, edge_index.shape[1]]), edge_index, x, edge_attr
-    )
+    return GraphStore(torch.tensor([0, num_nodes]), torch.tensor([0, edge_index.shape[1]]), edge_index, x, edge_attr)
