@@ -101,6 +101,16 @@ def one_way_arc(rowptr: Tensor, col: Tensor) -> tuple[int, int] | None:
     return None
 
 
+def check_both_ways(one_way: tuple[int, int] | None) -> None:
+    """Refuses a graph, for centred walks, if it has such an arc."""
+    if one_way is not None:
+        u, v = one_way
+        raise ValueError(
+            f"Centred walks take edges in both directions, but no edge leads from node {v} back to node {u}: pass "
+            "undirected=True, make the data undirected (PyG: ToUndirected), or take walks that are not centred."
+        )
+
+
 def weights_differ(edge_weight: Any) -> bool:
     """Whether edge weights make some steps likelier than others."""
     if edge_weight is None:

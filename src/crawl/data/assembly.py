@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from crawl.data.store import GraphStore, rows_of
+from crawl.edge_lists import check_both_ways
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
-from crawl.walks.arcs import check_both_ways
 from crawl.walks.plan import WalkPlan
 from crawl.walks.reference import StepLaw
 from crawl.walks.repeats import repeated_starts
@@ -131,7 +131,7 @@ class Assembler:
         Refuses graphs that cannot be walked both ways if walks are centred.
         """
         if law.is_centred:
-            check_both_ways(self._loaded)
+            check_both_ways(self._loaded.one_way)
         if not law.is_by_degree:
             return self.graph
         if self._weighed is None:

@@ -14,16 +14,6 @@ def scaled(word: Tensor, total: Tensor) -> Tensor:
     return word * (total >> 32) + low
 
 
-def check_both_ways(graph: Graph) -> None:
-    """Refuses a graph with an edge that can be walked in one direction only. The graph is searched once."""
-    if graph.one_way is not None:
-        u, v = graph.one_way
-        raise ValueError(
-            f"Centred walks take edges in both directions, but no edge leads from node {v} back to node {u}: pass "
-            "undirected=True, make the data undirected (PyG: ToUndirected), or take walks that are not centred."
-        )
-
-
 class SortedArcs:
     """The arcs of a graph as sorted 64-bit keys, so that finding an arc is one binary search."""
 

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from crawl.checks import check_centred, check_choice, check_node2vec, check_restart
 from crawl.choices import Strategy
+from crawl.edge_lists import check_both_ways
 from crawl.graph import Graph
-from crawl.walks.arcs import SortedArcs, check_both_ways, scaled
+from crawl.walks.arcs import SortedArcs, scaled
 from crawl.walks.depth_first import DepthFirst
 from crawl.walks.min_degree import weighed_by_degree
 from crawl.walks.philox import FIRST_ATTEMPT, RESTART, STEP, philox
@@ -78,7 +79,7 @@ class StepLaw:
         Refuses a graph for centred walks if it cannot be walked both ways.
         """
         if self.is_centred:
-            check_both_ways(graph)
+            check_both_ways(graph.one_way)
         return weighed_by_degree(graph) if self.is_by_degree else graph
 
 

@@ -1,4 +1,4 @@
-"""Several walks from each start: their keys."""
+"""Several walks from one start: their keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,28 @@ import torch
 from torch import Tensor
 
 from crawl.checks import MAX_COUNT
+from crawl.graph import Graph
+
+
+def start_keys(start: Tensor) -> Tensor:
+    """A start's node id; repetition r of a node within the call adds r * 2^32."""
+    order = torch.argsort(start, stable=True)
+    position = torch.arange(start.numel(), device=start.device)
+    is_first = torch.ones_like(start, dtype=torch.bool)
+    is_first[1:] = start[order][1:] != start[order][:-1]
+    first = torch.cummax(torch.where(is_first, position, 0), 0).values
+    repetition = torch.empty_like(start)
+    repetition[order] = position - first
+    return start | (repetition << 32)
+
+
+def several_walks(graph: Graph, nodes: Tensor, keys: Tensor | None, num_walks: int) -> tuple[Tensor, Tensor]:
+    """Start nodes and keys of several walks from each start; of starts with default keys when None."""
+    if keys is not None:
+        sizes = graph.graph_ptr.diff()[graph.batch[nodes]]
+        return repeated_starts(nodes, keys, sizes, graph.num_nodes, num_walks)
+    nodes, _ = repeated_starts(nodes, nodes.long(), nodes, 0, num_walks)
+    return nodes, start_keys(nodes.long())
 
 
 def repeated_starts(

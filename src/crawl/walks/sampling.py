@@ -16,7 +16,7 @@ from crawl.walks.backends import backend_for
 from crawl.walks.checks import check_graph, checked_keys, checked_share, checked_starts
 from crawl.walks.philox import START, philox
 from crawl.walks.reference import StepLaw
-from crawl.walks.repeats import repeated_starts
+from crawl.walks.repeats import several_walks, start_keys
 from crawl.walks.walks import Walks
 
 
@@ -81,7 +81,7 @@ def sample_walks(
     nodes, own_keys = start_nodes(graph, start, keys, seed)
     with in_memory(f"{nodes.numel() * num_walks} walks of {num_steps} steps"):
         if num_walks > 1:
-            nodes, own_keys = _repeated(graph, nodes, None if keys is None else own_keys, num_walks)
+            nodes, own_keys = several_walks(graph, nodes, None if keys is None else own_keys, num_walks)
         sampled = sampler(law.on(graph), nodes, own_keys, num_steps, law, window_size, seed)
     return Walks(*sampled, window_size, graph.num_nodes, graph.num_edges, has_jumps=law.restart > 0)
 
@@ -90,7 +90,7 @@ def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None,
     """The start node and the key of every walk; see `sample_walks`."""
     if isinstance(start, Tensor):
         start = checked_starts(graph, start)
-        return start.int(), _start_keys(start) if keys is None else checked_keys(keys, start)
+        return start.int(), start_keys(start) if keys is None else checked_keys(keys, start)
     walkable = graph.degree > 0
     all_nodes = torch.arange(graph.num_nodes, device=graph.device)
     keys = all_nodes if keys is None else checked_keys(keys, all_nodes)
@@ -98,15 +98,6 @@ def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None,
         walkable = walkable & _drawn_share(graph, walkable, keys, checked_share(start), seed)
     nodes = walkable.nonzero().squeeze(1)
     return nodes.int(), keys[nodes]
-
-
-def _repeated(graph: Graph, nodes: Tensor, keys: Tensor | None, num_walks: int) -> tuple[Tensor, Tensor]:
-    """Start nodes and keys of several walks from each start; of starts with default keys when None."""
-    if keys is not None:
-        sizes = graph.graph_ptr.diff()[graph.batch[nodes]]
-        return repeated_starts(nodes, keys, sizes, graph.num_nodes, num_walks)
-    nodes, _ = repeated_starts(nodes, nodes.long(), nodes, 0, num_walks)
-    return nodes, _start_keys(nodes.long())
 
 
 def _drawn_share(graph: Graph, walkable: Tensor, keys: Tensor, share: float, seed: int) -> Tensor:
@@ -117,18 +108,6 @@ def _drawn_share(graph: Graph, walkable: Tensor, keys: Tensor, share: float, see
     smallest = rank.new_full((graph.num_graphs,), torch.iinfo(torch.int64).max)
     smallest = smallest.scatter_reduce(0, graph.batch.long(), rank, "amin")
     return (word < round(share * 2**32)) | (rank == smallest[graph.batch])
-
-
-def _start_keys(start: Tensor) -> Tensor:
-    """A start's node id; repetition r of a node within the call adds r * 2^32."""
-    order = torch.argsort(start, stable=True)
-    position = torch.arange(start.numel(), device=start.device)
-    is_first = torch.ones_like(start, dtype=torch.bool)
-    is_first[1:] = start[order][1:] != start[order][:-1]
-    first = torch.cummax(torch.where(is_first, position, 0), 0).values
-    repetition = torch.empty_like(start)
-    repetition[order] = position - first
-    return start | (repetition << 32)
 
 
 def sampler_for(device: torch.device, backend: str = "auto") -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
