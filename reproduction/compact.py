@@ -11,8 +11,8 @@ Layouts, with ids of nodes that count from 0 within each graph:
   `test_fold`, the fold in which each graph is tested.
 - `minesweeper.npz`, `tolokers.npz`: one graph with `x`, `y`, `edges` E×2 (each once) and ten masks in each of `train`,
   `val` and `test`, as bits (`numpy.packbits` of 10×N). The published files of these names are read, too.
-- `cora.npz`: the same with one list of nodes in each of `train`, `val` and `test`, and the ones of its binary features as
-  rows of a sparse matrix, `x_indptr` and `x_indices`, of `num_features` columns.
+- `cora.npz`: the same with one list of nodes in each of `train`, `val` and `test`, and its binary features as rows of a
+  sparse matrix, `x_indptr` and `x_indices`, of `num_features` columns.
 - `peptide_multi_class_dataset.csv.gz`: columns `smiles` and `labels`, a list of ten labels; beside it
   `peptides_split.npz` with `train`, `val` and `test`. `peptide_structure_dataset.csv.gz` has eleven columns of numbers.
 """

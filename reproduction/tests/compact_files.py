@@ -55,6 +55,36 @@ def write_counts(folder: Path) -> Path:
     return path
 
 
+def write_nodes(folder: Path) -> Path:
+    """`minesweeper.npz`: a path of 20 nodes with ten splits."""
+    places = np.stack([np.roll(np.arange(20), fold) for fold in range(10)])
+    masks = {"train": places < 10, "val": (10 <= places) & (places < 15), "test": places >= 15}
+    np.savez(
+        folder / "minesweeper.npz",
+        x=np.eye(20, 7, dtype=np.float32),
+        y=np.arange(20) % 2,
+        edges=np.stack([np.arange(19), np.arange(1, 20)], axis=1).astype(np.int32),
+        num_nodes=20,
+        **{part: np.packbits(mask, axis=1) for part, mask in masks.items()},
+    )
+    return folder / "minesweeper.npz"
+
+
+def write_cora(folder: Path) -> Path:
+    """`cora.npz`: a path of 20 papers with one or two words each."""
+    np.savez(
+        folder / "cora.npz",
+        x_indptr=np.array([*range(0, 40, 2), 39], dtype=np.int32),
+        x_indices=np.arange(39, dtype=np.int32) % 9,
+        num_features=1433,
+        y=np.arange(20) % 7,
+        edges=np.stack([np.arange(19), np.arange(1, 20)], axis=1).astype(np.int32),
+        num_nodes=20,
+        **{"train": np.arange(10), "val": np.arange(10, 15), "test": np.arange(15, 20)},
+    )
+    return folder / "cora.npz"
+
+
 def write_peptides(folder: Path, *more: tuple[str, ...], header: tuple[str, ...] = ("", "smiles", "labels")) -> None:
     with gzip.open(folder / "peptide_multi_class_dataset.csv.gz", "wt", newline="") as file:
         writer = csv.writer(file)

@@ -7,15 +7,23 @@ import gzip
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from crawl.data.benchmarks import BENCHMARKS, is_ready, load_benchmark
+from crawl.data.benchmarks import BENCHMARKS, Statistics, is_ready, load_benchmark
 from reproduction.imports import FORMS, import_files
-from reproduction.tests.compact_files import write_counts, write_peptides, write_social, write_zinc
+from reproduction.tests.compact_files import (
+    write_cora,
+    write_counts,
+    write_nodes,
+    write_peptides,
+    write_social,
+    write_zinc,
+)
 from tests.data.benchmarks.test_published import Payload
 from tests.data.benchmarks.tiny_files import change, put
 
@@ -67,6 +75,24 @@ def test_compact_counts(tmp_path, shrink):
     together = load_benchmark("counting_all", tmp_path / "root")
     assert together.task.target_names == ("triangle", "tailed_triangle", "star", "cycle4")
     assert torch.allclose(together.store.y, torch.tensor(counts / counts.std(axis=0)).float())
+
+
+def test_compact_graphs_with_splits_of_their_nodes(tmp_path, monkeypatch):
+    for name in ("minesweeper", "cora"):
+        small = replace(BENCHMARKS[name], statistics=Statistics((1,), 20, 38), num_targets=(10, 5, 5))
+        monkeypatch.setitem(BENCHMARKS, name, small)
+    root = tmp_path / "root"
+    import_files("minesweeper", write_nodes(tmp_path).parent, root)
+    dataset = load_benchmark("minesweeper", root, fold=3)
+    assert dataset.split.train.tolist() == list(range(3, 13))
+    assert (dataset.task.metric, dataset.store.num_edges, len(dataset)) == ("roc_auc", 38, 20)
+    import_files("cora", write_cora(tmp_path), root)
+    papers = load_benchmark("cora", root)
+    assert papers.store.x.sum(dim=1).tolist() == [2.0] * 19 + [1.0]
+    assert papers.store.x[4].nonzero().flatten().tolist() == [0, 8]
+    assert (papers.split.val.tolist(), papers.task.metric) == (list(range(10, 15)), "accuracy")
+    with pytest.raises(ValueError, match="Cora has no folds: leave out fold"):
+        load_benchmark("cora", root, fold=1)
 
 
 def test_shapes_of_peptides_from_their_table(tmp_path, shrink):

@@ -147,8 +147,12 @@ def test_refuses():
         from_pyg([])
     with pytest.raises(ValueError, match="target of graph 0 is missing"):
         from_pyg(graphs(5, lambda i: float("nan")), task="regression")
-    with pytest.raises(ValueError, match="One graph cannot be split"):
+    with pytest.raises(ValueError, match=r"one graph with targets of its nodes: use crawl\.data\.from_graph\(data\)"):
         from_pyg(graphs(1, lambda i: torch.tensor([0, 1])))
+    (with_mask,) = graphs(1, lambda i: torch.tensor([0.5]))
+    with_mask.train_mask = torch.tensor([True, False])
+    with pytest.raises(ValueError, match=r"use crawl\.data\.from_graph\(data\)"):
+        from_pyg(with_mask)
 
 
 def test_integers_too_large_for_categories_are_refused():

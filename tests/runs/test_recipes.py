@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -8,10 +9,10 @@ import torch
 from crawl.data.benchmarks import BENCHMARKS, Statistics, import_benchmark
 from crawl.data.csl import NUM_LAPLACIAN
 from crawl.encodings import Encodings
-from crawl.runs import Superpixels, TrainedModel, run_experiment
+from crawl.runs import Experiment, Superpixels, TrainedModel, run_experiment
 from crawl.runs.build import Features, build_model, count_parameters
-from crawl.runs.recipes import RECIPES
-from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, Csl, Social
+from crawl.runs.recipes import RECIPES, with_closed_batches
+from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, WithFolds
 from crawl.training import Interval, Plateau, Step
 
 PUBLISHED = {
@@ -31,8 +32,8 @@ def test_models_have_the_published_number_of_parameters(name):
     assert count_parameters(RECIPES[name](), Features.of_benchmark(name)) == PUBLISHED[name]
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_has_a_recipe(name):
+@pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if not benchmark.num_targets])
+def test_every_benchmark_of_the_paper_has_a_recipe(name):
     experiment = RECIPES[name]()
     assert experiment.training.lr == 1e-3
     num_steps = 150 if name.startswith("counting") else 50  # the paper has 50 for all
@@ -40,12 +41,22 @@ def test_every_benchmark_has_a_recipe(name):
     assert build_model(experiment, Features.of_benchmark(name)).walk_plan.num_eval_steps in (100, 150)
 
 
+@pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.num_targets])
+def test_benchmarks_of_nodes_have_recipes_for_the_full_graph_and_for_closed_batches(name):
+    experiment = RECIPES[name]()
+    assert build_model(experiment, Features.of_benchmark(name)).readout.pool is None
+    assert experiment.data.batches == "full"
+    closed = with_closed_batches(experiment)
+    assert (closed.data.batches, closed.walk.centred, closed.walk.num_walks) == ("closed", True, 2)
+    assert Experiment.from_json(closed.to_json()) == closed
+
+
 def test_what_is_known_of_benchmarks_without_their_data():
     tasks = {name: benchmark.task for name, benchmark in BENCHMARKS.items() if name in KINDS}
     assert {name for name, task in tasks.items() if task.kind != "regression"} == set(WITHOUT_NUMBERS)
-    assert {name for name, task in tasks.items() if task.level == "node"} == set(OF_NODES)
+    assert {name for name, task in tasks.items() if task.level == "node"} == set(OF_NODES) - {"nodes"}
     with_folds = {name for name in tasks if BENCHMARKS[name].num_folds}
-    assert with_folds == {name for name in tasks if KINDS[name] in (Csl, Social)}
+    assert with_folds == {name for name in tasks if KINDS[name] in get_args(WithFolds)}
     assert RECIPES["csl_lap"]().data.laplacian == NUM_LAPLACIAN
 
 

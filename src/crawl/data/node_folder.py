@@ -1,4 +1,4 @@
-"""One graph in a folder: nodes.csv with ids, features, a label and a split, and edges.csv with their ends and features."""
+"""One graph in a folder: nodes.csv with ids, features, a label and a split, and edges.csv with ends and features."""
 
 from __future__ import annotations
 

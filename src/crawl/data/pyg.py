@@ -72,7 +72,7 @@ def from_pyg(
     store = GraphStore.from_dataset(dataset, level=level, ignore=ignore)
     if len(store) == 1 and val is None and (store.y_per_node or _has_masks(dataset)):
         raise ValueError(
-            "This is one graph with targets of its nodes: use crawl.data.from_graph(data), which understands train_mask, "
+            "This is one graph with targets of its nodes: use crawl.data.from_graph(data), which takes its train_mask, "
             "val_mask and test_mask."
         )
     if len(store) == 1 and val is None and not isinstance(split, Split):

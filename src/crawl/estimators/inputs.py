@@ -82,12 +82,14 @@ def class_task(classes: NDArray[Any], level: Level = "graph") -> Task:
 
 
 def list_of(graphs: Graphs) -> list[GraphLike]:
+    """The graphs as a list. Refuses a single one."""
     if isinstance(graphs, str | nx.Graph | PyGData):
         raise ValueError("Give a list of graphs, not a single one.")
     return as_list("X", graphs, "graphs")
 
 
 def takes_smiles(graphs: Sequence[GraphLike]) -> bool:
+    """Whether graphs are molecules, as SMILES."""
     return any(isinstance(graph, str) for graph in graphs)
 
 

@@ -97,7 +97,7 @@ def test_a_checksum_is_checked(tmp_path, served):
 
 def test_all_addresses_are_https():
     urls = [url for each in BENCHMARKS.values() if each.form for url in each.form.downloads]
-    assert len(urls) == 13
+    assert len(urls) == 22
     assert all(url.startswith("https://") for url in urls)
 
 

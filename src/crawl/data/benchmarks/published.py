@@ -97,7 +97,8 @@ def heterophilous(name: str) -> Form:
 
 def planetoid(name: str) -> Form:
     """A graph of papers with the public split of Planetoid (Yang et al., ICML 2016): pickles and a list of nodes."""
-    files = tuple(f"ind.{name}.{what}" for what in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"))
+    # What is published in x is the beginning of allx.
+    files = tuple(f"ind.{name}.{what}" for what in ("tx", "allx", "y", "ty", "ally", "graph", "test.index"))
     place = "https://github.com/kimiyoung/planetoid/raw/master/data"
     return Form(files=files, read=_planetoid, downloads=tuple(f"{place}/{file}" for file in files))
 
@@ -133,8 +134,8 @@ def _heterophilous(path: Path) -> Packed:
 
 
 def _planetoid(*paths: Path) -> Packed:
-    x, tx, allx, y, ty, ally, graph = (load_pickle(path) for path in paths[:7])
-    test = _numbers(paths[7]).flatten()
+    tx, allx, y, ty, ally, graph = (load_pickle(path) for path in paths[:6])
+    test = _numbers(paths[6]).flatten()
     with naming(paths[0]):
         features = torch.cat([torch.from_numpy(rows.dense()) for rows in (allx, tx)])
         labels = torch.cat([torch.from_numpy(np.asarray(rows)).argmax(dim=1) for rows in (ally, ty)])

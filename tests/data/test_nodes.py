@@ -1,0 +1,72 @@
+"""One graph with targets of its nodes: masks, folds, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from crawl.data import from_graph
+
+
+def ring(num_nodes: int = 12, **changes) -> Data:
+    """A ring of nodes with two classes and masks; the last node is isolated."""
+    node = torch.arange(num_nodes - 1)
+    edges = torch.stack([node, (node + 1) % (num_nodes - 1)])
+    place = torch.arange(num_nodes) % 4
+    data = Data(
+        x=torch.rand(num_nodes, 2),
+        edge_index=torch.cat([edges, edges.flip(0)], dim=1),
+        y=(torch.arange(num_nodes) % 3 > 0).long(),
+        train_mask=place < 2,
+        val_mask=place == 2,
+        test_mask=place == 3,
+    )
+    for name, value in changes.items():
+        data[name] = value
+    return data
+
+
+def test_masks_become_the_split():
+    dataset = from_graph(ring())
+    assert (dataset.task.kind, dataset.task.level, dataset.owner, dataset.batches) == ("binary", "node", "node", "full")
+    assert dataset.store.owners.tolist() == list(range(12))
+    assert dataset.split.val.tolist() == [2, 6, 10]
+    few = from_graph(ring(test_mask=torch.arange(12) == 3))
+    assert few.store.owners.tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10]  # those that are in a part
+    assert few.store.owners[few.split.test].tolist() == [3]
+
+
+def test_several_masks_are_folds():
+    data = ring()
+    for part in ("train", "val", "test"):
+        data[f"{part}_mask"] = torch.stack([data[f"{part}_mask"], data[f"{part}_mask"].roll(1)], dim=1)
+    assert from_graph(data, fold=1).split.val.tolist() == [3, 7, 11]
+    with pytest.raises(ValueError, match="fold must be a whole number from 0 to 1, not 2"):
+        from_graph(data, fold=2)
+    with pytest.raises(ValueError, match="fold=1 chooses a column of train_mask"):
+        from_graph(ring(train_mask=None, val_mask=None, test_mask=None), fold=1)
+
+
+def test_without_masks_nodes_without_a_target_are_left_out():
+    y = torch.arange(12.0)
+    y[4] = torch.nan
+    dataset = from_graph(ring(y=y, train_mask=None, val_mask=None, test_mask=None), batches="closed")
+    assert (dataset.task.kind, len(dataset), dataset.batches) == ("regression", 11, "closed")
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "message"),
+    [
+        ({"val_mask": torch.arange(12) % 4 < 1}, {}, r"^Node 0 is in train_mask and in val_mask: masks must not overlap\.$"),
+        ({"val_mask": None}, {}, r"^data has masks, but no val_mask: give train_mask, val_mask and test_mask\.$"),
+        ({"val_mask": torch.ones(3, dtype=torch.bool)}, {}, "val_mask must be booleans, one for each of 12 nodes"),
+        ({}, {"nodes": [3, 12]}, r"^There is no node 12: the graph has nodes 0 to 11\.$"),
+        ({"y": (torch.arange(12) == 3).long()}, {}, r"^No target of class 1 is in the training split: choose another"),
+        ({"y": torch.arange(5)}, {}, "^y must have a row for each of the 12 nodes"),
+    ],
+)
+def test_refuses_in_one_line(changes, settings, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        from_graph(ring(**changes), **settings)
+    assert "\n" not in str(caught.value)

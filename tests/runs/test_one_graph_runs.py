@@ -1,0 +1,127 @@
+"""Runs on targets of one graph: settings of batches, and answers that depend on nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from crawl import WalkPlan
+from crawl.data import Dataset, from_graph
+from crawl.runs import Experiment, Model, TrainedModel, run_experiment
+from crawl.training import Evaluation, Trainer, Training
+from crawl.training.memory_bound import check_full_graph, peak_bytes, targets_within
+from crawl.training.runner import Runner
+from tests.data.test_nodes import ring
+
+EXPERIMENT = Experiment(
+    walk=WalkPlan(num_steps=10, num_eval_steps=10, centred=True, num_walks=2),
+    model=Model(("walk", "gine"), hidden_channels=8, num_layers=2),
+    training=Training(lr=0.01, max_epochs=3),
+    evaluation=Evaluation(num_test_repeats=2),
+)
+
+
+def dataset(batches: str) -> Dataset:
+    torch.manual_seed(0)
+    return from_graph(ring(24), batches=batches)
+
+
+@pytest.fixture(scope="module", params=["full", "closed"])
+def trained(request, tmp_path_factory) -> TrainedModel:
+    folder = tmp_path_factory.mktemp("runs") / request.param
+    run_experiment(EXPERIMENT, folder, dataset=dataset(request.param), device="cpu", quiet=True)
+    return TrainedModel.load(folder, "cpu")
+
+
+def test_embeddings_are_what_the_head_sees(trained):
+    for batches in ("full", "closed"):
+        store = dataset(batches).store
+        embeddings = trained.embed(store, num_repeats=1)
+        assert embeddings.shape == (24, 8)
+        with torch.no_grad():
+            logits = trained.model.readout.head(torch.from_numpy(embeddings))
+        predictions = trained.predict(store, num_repeats=1)
+        assert np.allclose(logits.sigmoid().numpy(), predictions.mean, atol=1e-6)
+
+
+def test_an_isolated_node_is_predicted_from_its_features_alone(trained):
+    store = dataset("closed").store
+    alone = trained.predict(store.subset(torch.tensor([23])), num_repeats=3)
+    assert alone.walk_spread.max() == 0
+    other = replace(store, x=store.x.clone())
+    other.x[:23] += 1  # features of all others
+    assert np.allclose(trained.predict(other.subset(torch.tensor([23])), num_repeats=3).mean, alone.mean)
+
+
+def test_answers_of_closed_batches_do_not_depend_on_the_batch(trained):
+    store = dataset("closed").store
+    together = trained.predict(store, seed=3)
+    for batch_size in (1, 7):
+        assert np.allclose(trained.predict(store, seed=3, batch_size=batch_size).repeats, together.repeats, atol=1e-5)
+    few = trained.predict(store.subset(torch.tensor([5, 2])), seed=3)
+    assert np.allclose(few.repeats, together.repeats[:, [5, 2]], atol=1e-5)
+
+
+def test_pieces_are_those_of_the_whole(trained, monkeypatch):
+    monkeypatch.setattr("crawl.runs.trained._PIECE", 10)
+    store = dataset("closed").store
+    pieces = list(trained.in_pieces("embeddings", store))
+    assert [len(piece) for piece in pieces] == [10, 10, 4]
+    assert np.allclose(np.concatenate(pieces), trained.embed(store), atol=1e-6)
+    assert len(list(trained.in_pieces("predictions", dataset("full").store))) == 1
+
+
+def test_predictions_within_a_bound_of_memory(trained):
+    for batches in ("full", "closed"):
+        store = dataset(batches).store
+        assert np.allclose(trained.predict(store, memory_gb=2).mean, trained.predict(store).mean, atol=1e-5)
+        with pytest.raises(ValueError, match=r"more than memory_gb=1e-07: (allow more|train with batches='closed')"):
+            trained.predict(store, memory_gb=1e-7)
+    with pytest.raises(ValueError, match="batch_size says it, too"):
+        trained.predict(dataset("closed").store, memory_gb=1, batch_size=3)
+
+
+def test_more_memory_is_for_more_targets(trained):
+    store = dataset("closed").store
+    runner = Runner(trained.model, trained.features.task, store, torch.device("cpu"), largest_batch=100)
+    few, many = (targets_within(runner, memory, num_steps=None) for memory in (0.01, 1.0))
+    assert 1 <= few < many
+    full = Runner(trained.model, trained.features.task, dataset("full").store, torch.device("cpu"), largest_batch=100)
+    check_full_graph(full, None, num_steps=None)  # a small graph is not looked at
+    check_full_graph(full, 1.0, num_steps=None)
+
+
+def test_the_peak_of_a_call_is_measured():
+    found = peak_bytes(lambda: np.ones(30_000_000), torch.device("cpu"))
+    assert found is None or 2e8 < found < 5e8
+
+
+def test_a_size_of_batches_that_changes_nothing_is_refused(tmp_path):
+    message = r"A batch of the full graph has all targets, so training\.batch_size=8 cannot change anything: leave it out, "
+    experiment = replace(EXPERIMENT, training=Training(batch_size=8, max_epochs=1))
+    with pytest.raises(ValueError, match="A batch of the full graph, which has all targets, cannot be changed by --trai"):
+        run_experiment(experiment, tmp_path / "run", dataset=dataset("full"), device="cpu")
+    network = torch.nn.Linear(2, 1)
+    network.forward = lambda x, edge_index: torch.nn.functional.linear(x, network.weight)
+    with pytest.raises(ValueError, match=message):
+        Trainer(network, dataset("full"), Training(batch_size=8), Evaluation(), device="cpu")
+    trainer = Trainer(network, dataset("full"), Training(max_epochs=1), Evaluation(), device="cpu")
+    assert trainer.num_batches == 1
+    list(trainer.epochs())
+
+
+def test_pretraining_on_one_graph(tmp_path):
+    from crawl.training import Pretraining
+
+    experiment = replace(EXPERIMENT, pretraining=Pretraining(epochs=2))
+    for batches in ("full", "closed"):
+        result = run_experiment(experiment, tmp_path / batches, dataset=dataset(batches), device="cpu", quiet=True)
+        assert len(result.record["pretraining"]) == 2
+
+
+def test_an_unknown_kind_of_answer_is_refused(trained):
+    with pytest.raises(ValueError, match="what must be"):
+        list(trained.in_pieces("answers", dataset("full").store))

@@ -1,0 +1,107 @@
+"""The estimator for nodes of one graph: PyG data or a networkx graph, masks, numbers or names of nodes."""
+
+from __future__ import annotations
+
+import pickle
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from torch_geometric.data import Data
+
+from crawl import CRaWlNodeClassifier
+from tests.data.test_nodes import ring
+
+SMALL = {
+    **{"hidden_channels": 16, "num_layers": 1, "num_steps": 10, "num_eval_steps": 10, "num_repeats": 2},
+    **{"lr": 0.02, "max_epochs": 30, "device": "cpu"},
+}
+
+
+def coloured(num_nodes: int = 40, seed: int = 0) -> nx.Graph:
+    """A path of nodes whose colour is their class."""
+    generator = np.random.default_rng(seed)
+    graph = nx.path_graph(num_nodes)
+    for node in graph:
+        colour = int(generator.integers(2))
+        graph.nodes[node].update(x=[float(colour), 1.0], y="red" if colour else "blue")
+    return nx.relabel_nodes(graph, {node: f"n{node}" for node in graph})
+
+
+@pytest.fixture(scope="module", params=["full", "closed"])
+def fitted(request) -> CRaWlNodeClassifier:
+    return CRaWlNodeClassifier(**SMALL, batches=request.param).fit(coloured())
+
+
+def test_it_predicts_the_nodes_of_another_graph(fitted):
+    other = coloured(25, seed=1)
+    assert fitted.classes_.tolist() == ["blue", "red"]
+    assert fitted.score(other) > 0.9
+    probabilities = fitted.predict_proba(other)
+    assert probabilities.shape == (25, 2)
+    assert np.allclose(probabilities.sum(axis=1), 1)
+    some = ["n7", "n3"]
+    assert fitted.predict(other, some).tolist() == fitted.predict(other)[[7, 3]].tolist()
+    assert fitted.embed(other, some).shape == (2, 16)
+    assert np.allclose(fitted.transform(other), fitted.embed(other))
+
+
+def test_it_is_cloned_and_pickled(fitted):
+    other = coloured(9, seed=2)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.allclose(again.predict_proba(other), fitted.predict_proba(other))
+    with pytest.raises(NotFittedError):
+        clone(fitted).predict(other)
+    assert clone(fitted).get_params() == fitted.get_params()
+
+
+def test_masks_numbers_and_labels_of_some_nodes():
+    data = ring(24)
+    model = CRaWlNodeClassifier(**SMALL).fit(data)  # train_mask, and val_mask to validate
+    assert model.score(data) == np.mean(model.predict(data)[data.test_mask] == data.y[data.test_mask].numpy())
+    plain = Data(x=data.x, edge_index=data.edge_index, y=data.y)
+    first = CRaWlNodeClassifier(**SMALL).fit(plain, nodes=range(12))
+    mask = torch.arange(24) < 12
+    for other in (
+        CRaWlNodeClassifier(**SMALL).fit(plain, nodes=mask),
+        CRaWlNodeClassifier(**SMALL).fit(plain, plain.y[:12], nodes=np.arange(12)),
+        CRaWlNodeClassifier(**SMALL).fit(plain, [int(y) if i < 12 else None for i, y in enumerate(plain.y)]),
+    ):
+        assert np.allclose(other.predict_proba(plain), first.predict_proba(plain))
+    named = CRaWlNodeClassifier(**SMALL).fit(nx.path_graph(9), {i: "ab"[i % 2] for i in range(8)})
+    assert named.predict(nx.path_graph(9), [8]).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"nodes": [1, 99]}, r"^There is no node 99: the graph has nodes 0 to 23\.$"),
+        ({"nodes": torch.ones(5, dtype=torch.bool)}, "A mask of nodes must have 24 booleans"),
+        ({"nodes": [1, 1, 2]}, r"^A node is named twice in nodes: name each once\.$"),
+        ({"y": [0, 1]}, r"^y has 2 classes for 24 nodes of a graph with 24 nodes\.$"),
+        ({"y": [0] * 24}, "y holds one class only"),
+        ({"nodes": [0, 1]}, r"^2 labelled nodes are too few to learn from: give at least 3\.$"),
+    ],
+)
+def test_refuses_in_one_line(arguments, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        CRaWlNodeClassifier(**SMALL).fit(ring(24), **arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_refuses_other_graphs_and_settings():
+    with pytest.raises(ValueError, match=r"^There is no node 'z' in the graph\.$"):
+        CRaWlNodeClassifier(**SMALL).fit(coloured(), {"n1": 0, "z": 1, "n2": 0})
+    with pytest.raises(ValueError, match="^Give one graph, a networkx graph or PyG Data, not"):
+        CRaWlNodeClassifier(**SMALL).fit([coloured()])
+    with pytest.raises(ValueError, match="so batch_size=3 cannot change anything: leave it out, or give batches='clos"):
+        CRaWlNodeClassifier(**SMALL, batch_size=3).fit(coloured())
+    overlapping = ring(24, val_mask=torch.ones(24, dtype=torch.bool))
+    with pytest.raises(ValueError, match="is in train_mask and in val_mask: masks must not overlap"):
+        CRaWlNodeClassifier(**SMALL).fit(overlapping)
+    missing = ring(24, y=torch.where(torch.arange(24) == 2, 2, torch.arange(24) % 2))
+    with pytest.raises(ValueError, match="^No target of class 2 is in the training split"):
+        CRaWlNodeClassifier(**SMALL).fit(missing)
