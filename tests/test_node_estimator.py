@@ -95,7 +95,7 @@ def test_refuses_in_one_line(arguments, message):
 def test_refuses_other_graphs_and_settings():
     with pytest.raises(ValueError, match=r"^There is no node 'z' in the graph\.$"):
         CRaWlNodeClassifier(**SMALL).fit(coloured(), {"n1": 0, "z": 1, "n2": 0})
-    with pytest.raises(ValueError, match="^Give one graph, a networkx graph or PyG Data, not"):
+    with pytest.raises(ValueError, match=r"^Give one graph, a networkx graph or PyG Data, not"):
         CRaWlNodeClassifier(**SMALL).fit([coloured()])
     with pytest.raises(ValueError, match="so batch_size=3 cannot change anything: leave it out, or give batches='clos"):
         CRaWlNodeClassifier(**SMALL, batch_size=3).fit(coloured())
@@ -103,5 +103,5 @@ def test_refuses_other_graphs_and_settings():
     with pytest.raises(ValueError, match="is in train_mask and in val_mask: masks must not overlap"):
         CRaWlNodeClassifier(**SMALL).fit(overlapping)
     missing = ring(24, y=torch.where(torch.arange(24) == 2, 2, torch.arange(24) % 2))
-    with pytest.raises(ValueError, match="^No target of class 2 is in the training split"):
+    with pytest.raises(ValueError, match=r"^No target of class 2 is in the training split"):
         CRaWlNodeClassifier(**SMALL).fit(missing)

@@ -58,7 +58,7 @@ def write_counts(folder: Path) -> Path:
 def write_nodes(folder: Path) -> Path:
     """`minesweeper.npz`: a path of 20 nodes with ten splits."""
     places = np.stack([np.roll(np.arange(20), fold) for fold in range(10)])
-    masks = {"train": places < 10, "val": (10 <= places) & (places < 15), "test": places >= 15}
+    masks = {"train": places < 10, "val": (places >= 10) & (places < 15), "test": places >= 15}
     np.savez(
         folder / "minesweeper.npz",
         x=np.eye(20, 7, dtype=np.float32),

@@ -19,7 +19,8 @@ from crawl.nn.batch import Batch
 from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers
 from crawl.nn.encoders import Encoder
 from crawl.nn.inputs import NetworkInputs
-from crawl.nn.readout import PairReadout, Readout
+from crawl.nn.pair_readout import PairReadout
+from crawl.nn.readout import Readout
 from crawl.nn.settings import BlockSettings
 from crawl.ops.precision import check_precision, precision
 from crawl.tensor_checks import in_memory

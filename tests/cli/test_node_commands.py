@@ -42,7 +42,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     closed = ("--data.batches", "closed", "--training.batch-size", "8")
     for name, flags in (("full", ()), ("closed", closed)):
         out = str(place / name)
-        assert main(["train", "nodes", "--data.path", data, "--data.metric", "accuracy", *flags, *TINY, "--out", out]) == 0
+        assert (
+            main(["train", "nodes", "--data.path", data, "--data.metric", "accuracy", *flags, *TINY, "--out", out]) == 0
+        )
     return {name: place / name for name in ("graph", "full", "closed")}
 
 
@@ -86,7 +88,9 @@ def test_embed_nodes(crawl, runs, name, tmp_path):
     found = np.load("e.npy")
     assert (found.shape, found.dtype) == ((9, 8), np.float32)
     assert np.isfinite(found).all()
-    assert crawl.error("embed", runs[name], other, "-o", "e.csv").startswith("Embeddings are written as an array of num")
+    assert crawl.error("embed", runs[name], other, "-o", "e.csv").startswith(
+        "Embeddings are written as an array of num"
+    )
 
 
 def test_embed_graphs(crawl, molecule_runs, molecules):
@@ -118,8 +122,12 @@ def test_a_setting_without_effect_is_refused(crawl, runs):
 def test_too_little_memory_is_refused_with_the_remedy(crawl, runs):
     message = crawl.error("predict", runs["full"], runs["graph"], "--memory", "1e-6")
     assert "train with batches='closed' (--data.batches closed)" in message
-    assert crawl.error("predict", runs["closed"], runs["graph"], "--memory", "1e-6").startswith("One target takes about")
-    assert crawl.error("predict", runs["closed"], runs["graph"], "--memory", "0") == "--memory must be more than 0, not 0."
+    assert crawl.error("predict", runs["closed"], runs["graph"], "--memory", "1e-6").startswith(
+        "One target takes about"
+    )
+    assert (
+        crawl.error("predict", runs["closed"], runs["graph"], "--memory", "0") == "--memory must be more than 0, not 0."
+    )
 
 
 def test_a_stopped_run_resumes(crawl, runs, tmp_path):

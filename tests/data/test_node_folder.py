@@ -83,7 +83,9 @@ def test_directed_edges_are_walked_one_way(folder):
     ring = "source,target\nann,bob\nbob,ann\nbob,eve\neve,ann\n"
     write(folder, edges=ring)
     assert from_nodes(folder, directed=True).store.num_edges == 4
-    with pytest.raises(ValueError, match=r"edges\.csv, line 3: this edge is in line 2 already; list it once, or say dir"):
+    with pytest.raises(
+        ValueError, match=r"edges\.csv, line 3: this edge is in line 2 already; list it once, or say dir"
+    ):
         from_nodes(folder)
     write(folder, edges="source,target\nann,bob\n")
     with pytest.raises(ValueError, match=r"node 'bob' can be entered but not left, .*, or leave out directed\.$"):
@@ -93,13 +95,21 @@ def test_directed_edges_are_walked_one_way(folder):
 @pytest.mark.parametrize(
     ("nodes", "edges", "message"),
     [
-        (NODES, EDGES.replace("eve,tom", "eve,tim"), r"edges\.csv, line 4: its target is 'tim', which is not an id in nod"),
+        (
+            NODES,
+            EDGES.replace("eve,tom", "eve,tim"),
+            r"edges\.csv, line 4: its target is 'tim', which is not an id in nod",
+        ),
         (NODES, EDGES + "ann,bob,1\n", r"edges\.csv, line 7: this edge is in line 2 already; list it once"),
         (NODES, EDGES + "ann\n", r"edges\.csv, line 7: it has 1 fields, but the header 3"),
         (NODES.replace("bob,b", "ann,b"), EDGES, r"nodes\.csv, line 3: the id 'ann' is in line 2 already\.$"),
         (NODES.replace("bob,b", ",b"), EDGES, r"nodes\.csv, line 3: its id is empty; correct it\.$"),
         (NODES.replace("red,2.5", ",2.5"), EDGES, r"nodes\.csv, line 4: colour is empty; every node needs a value\.$"),
-        (NODES.replace("no,test", "no,check"), EDGES, r"says 'check' in line 6 of .*nodes\.csv; it may say train, val or"),
+        (
+            NODES.replace("no,test", "no,check"),
+            EDGES,
+            r"says 'check' in line 6 of .*nodes\.csv; it may say train, val or",
+        ),
         (NODES.replace("no,train", "yes,train"), EDGES, "No target of class no is in the training split"),
         (NODES.replace("label", "kind"), EDGES, r"nodes\.csv has no column 'label'"),
         (NODES.replace("id,", "name,"), EDGES, r"nodes\.csv has no column 'id'"),
@@ -118,7 +128,7 @@ def test_files_that_are_missing_are_named(folder):
     (folder / "edges.csv").unlink()
     with pytest.raises(ValueError, match=r"There is no \S+friends/edges\.csv: a graph is a folder with nodes\.csv and"):
         from_nodes(folder)
-    with pytest.raises(ValueError, match="is not a folder: give one with nodes.csv and edges.csv"):
+    with pytest.raises(ValueError, match=r"is not a folder: give one with nodes\.csv and edges\.csv"):
         from_nodes(folder / "nodes.csv")
 
 

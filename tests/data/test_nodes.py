@@ -58,7 +58,11 @@ def test_without_masks_nodes_without_a_target_are_left_out():
 @pytest.mark.parametrize(
     ("changes", "settings", "message"),
     [
-        ({"val_mask": torch.arange(12) % 4 < 1}, {}, r"^Node 0 is in train_mask and in val_mask: masks must not overlap\.$"),
+        (
+            {"val_mask": torch.arange(12) % 4 < 1},
+            {},
+            r"^Node 0 is in train_mask and in val_mask: masks must not overlap\.$",
+        ),
         ({"val_mask": None}, {}, r"^data has masks, but no val_mask: give train_mask, val_mask and test_mask\.$"),
         ({"val_mask": torch.ones(3, dtype=torch.bool)}, {}, "val_mask must be booleans, one for each of 12 nodes"),
         ({}, {"nodes": [3, 12]}, r"^There is no node 12: the graph has nodes 0 to 11\.$"),

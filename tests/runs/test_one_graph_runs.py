@@ -100,9 +100,13 @@ def test_the_peak_of_a_call_is_measured():
 
 
 def test_a_size_of_batches_that_changes_nothing_is_refused(tmp_path):
-    message = r"A batch of the full graph has all targets, so training\.batch_size=8 cannot change anything: leave it out, "
+    message = (
+        r"A batch of the full graph has all targets, so training\.batch_size=8 cannot change anything: leave it out, "
+    )
     experiment = replace(EXPERIMENT, training=Training(batch_size=8, max_epochs=1))
-    with pytest.raises(ValueError, match="A batch of the full graph, which has all targets, cannot be changed by --trai"):
+    with pytest.raises(
+        ValueError, match="A batch of the full graph, which has all targets, cannot be changed by --trai"
+    ):
         run_experiment(experiment, tmp_path / "run", dataset=dataset("full"), device="cpu")
     network = torch.nn.Linear(2, 1)
     network.forward = lambda x, edge_index: torch.nn.functional.linear(x, network.weight)

@@ -160,7 +160,7 @@ def given(arguments: Sequence[str], flag: str) -> list[str]:
 
 
 def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
-    """The experiment with the schedule, blocks and batches that flags choose: they decide which other flags there are."""
+    """The experiment with the schedule, blocks and batches that flags choose, and so with the flags that these have."""
     if given(arguments, "--data.batches") == ["closed"] and isinstance(base.data, OneGraphData):
         base = with_closed_batches(base)
     schedule, layer = given(arguments, "--training.schedule"), given(arguments, "--model.layer")

@@ -17,9 +17,10 @@ from crawl.nn.gine import GIN, GINE
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
 from crawl.nn.norm import BatchNorm
+from crawl.nn.pair_readout import PairReadout
 from crawl.nn.parallel import Parallel
 from crawl.nn.pna import PNA
-from crawl.nn.readout import PairReadout, Readout
+from crawl.nn.readout import Readout
 from crawl.nn.sage import SAGE
 from crawl.nn.settings import BlockSettings
 from crawl.nn.virtual_node import VirtualNode, VirtualNodeBlock

@@ -18,7 +18,8 @@ from crawl.nn.blocks import LayerPart, has, takes
 from crawl.nn.encoders import Dense, Encoder, OneHot, WithEncodings
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.readout import PairReadout, Readout
+from crawl.nn.pair_readout import PairReadout
+from crawl.nn.readout import Readout
 from crawl.ops.segments import Rows
 from crawl.tensor_checks import plain_tensor
 from crawl.walks.plan import WalkPlan

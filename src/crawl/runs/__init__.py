@@ -7,10 +7,26 @@ from crawl.lazy import lazy
 if TYPE_CHECKING:
     from crawl.runs.experiment import Experiment, GivenModel, Model
     from crawl.runs.run import Result, resume_run, run_experiment
-    from crawl.runs.sources import TU, Benchmark, Counting, Csl, Csv, Folder, GivenData, Social, Superpixels
+    from crawl.runs.sources import (
+        TU,
+        Benchmark,
+        Counting,
+        Csl,
+        Csv,
+        Folder,
+        GivenData,
+        Heterophilous,
+        Nodes,
+        Planetoid,
+        Social,
+        Superpixels,
+    )
     from crawl.runs.trained import TrainedModel
 
-_SOURCES = ("Benchmark", "Counting", "Csl", "Csv", "Folder", "GivenData", "Social", "Superpixels", "TU")
+_SOURCES = (
+    *("Benchmark", "Counting", "Csl", "Csv", "Folder", "GivenData", "Heterophilous", "Nodes", "Planetoid", "Social"),
+    *("Superpixels", "TU"),
+)
 
 __all__ = [
     "TU",
@@ -22,7 +38,10 @@ __all__ = [
     "Folder",
     "GivenData",
     "GivenModel",
+    "Heterophilous",
     "Model",
+    "Nodes",
+    "Planetoid",
     "Result",
     "Social",
     "Superpixels",

@@ -34,7 +34,7 @@ def minesweeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         node_labels=np.arange(20) % 2,
         edges=np.stack([np.arange(19), np.arange(1, 20)], axis=1),
         train_masks=places < 10,
-        val_masks=(10 <= places) & (places < 15),
+        val_masks=(places >= 10) & (places < 15),
         test_masks=places >= 15,
     )
     return folder / "minesweeper.npz"
