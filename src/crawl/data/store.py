@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
@@ -381,7 +381,7 @@ def _as_targets(y: Tensor, y_ptr: Tensor, node_ptr: Tensor, level: Level | None)
 
 def _check_choices(level: Level | None, ignore: Collection[str]) -> None:
     if level is not None:
-        check_choice("level", level, get_args(Level))
+        check_choice("level", level, ("graph", "node"))
     if isinstance(ignore, str):
         raise ValueError(f"ignore must be a list of names, such as [{ignore!r}], not {ignore!r}.")
     for name in as_list("ignore", ignore, "names") if not isinstance(ignore, set | frozenset) else ignore:
