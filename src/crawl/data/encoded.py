@@ -15,7 +15,6 @@ from crawl.encodings.probabilities import return_probabilities, walk_probabiliti
 from crawl.encodings.settings import Encodings
 from crawl.encodings.transforms import appended
 
-
 AnyStore = TypeVar("AnyStore", bound=Store)
 
 

@@ -16,7 +16,6 @@ from crawl.nn.norm import BatchNorm
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
 
-
 _OWNERS = {1: "nodes", 2: "pairs of nodes"}
 
 
