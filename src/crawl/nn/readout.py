@@ -68,8 +68,8 @@ class Readout(nn.Module):
 class PairReadout(nn.Module):
     """BatchNorm → ReLU → Dropout → Linear, then a score of the two nodes of a pair, whichever comes first.
 
-    With z and w the two nodes: `dot` is z · w, `bilinear` is zᵀ (A + Aᵀ) w for each output, and `mlp` a network with one
-    hidden layer on [z * w | |z - w|].
+    With z and w the two nodes: `dot` is z · w, `bilinear` is zᵀ (A + Aᵀ) w for each output, and `mlp` a network with
+    one hidden layer on [z * w | |z - w|].
 
     Args:
         in_channels: The width of the node features.
