@@ -21,7 +21,7 @@ from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.files import parse_json, write_atomically
 from crawl.plain import read_checked
-from crawl.runs.build import build_model, check_given, load_dataset
+from crawl.runs.build import build_model, check_given, class_of, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
 from crawl.runs.experiment import Experiment, GivenModel, Model, settled
@@ -194,7 +194,7 @@ def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Datase
     if model is None:
         return experiment
     check_type("model", model, nn.Module)
-    given = GivenModel(f"{type(model).__module__}.{type(model).__qualname__}")
+    given = GivenModel(class_of(model))
     if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in (None, WalkPlan()):
         raise ValueError(
             f"experiment.model and experiment.walk say how to build a {experiment.model.title}, but a "
@@ -259,19 +259,20 @@ class _Work:
         run, experiment = self.run, self.experiment
         if self.runs_at_a_time == 1:
             reset_peak_memory()
-        trainer = Trainer(
-            self.model,
-            replace(self.dataset, store=with_encodings(self.dataset.store, experiment.encodings)),
-            experiment.training,
-            experiment.evaluation,
-            seed=experiment.seed,
-            device=self.where.device,
-        )
+        with self._widths_named():
+            trainer = Trainer(
+                self.model,
+                replace(self.dataset, store=with_encodings(self.dataset.store, experiment.encodings)),
+                experiment.training,
+                experiment.evaluation,
+                seed=experiment.seed,
+                device=self.where.device,
+            )
         if run.last.is_file():
             commit = both_commits(self._restore(trainer).get("commit", commit), commit)
         run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
         began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
-        with watched(trainer, run.path, self.quiet) as progress:
+        with self._widths_named(), watched(trainer, run.path, self.quiet) as progress:
             self._train(trainer, progress, {"runs_at_a_time": self.runs_at_a_time, "commit": commit})
         trainer.use_best_weights()
         with lines(f"{run.path}: writing the results", self.quiet):
@@ -287,6 +288,20 @@ class _Work:
             draw_curves([group], "Learning curves", run.curves, best_epoch=trainer.best_epoch)
             write_atomically(run.result, json.dumps(record, indent=2) + "\n")
         return Result(run.path, record)
+
+    @contextmanager
+    def _widths_named(self) -> Iterator[None]:
+        """Where a given model may not take what encodings have added."""
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            encodings = self.experiment.encodings
+            if isinstance(self.experiment.model, GivenModel) and encodings.node_width + encodings.edge_width:
+                error.add_note(
+                    f"experiment.encodings widen x by {encodings.node_width} columns and edge_attr by "
+                    f"{encodings.edge_width}: a model that is given must take them."
+                )
+            raise
 
     def _restore(self, trainer: Trainer) -> dict[str, Any]:
         """Resume from the checkpoint; the facts that it keeps for the record."""
@@ -312,6 +327,8 @@ class _Work:
             save_checkpoint(run.last, tensors, {**values, **facts})
 
         metric = f"val_{trainer.task.metric}"
+        if isinstance(self.experiment.model, GivenModel) and not run.last.is_file():
+            save()  # its first weights come from no seed, so that no later process could begin with them
         saved = time.monotonic()
         with _events(run.events) as write_event:
             for record in trainer.epochs(progress.step):
