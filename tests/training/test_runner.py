@@ -379,7 +379,7 @@ class Noise(Block):
 
 @pytest.mark.usefixtures("triton_everywhere")
 def test_what_captured_evaluations_draw_repeats(with_edges: Dataset) -> None:
-    runner = runner_of(network("gcn", Noise()).to(DEVICE).eval(), with_edges)
+    runner = runner_of(network("gcn", Noise(), edge_dim=None).to(DEVICE).eval(), with_edges)
     assert runner.reason is None
     found = []
     for seed in (3, 3, 4):
