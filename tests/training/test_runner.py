@@ -353,6 +353,42 @@ def test_what_cannot_be_captured_is_named(make_dataset, make_model) -> None:
     assert runner.how == "eager: no graph of the data has an edge"
 
 
+class Seeded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 1)
+
+    def forward(self, batch: Batch, seed: int) -> Tensor:
+        return self.head(batch.nodes.mean(batch.x))
+
+
+def test_numbers_that_a_graph_would_keep_and_compiled_models_are_named() -> None:
+    assert "Seeded: its forward takes seed, of which a CUDA graph would keep" in why_not_captured(Seeded())
+    compiled = torch.compile(network("walk"), backend="eager")
+    assert why_not_captured(compiled) == "the model (OptimizedModule): it is compiled by torch.compile"
+
+
+class Noise(Block):
+    """A block that draws from torch's generator."""
+
+    uses_walks = passes_messages = sees_edges = False
+
+    def forward(self, state: State, batch: Batch) -> State:
+        return replace(state, nodes=state.nodes + torch.randn_like(state.nodes))
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_what_captured_evaluations_draw_repeats(with_edges: Dataset) -> None:
+    runner = runner_of(network("gcn", Noise(), edge_dim=None).to(DEVICE).eval(), with_edges)
+    assert runner.reason is None
+    found = []
+    for seed in (3, 3, 4):
+        torch.rand(seed + len(found), device=DEVICE)  # what happened before does not matter
+        found.append(runner.predict(torch.arange(8), 4, seed=seed))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
 class Waiting(Block):
     """A block that asks the device for a number."""
 
