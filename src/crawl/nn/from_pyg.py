@@ -40,7 +40,8 @@ class PyGBlock(Block):
         self.in_channels = width if isinstance(width, int) and width > 0 else None
         self.edge_channels = getattr(layer, "edge_dim", 0) or None
         has_no_width = hasattr(layer, "edge_dim") and not layer.edge_dim  # then edge_attr is taken and not used
-        self.sees_edges = "edge_attr" in self.accepts and not has_no_width
+        supports_edges = getattr(layer, "supports_edge_attr", True)  # models take edge_attr in any case
+        self.sees_edges = "edge_attr" in self.accepts and supports_edges and not has_no_width
         self.layer, self.activation, self.norm = layer, activation, norm
         self.why_not_captured = _why_not_captured(layer)
 

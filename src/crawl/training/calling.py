@@ -87,7 +87,8 @@ def why_not_captured(model: nn.Module) -> str | None:
             return f"{part}: {module.why_not_captured}"
         if isinstance(module, _BatchNorm) and not isinstance(module, BatchNorm):
             return f"{part}: torch's batch norm would count padding rows; use crawl.nn.BatchNorm"
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+        if any(hooks):
             return f"{part}: it has hooks, which run on the host"
     dtype = next((parameter.dtype for parameter in model.parameters() if parameter.dtype != torch.float32), None)
     return None if dtype is None else f"the model: its weights are of {dtype}, not float32"
