@@ -9,15 +9,15 @@ answer = readout(state.nodes), per graph or per node
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from crawl.checks import MAX_WIDTH, check_choice, truth, whole_number
+from crawl.checks import MAX_WIDTH, truth, whole_number
 from crawl.choices import Head, Implementation, Pool, Precision, Strategy
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, state_after
-from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers, refuse_unused, width_taken
+from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers, width_taken
+from crawl.nn.checks import state_after
 from crawl.nn.encoders import Encoder
 from crawl.nn.inputs import NetworkInputs
 from crawl.nn.readout import Readout
@@ -39,9 +39,7 @@ class Network(NetworkInputs):
 
     A network whose first block is a walk convolution and whose edges keep their features takes the features as they
     are, as in the paper. Otherwise a linear map without bias first brings nodes, and edges if a block changes them, to
-    the width of the layers.
-
-    A setting that no block uses is refused, unless it is the default.
+    the width of the layers. A setting that no block uses is refused, unless it is the default.
 
     Args:
         in_channels: The width of the node features `x`, or an encoder for them. With 1, data without `x` gets ones.
@@ -119,12 +117,10 @@ class Network(NetworkInputs):
             *(*widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),
             *(implementation, padding, plan.has_jumps),
         )
-        check_choice("implementation", implementation, get_args(Implementation))
-        blocks = built_blocks(parts, settings)
+        blocks = built_blocks(parts, settings, plan)
         self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice
         self.order = tuple(list(self.blocks).index(block) for block in blocks)
         self.walk_plan = plan if any(block.uses_walks for block in blocks) else None
-        refuse_unused(parts, settings, plan if self.walk_plan is None else None)
         self.widths = [width_taken(block, channels) for block in (*blocks[1:], None)]
         self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
 
@@ -150,7 +146,7 @@ class Network(NetworkInputs):
         with precision(self.precision):
             state = self.first_state(batch)
             for i, width in zip(self.order, self.widths, strict=True):
-                state = state_after(cast(Block, self.blocks[i]), state, batch, width)
+                state = state_after(self.blocks[i], state, batch, width)
             out: Tensor = self.readout(state.nodes, batch.nodes)
         return out
 

@@ -7,12 +7,8 @@ from typing import Self
 
 from torch import Tensor, nn
 
-from crawl.checks import shown
 from crawl.nn.batch import Batch
 from crawl.nn.settings import BlockSettings
-from crawl.walks.walks import Walks
-
-_OF_WALKS = {*Walks.__annotations__, *vars(Walks)} - {"device", "to"}  # which tensors have, too
 
 
 @dataclass(frozen=True)
@@ -63,22 +59,3 @@ class Block(nn.Module):
     def build(cls, settings: BlockSettings) -> Self:
         """The block for a network that names it; its arguments are the settings of the same names."""
         return cls(**settings.arguments_of(cls))
-
-
-def state_after(block: Block, state: State, batch: Batch, width: int | None = None) -> State:
-    """What a block returns. Refuses what is not a state, and nodes that are not of this width, if one is given."""
-    name = type(block).__name__
-    try:
-        new = block(state, batch)
-    except AttributeError as error:
-        if error.obj is None and batch.walks is None and error.name in _OF_WALKS:
-            raise ValueError(f"{name} reads walks, but has uses_walks=False: set it to True.") from error
-        raise
-    if not isinstance(new, State):
-        raise ValueError(f"{name} must return a State, such as replace(state, nodes=…), not {shown(new)}.")
-    expected = [len(state.nodes), width]
-    if width is not None and list(new.nodes.shape) != expected:
-        raise ValueError(
-            f"{name} must return nodes of shape {expected}, as what follows takes, not {shown(new.nodes)}."
-        )
-    return new

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_args
 
 from crawl.checks import MAX_LAYERS, as_list, check_choice, shown, whole_number
-from crawl.choices import OF_BLOCKS, WITH_WALKS
+from crawl.choices import OF_BLOCKS, WITH_WALKS, Implementation
 from crawl.nn.attention import Attention
 from crawl.nn.block import Block
 from crawl.nn.edge_update import EdgeUpdate
@@ -91,11 +91,12 @@ def _heard(part: LayerPart, is_last: bool, sees_edges: bool) -> list[LayerPart]:
     return [] if (is_last and is_virtual_node) or (_only_edges(part) and not sees_edges) else [part]
 
 
-def built_blocks(parts: Sequence[LayerPart], settings: BlockSettings) -> list[Block]:
+def built_blocks(parts: Sequence[LayerPart], settings: BlockSettings, plan: WalkPlan) -> list[Block]:
     """The blocks of a network. All except the first take nodes of the width of the network.
 
-    Refuses edge features, and changes of edges, that no block sees.
+    Refuses edge features, and changes of edges, that no block sees; and settings that no block uses.
     """
+    check_choice("implementation", settings.implementation, get_args(Implementation))
     later = replace(settings, in_channels=settings.channels)
     blocks = [_built(part, later if i else settings) for i, part in enumerate(parts)]
     if settings.edge_channels and not any(block.sees_edges for block in blocks):
@@ -107,11 +108,12 @@ def built_blocks(parts: Sequence[LayerPart], settings: BlockSettings) -> list[Bl
                 f"No block after {type(unheard[0]).__name__} sees the edges that it changes: leave it out, or put one "
                 "after it that does, such as gine."
             )
+    _refuse_unused(parts, settings, None if any(block.uses_walks for block in blocks) else plan)
     return blocks
 
 
-def refuse_unused(parts: Sequence[LayerPart], settings: BlockSettings, plan: WalkPlan | None) -> None:
-    """Refuse settings that are not the default and that no block of a network uses; `plan` if no block walks."""
+def _refuse_unused(parts: Sequence[LayerPart], settings: BlockSettings, plan: WalkPlan | None) -> None:
+    """Refuse settings other than the default that no block of a network uses; those of `plan`, if no block walks."""
     names = {each for part in parts for each in _flat(part) if isinstance(each, str)}
     unused: list[tuple[Any, str, tuple[str, ...]]]
     unused = [(settings, name, users) for name, users in OF_BLOCKS.items() if not names & set(users)]

@@ -8,7 +8,8 @@ from typing import cast
 from torch import Tensor, nn
 
 from crawl.nn.batch import Batch
-from crawl.nn.block import Block, State, state_after
+from crawl.nn.block import Block, State
+from crawl.nn.checks import state_after
 
 
 class Parallel(Block):
