@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, global_add_pool
 
 from crawl import CRaWl, Network
-from crawl.data import Dataset, GraphStore, Split, Task
+from crawl.data import Dataset, GraphStore, Split, Task, from_pyg
 from crawl.nn import Batch, Block, State
 from crawl.training import Cosine, Evaluation, Interval, Plateau, Training
 from crawl.training import Trainer as AnyTrainer
@@ -409,6 +409,17 @@ def bare_graphs(sizes: list[int], kind: str = "binary") -> Dataset:
     )
 
 
+class Own(nn.Module):
+    """A model of one's own that does not walk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 1)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        return self.head(batch.nodes.mean(batch.edges.sum(batch.sources.spread(batch.x))))
+
+
 class TestOddData:
     @pytest.mark.parametrize("sizes", [[1] * 10, [1, 2, 3, 4, 5, 4, 3, 2, 1, 2]], ids=["single nodes", "no edges"])
     @pytest.mark.parametrize("batch_size", [1, 4])
@@ -421,6 +432,32 @@ class TestOddData:
         trainer = train(model, dataset, replace(FAST, batch_size=batch_size, max_epochs=2))
         assert all(math.isfinite(record["loss"]) for record in trainer.history)
         assert np.isfinite(trainer.evaluate(dataset.split.test, 2, "test").mean).all()
+
+    def test_directed_graphs(self, make_model):
+        """Nodes that cannot be left are in the way of walks alone."""
+        graphs = [
+            Data(x=torch.rand(4, 3), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]), y=float(i)) for i in range(10)
+        ]
+        dataset = from_pyg(graphs, task="regression", fractions=(0.6, 0.2, 0.2))
+        for model in (GIN(3, 1, hidden_channels=8, num_layers=1), Own()):
+            trainer = train(model, dataset, replace(FAST, max_epochs=2))
+            assert np.isfinite(trainer.evaluate(dataset.split.test, 1, "test").mean).all()
+        with pytest.raises(
+            ValueError, match=r"can be entered but not left.*Make the graph undirected \(PyG: ToUndirected"
+        ):
+            train(make_model(dataset), dataset, replace(FAST, max_epochs=2))
+
+    def test_a_model_that_walks_only_later(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        model = make_model(dataset)
+        plan, model.walk_plan = model.walk_plan, None
+        runner = Trainer(model, dataset, FAST, Evaluation()).runner
+        steps = []
+        for model.walk_plan in (None, plan):
+            ids = torch.arange(2)
+            seen = lambda batch: steps.append(batch.walks and batch.walks.num_steps) or batch.x.sum()  # noqa: E731
+            list(runner.run(seen, [ids], 2, seed=0))
+        assert steps == [None, plan.num_eval_steps]
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_features_that_are_not_numbers(self, make_dataset, make_model, value):

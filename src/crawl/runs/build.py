@@ -64,7 +64,7 @@ def build_model(experiment: Experiment, features: Features) -> Network:
         model = Network(
             node_encoder,
             task.num_outputs,
-            layer=[tuple(part.split("+")) if "+" in part else part for part in settings.layer],
+            layer=settings.parts,
             hidden_channels=settings.hidden_channels,
             num_layers=settings.num_layers,
             edge_dim=edge_encoder if sees_edges else None,
@@ -75,7 +75,7 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             head=settings.head,
             dropout=settings.dropout,
             num_heads=settings.num_heads,
-            mean_log_degree=features.mean_log_degree,
+            mean_log_degree=features.mean_log_degree if "pna" in settings.blocks else 1.0,
             precision=settings.precision,
             padding=settings.padding,
             **asdict(walk),

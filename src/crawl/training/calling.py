@@ -100,7 +100,8 @@ def why_not_captured(model: nn.Module) -> str | None:
             )
         if hasattr(module, "_orig_mod"):
             return f"{part}: it is compiled by torch.compile"
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+        if any(hooks):
             return f"{part}: it has hooks, which run on the host"
     dtype = next((parameter.dtype for parameter in model.parameters() if parameter.dtype != torch.float32), None)
     return None if dtype is None else f"the model: its weights are of {dtype}, not float32"

@@ -290,10 +290,13 @@ class Runner:
 
     def _parts(self, batches: list[Tensor], batch_size: int) -> Iterator[tuple[Assembler, list[Tensor]]]:
         """The batches, as many at a time as have their graphs on the device together."""
-        has_edges = getattr(self.model, "passes_messages", True)
+        has: dict[str, Any] = {"has_edges": getattr(self.model, "passes_messages", True)}
+        has["has_walks"] = self.plan is not None
+        if self.graphs is not None and has["has_walks"] > self.graphs.has_walks:  # the model had no plan before
+            self.graphs = None
         if self.is_resident:
             if self.graphs is None:
-                self.graphs = Assembler(self.store, self.keys, self.device, has_edges=has_edges)
+                self.graphs = Assembler(self.store, self.keys, self.device, **has)
             yield self.graphs, batches
             return
         if batch_size > self.part_size:
@@ -307,9 +310,7 @@ class Runner:
                 # Whichever graphs come later, they will not be larger than the largest.
                 largest = self.store.sizes.sort(dim=1, descending=True).values[:, : self.part_size].sum(1)
                 most = (self.part_size, int(largest[0]), int(largest[1]))
-                self.graphs = Assembler(
-                    store, keys, self.device, has_edges=has_edges, most=most, all_sizes=self.store.sizes
-                )
+                self.graphs = Assembler(store, keys, self.device, **has, most=most, all_sizes=self.store.sizes)
             else:
                 self.graphs.load(store, keys)
             ends = torch.tensor([len(batch) for batch in part]).cumsum(0).tolist()
