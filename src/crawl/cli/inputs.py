@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from crawl.cli.flags import WithModel
+from crawl.cli.flags import WithModel, Word
 from crawl.cli.output import say
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class WithInput(WithModel):
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
-    smiles: str | None = None
+    smiles: Word = None
     unknown: Literal["warn", "error"] = "warn"
 
     def check_input(self, output: Path) -> None:

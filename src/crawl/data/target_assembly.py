@@ -23,10 +23,13 @@ _RATIO = 1.0625  # between one bucket size and the next
 class FullGraph(Assembler):
     """A graph on a device, ready to be put into batches whole, with some of its targets."""
 
-    def __init__(self, store: OneGraph, device: torch.device, *, has_edges: bool = True) -> None:
+    def __init__(
+        self, store: OneGraph, device: torch.device, *, has_edges: bool = True, has_walks: bool = True
+    ) -> None:
         assert store.edge_index is not None
         graphs = GraphStore(store.node_ptr, store.edge_ptr, store.edge_index, store.x, store.edge_attr)
-        super().__init__(graphs, torch.zeros(1, dtype=torch.long), device, has_edges=has_edges)
+        keys = torch.zeros(1, dtype=torch.long)
+        super().__init__(graphs, keys, device, has_edges=has_edges, has_walks=has_walks)
         self.owners, self.target_y = store.owners.to(device), _as_numbers(store.y, device)
         self._only = torch.tensor([0, 1], device=device)  # the graph, and the empty one for padding
 
@@ -70,6 +73,8 @@ class ClosedGraph:
     The graph is where its tensors are, on the device or on the CPU; batches come to the device.
     """
 
+    has_walks = True
+
     def __init__(self, store: OneGraph, device: torch.device, *, has_edges: bool = True) -> None:
         self.store, self.device, self.has_edges = store, device, has_edges
         self.y = _as_numbers(store.y, store.device)
@@ -107,6 +112,10 @@ class ClosedGraph:
             y=None if self.y is None else self.y[ids.to(self.y.device)],
         )
         return batch if graph.device == self.device else batch.map(lambda tensor: tensor.to(self.device))
+
+    def walks_per_target(self, plan: WalkPlan | None) -> int:
+        """The most walks that a target has."""
+        return (plan.num_walks if plan is not None else 0) * (2 if self.store.are_pairs else 1)
 
     def bucket_of(self, batch: Batch, num_targets: int) -> Bucket:
         """The smallest bucket for a batch of at most this many targets; there are few."""

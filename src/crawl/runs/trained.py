@@ -21,6 +21,7 @@ from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
+from crawl.nn.encoders import UNKNOWN
 from crawl.plain import structure
 from crawl.runs.build import build_model, check_given
 from crawl.runs.experiment import Experiment, Model
@@ -161,13 +162,15 @@ class TrainedModel:
             store: Graphs with the features of the training data. Encodings are computed here, as in the training.
             num_repeats: Evaluations to average; as in the run when None.
             num_steps: Steps of the walks; as in the run when None.
-            seed: Of the walks. A graph gets the same prediction whatever else is in the store.
-            batch_size: Graphs per step, or targets of closed batches; as in the run when None. Changes no result.
+            seed: Of the walks. A graph gets the same prediction, up to rounding, whatever else is in the store, unless
+                the model draws from torch's generator itself, or makes walks on a `Graph` without `graph_keys`.
+            batch_size: Graphs per step, or targets of closed batches; as in the run when None. Changes no result, with
+                the same exceptions.
             memory_gb: Instead, the memory that a closed batch may take besides the graph; what a target takes is
                 measured on a few. A batch of the full graph that would take more is refused.
             on_batch: Called after every step.
-            handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros and
-                warns once, `error` refuses them.
+            handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros, or
+                gives a model of one's own a large negative number for them, and warns once; `error` refuses them.
 
         Raises:
             ValueError: If the graphs have other features than the model was trained with, or features that are not
@@ -227,7 +230,8 @@ class TrainedModel:
             other = "batch_size says it, too" if batch_size is not None else "for a set of graphs, use batch_size"
             raise ValueError(f"memory_gb={shown(memory_gb)} chooses the targets in a batch: leave it out; {other}.")
         seed = derive_seed(whole_number("seed", seed, -MAX_SEED, MAX_SEED), "predict")
-        store = with_encodings(self.features.prepared(store, handle_unknown), self.experiment.encodings)
+        fate = "encoded as zeros" if is_network else f"{UNKNOWN} in what {self.experiment.model.title} gets"
+        store = with_encodings(self.features.prepared(store, handle_unknown, fate), self.experiment.encodings)
         is_full = isinstance(store, OneGraph) and store.batches == "full"
         if not is_full and batch_size is None:
             batch_size = evaluation.batch_size
