@@ -119,6 +119,19 @@ def _fitted(kind: type, X: Any, y: Any, **settings: Any) -> Any:
     return estimator.predict_proba(X) if kind is crawl.CRaWlClassifier else estimator.predict(X)
 
 
+def _one_graph() -> Data:
+    """A ring of 16 nodes with two classes, and masks."""
+    data, place = world.data(16), torch.arange(16) % 4
+    data.y = torch.arange(16) % 3 % 2
+    data.train_mask, data.val_mask, data.test_mask = place < 2, place == 2, place == 3
+    return data
+
+
+def _fitted_nodes(X: Any, y: Any, nodes: Any, **settings: Any) -> Any:
+    """The probabilities that an estimator of nodes gives to what it was fitted on."""
+    return crawl.CRaWlNodeClassifier(**settings).fit(X, y, nodes).predict_proba(X)
+
+
 @functools.cache
 def _regressor() -> Any:
     return crawl.CRaWlRegressor(**_SMALL).fit(world.graphs(6), np.arange(6.0))
@@ -323,6 +336,24 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "from_pyg.classes": lambda _: call(
         cd.from_pyg, dataset=_classes(), split="stratified", fractions=(0.5, 0.25, 0.25), task="multiclass"
     ),
+    "from_graph": lambda _: call(
+        cd.from_graph,
+        data=_one_graph(), nodes=None, split="auto", fold=0, fractions=_FRACTIONS, seed=0, task="auto", metric=None,
+        batches="full", undirected=False, name="own",
+    ),
+    "from_graph.nodes": lambda _: call(
+        cd.from_graph, data=_one_graph(), nodes=list(range(12)), split="random", fractions=(0.5, 0.25, 0.25)
+    ),
+    "from_nodes": lambda w: call(
+        cd.from_nodes,
+        folder=w.nodes_folder, label="label", split="random", fractions=(0.5, 0.25, 0.25), seed=0, task="auto",
+        metric=None, directed=False, batches="closed",
+    ),
+    "OneGraph": lambda _: call(
+        cd.OneGraph,
+        graph=world.graph(), owners=torch.arange(4), x=torch.rand(5, 2), edge_attr=None, y=torch.arange(4),
+        edge_index=world.edges(), batches="full",
+    ),
     "from_csv": lambda w: call(
         cd.from_csv,
         path=w.csv, smiles_column="SMILES", target_columns="logS", split="random", fractions=_FRACTIONS, seed=0,
@@ -391,7 +422,8 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     },
     **{
         f"runs.{kind.__name__}": lambda _, kind=kind: call(kind, **asdict(kind()))
-        for kind in (cr.Csl, cr.Counting, cr.Csv, cr.TU, cr.Folder, cr.Benchmark, cr.Superpixels, cr.Social, cr.Model)
+        for kind in (cr.Csl, cr.Counting, cr.Csv, cr.TU, cr.Folder, cr.Benchmark, cr.Superpixels, cr.Social, cr.Model,
+                     cr.Nodes, cr.Heterophilous, cr.Planetoid)
     },
     "runs.GivenModel": lambda _: call(cr.GivenModel, class_="here.Mine"),
     "Experiment.from_json": lambda _: call(cr.Experiment.from_json, text=cr.Experiment().to_json()),
@@ -411,6 +443,9 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "TrainedModel.load": lambda w: call(cr.TrainedModel.load, path=w.run, device="cpu"),
     "TrainedModel.predict": lambda w: call(
         w.trained.predict, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, handle_unknown="warn"
+    ),
+    "TrainedModel.embed": lambda w: call(
+        w.trained.embed, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, memory_gb=None
     ),
     "TrainedModel.predict.graphs": lambda w: call(functools.partial(_answers, w.trained), graphs=_bare(4)),
     "structure.features": lambda w: call(
@@ -432,6 +467,9 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         functools.partial(_fitted, crawl.CRaWlClassifier, **_SMALL),
         X=["C", "CC", "CCC", "CCO", "CCN", "c1ccccc1"],
         y=[0, 1] * 3,
+    ),
+    "CRaWlNodeClassifier.fit": lambda _: call(
+        _fitted_nodes, X=_one_graph(), y=["a", "b"] * 8, nodes=list(range(12)), batches="closed", batch_size=5, **_SMALL
     ),
     "CRaWlRegressor.predict": lambda _: call(_regressor().predict, X=world.graphs(4), return_walk_spread=True),
     # theory

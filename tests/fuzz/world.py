@@ -85,6 +85,16 @@ class World:
         return folder
 
     @cached_property
+    def nodes_folder(self) -> Path:
+        """One graph of twelve nodes in two tables."""
+        folder = self.folder / "nodes"
+        folder.mkdir()
+        rows = "".join(f"n{i},{'red' if i % 2 else 'blue'},{i / 3},{'ab'[i % 3 % 2]}\n" for i in range(12))
+        (folder / "nodes.csv").write_text("id,colour,size,label\n" + rows)
+        (folder / "edges.csv").write_text("source,target\n" + "".join(f"n{i},n{i + 1}\n" for i in range(11)))
+        return folder
+
+    @cached_property
     def graphs_folder(self) -> Path:
         """A folder of 12 GraphML and JSON files with labels.csv."""
         folder = self.folder / "graphs"

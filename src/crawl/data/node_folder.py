@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crawl.checks import as_path, check_type, shown, suggestion, truth
+from crawl.checks import as_list, as_path, check_type, shown, suggestion, truth
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, Unknown, category_sizes, check_names, encode_columns, find_columns
@@ -57,6 +57,9 @@ def from_nodes(
         ValueError: For anything wrong with the files or the choices; the message says where and what to do.
     """
     check_type("label", label, str)
+    if not isinstance(split, Split):
+        as_path("split", split)
+    fractions = tuple(as_list("fractions", fractions, "three shares"))
     found = _read(folder, directed)
     table = found.nodes
     for column in ("id", label):
@@ -64,7 +67,7 @@ def from_nodes(
     if isinstance(split, str) and split == "auto":
         split = "split" if "split" in table.columns else "random"
     is_column = isinstance(split, str) and split in table.columns and split not in ("random", "stratified")
-    if is_column and tuple(fractions) != _USUAL_FRACTIONS:
+    if is_column and fractions != _USUAL_FRACTIONS:
         raise ValueError(f"fractions={shown(fractions)} cannot change the split in the column {split!r}: leave it out.")
     if label in ("id", split):
         raise ValueError(f"Column {label!r} of {table.path} cannot be the label, too.")

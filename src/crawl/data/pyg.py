@@ -19,6 +19,7 @@ from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore
 from crawl.data.targets import AnyKind, targets_from_tensor
 from crawl.data.task import Level
+from crawl.tensor_checks import plain_tensor
 
 PyGDataset: TypeAlias = InMemoryDataset | Sequence[Data] | Data
 
@@ -130,7 +131,7 @@ def _own_split(dataset: Any) -> Split | None:
 
 def categories_of(name: str, features: Tensor | None) -> tuple[Tensor | None, tuple[int, ...]]:
     """The features, and how many values each column takes if they are categories."""
-    if features is None or features.numel() == 0:
+    if features is None or plain_tensor(name, features).numel() == 0:
         return None, ()
     columns = features.unsqueeze(1) if features.dim() == 1 else features
     if columns.dim() > 2:

@@ -201,12 +201,12 @@ def node_ids(graph: OneGraphLike, nodes: Nodes) -> Tensor:
             wrong = next(name for name in names if not _is_in(name, place_of))
             raise ValueError(f"There is no node {shown(wrong)} in the graph.") from None
     num_nodes = int(graph.num_nodes or 0)
-    given = torch.as_tensor(np.asarray(nodes) if not isinstance(nodes, Tensor) else nodes)
-    if given.dtype == torch.bool:
-        if given.shape != (num_nodes,):
-            raise ValueError(f"A mask of nodes must have {num_nodes} booleans, not {shown(given)}.")
-        return given.nonzero().flatten().cpu()
-    ids = as_ids("nodes", given).cpu()
+    if getattr(nodes, "dtype", None) in (torch.bool, np.dtype(bool)):
+        mask = torch.as_tensor(nodes)
+        if mask.shape != (num_nodes,):
+            raise ValueError(f"A mask of nodes must have {num_nodes} booleans, not {shown(mask)}.")
+        return mask.nonzero().flatten().cpu()
+    ids = as_ids("nodes", nodes).cpu()
     wrong_ids = ids[(ids < 0) | (ids >= num_nodes)]
     if wrong_ids.numel():
         raise ValueError(f"There is no node {int(wrong_ids[0])}: the graph has nodes 0 to {num_nodes - 1}.")

@@ -136,6 +136,10 @@ class Nodes(_Files):
     directed: bool = False
     batches: Batches = "full"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, "data")
+
 
 BenchmarkName = Literal[
     "zinc",
