@@ -39,6 +39,11 @@ def recycled(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.from_numpy(lease).view(dtype).view(shape)
 
 
+def free_units() -> None:
+    """Give back to the system all memory that is kept."""
+    _free.clear()
+
+
 def _num_units(size: int) -> int:
     """The units for this many bytes, in steps of an eighth, so that batches of similar size use the same memory."""
     num_units = -(-size // _UNIT)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,9 +15,11 @@ import torch
 from crawl.checks import positive_number
 from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
+from crawl.memory import free_units
 from crawl.training.runner import Runner
 
-_FEW_TARGETS = 64  # of a closed batch that is measured
+_FEW_TARGETS = 64  # of the first closed batch that is measured
+_GROWTH = 4  # from one such batch to the next
 _FEW_NODES = 512  # of a graph that is measured in place of a large one
 _MOST_TARGETS = 2**16  # per batch, however much memory there is
 _SMALL = 2_000_000  # positions of walks on a graph that is not worth a look at the memory
@@ -30,13 +34,19 @@ def targets_within(runner: Runner, memory_gb: float, *, num_steps: int | None) -
         ValueError: If a single one takes more.
     """
     limit = positive_number("memory_gb", memory_gb) * 2**30
-    ids = torch.arange(min(_FEW_TARGETS, len(runner.store)))
-    if not len(ids):
+    num_targets = len(runner.store)
+    if not num_targets:
         return 1
     run = _run(runner)
-    run(ids[:1], 1, seed=0, num_steps=num_steps)  # compiles what has to be
-    found = peak_bytes(lambda: run(ids, len(ids), seed=0, num_steps=num_steps), runner.device)
-    each = _SPARE * max((found or 0) / len(ids), _least_bytes(runner, num_steps))
+    run(torch.zeros(1, dtype=torch.long), 1, seed=0, num_steps=num_steps)  # compiles what has to be
+    size, each = min(_FEW_TARGETS, num_targets), _least_bytes(runner, num_steps)
+    while True:  # more targets tell more: small tensors may find memory that was freed before
+        found = peak_bytes(partial(run, torch.arange(size), size, seed=0, num_steps=num_steps), runner.device)
+        each = max(each, (found or 0) / size)
+        if _GROWTH * size > min(num_targets, _MOST_TARGETS) or _GROWTH * size * each > limit / 2:
+            break
+        size *= _GROWTH
+    each *= _SPARE
     if each > limit:
         raise ValueError(
             f"One target takes about {each / 2**30:.2g} GB, more than memory_gb={memory_gb:g}: allow more."
@@ -78,11 +88,14 @@ def check_full_graph(runner: Runner, memory_gb: float | None, *, num_steps: int 
 def peak_bytes(function: Callable[[], object], device: torch.device) -> int | None:
     """The memory that a call takes beyond what was taken before; None where the system does not tell."""
     gc.collect()
+    free_units()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         function()
         return int(torch.cuda.max_memory_allocated(device)) - before
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)  # what was freed goes back to the system
     with suppress(OSError):
         _RESET.write_text("5")  # forget the peak so far
         first = _status("VmRSS")
