@@ -120,7 +120,7 @@ def _walk(
     code,
     block,
 ):
-    """The walks of one block; without the bits of centred walks, which `_encode` writes."""
+    """The walks of one block, with their bits, unless they are centred: `_encode` writes those."""
     num_walks, num_positions = nodes.shape
     is_weighted = cum_weight.size > 0
     centre = (num_positions - 1) // 2 if is_centred else 0  # the position of the start
@@ -208,15 +208,19 @@ def _walk(
                 if np.int64(_philox(seed, i, philox.RESTART, key[b])[0]) < restart:
                     visited[i + 1, b], walked[i, b] = visited[0, b], jump
 
+    if is_centred:  # drawn were the start, the arm ahead and the arm that is read backwards
+        for b in range(size):
+            for i in range(num_positions):
+                nodes[low + b, centre + i if i <= num_ahead else num_positions - 1 - i] = visited[i, b]
+            for i in range(num_positions - 1):
+                edges[low + b, centre + i if i < num_ahead else num_positions - 2 - i] = walked[i, b]
+        return
     for b in range(size):
-        for i in range(num_ahead + 1):
-            nodes[low + b, centre + i] = visited[i, b]
-            code[low + b, centre + i] = packed[i, b]
-        for i in range(num_ahead):
-            edges[low + b, centre + i] = walked[i, b]
-        for i in range(centre):  # the arm that is read backwards
-            nodes[low + b, centre - 1 - i] = visited[num_ahead + 1 + i, b]
-            edges[low + b, centre - 1 - i] = walked[num_ahead + i, b]
+        for i in range(num_positions):
+            nodes[low + b, i] = visited[i, b]
+            code[low + b, i] = packed[i, b]
+        for i in range(num_positions - 1):
+            edges[low + b, i] = walked[i, b]
 
 
 @njit(nogil=True, cache=True, boundscheck=False)
