@@ -6,6 +6,8 @@ from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.folder import from_folder
+from crawl.data.link_graph import LinkGraph
+from crawl.data.links import from_links
 from crawl.data.molecules import from_csv, read_molecules
 from crawl.data.nodes import from_graph
 from crawl.data.one_graph import OneGraph
@@ -29,6 +31,7 @@ __all__ = [
     "Dataset",
     "Fingerprint",
     "GraphStore",
+    "LinkGraph",
     "OneGraph",
     "Split",
     "Task",
@@ -38,6 +41,7 @@ __all__ = [
     "from_csv",
     "from_folder",
     "from_graph",
+    "from_links",
     "from_pyg",
     "from_tu",
     "group_split",

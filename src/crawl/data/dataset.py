@@ -8,8 +8,8 @@ from torch import Tensor
 
 from crawl.checks import MAX_COUNT, as_list, check_type, whole_number
 from crawl.data.features import Columns
-from crawl.data.splits import Split
 from crawl.data.one_graph import OneGraph
+from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 

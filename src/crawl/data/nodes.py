@@ -102,7 +102,9 @@ def masks_of(data: Data, fold: int) -> dict[str, Tensor] | None:
             raise ValueError(f"data has masks, but no {part}_mask: give train_mask, val_mask and test_mask.")
         mask = plain_tensor(f"{part}_mask", mask)
         if mask.dtype != torch.bool or mask.dim() not in (1, 2) or mask.shape[0] != data.num_nodes:
-            raise ValueError(f"{part}_mask must be booleans, one for each of {data.num_nodes} nodes, not {shown(mask)}.")
+            raise ValueError(
+                f"{part}_mask must be booleans, one for each of {data.num_nodes} nodes, not {shown(mask)}."
+            )
         columns = mask.view(len(mask), -1)
         whole_number("fold", fold, 0, columns.shape[1] - 1)
         masks[part] = columns[:, fold].cpu()

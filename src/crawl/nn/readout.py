@@ -16,7 +16,6 @@ from crawl.nn.norm import BatchNorm
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
 
-
 _OWNERS = {1: "nodes", 2: "pairs of nodes"}
 
 
@@ -69,8 +68,8 @@ class Readout(nn.Module):
 class PairReadout(nn.Module):
     """BatchNorm → ReLU → Dropout → Linear, then a score of the two nodes of a pair, whichever comes first.
 
-    With z and w the two nodes: `dot` is z · w, `bilinear` is zᵀ (A + Aᵀ) w for each output, and `mlp` a network with one
-    hidden layer on [z * w | |z - w|].
+    With z and w the two nodes: `dot` is z · w, `bilinear` is zᵀ (A + Aᵀ) w for each output, and `mlp` a network with
+    one hidden layer on [z * w | |z - w|].
 
     Args:
         in_channels: The width of the node features.

@@ -12,8 +12,8 @@ from torch import Tensor
 from crawl.checks import check_choice, check_type, positive_number, whole_number
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
-from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, BOND_COLUMNS, Columns, Unknown
 from crawl.data.encoded import AnyStore
+from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, BOND_COLUMNS, Columns, Unknown
 from crawl.data.one_graph import OneGraph
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
