@@ -71,6 +71,7 @@ def from_links(
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
     links = _Links.of(data, truth("undirected", undirected))
+    parts: list[tuple[Tensor, Tensor | None]]
     if val is None or test is None:
         if len(links.numbers) < _FEWEST:
             raise ValueError(f"The graph has {len(links.numbers)} links, too few to be split: {_FEWEST} are needed.")
@@ -81,7 +82,7 @@ def from_links(
         parts = [_labelled(part, data.num_nodes, title) for part, title in ((val, "val"), (test, "test"))]
         training = links.joined(_labelled(data, data.num_nodes, "data")[0])
         _check_apart({"train": training.numbers, "val": parts[0][0], "test": parts[1][0]})
-        known = torch.cat([training.numbers, *(positive for positive, _ in parts)]).unique()
+        known = torch.unique(torch.cat([training.numbers, *(positive for positive, _ in parts)]))
     num_links, num_nodes = len(training.numbers), training.num_nodes
     num_hidden = max(1, round(supervised_share * num_links))
     if num_hidden >= num_links:
@@ -90,8 +91,8 @@ def from_links(
         (positive, _others(num_negatives * len(positive), num_nodes, known, generator) if other is None else other)
         for positive, other in parts
     ]
-    hidden, others = training.numbers[:num_hidden], _others(num_negatives * num_hidden, num_nodes, known, generator)
-    groups = [(hidden, others), *fixed]
+    hidden = training.numbers[torch.from_numpy(generator.choice(num_links, num_hidden, replace=False))]
+    groups = [(hidden, _others(num_negatives * num_hidden, num_nodes, known, generator)), *fixed]
     numbers = torch.cat([group for pair in groups for group in pair])
     y = torch.cat([torch.full((len(group),), 1 - i, device="cpu") for pair in groups for i, group in enumerate(pair)])
     x, node_categories = categories_of("x", data.x)
@@ -150,7 +151,7 @@ class _Links:
                 f"The edge from {u} to {v} has no reverse, and links have no direction: pass undirected=True to take "
                 "every edge for a link. RandomLinkSplit keeps both directions with is_undirected=True."
             )
-        numbers = pair_numbers(torch.stack([source, target], dim=1)).unique()
+        numbers = torch.unique(pair_numbers(torch.stack([source, target], dim=1)))
         edge_attr = data.edge_attr
         if edge_attr is not None:
             pairs = pairs_of_numbers(numbers)
@@ -182,7 +183,7 @@ class _Links:
 
     def joined(self, numbers: Tensor) -> _Links:
         """These links and others, which have no features."""
-        joined = torch.cat([self.numbers, numbers]).unique()
+        joined = torch.unique(torch.cat([self.numbers, numbers]))
         if self.edge_attr is not None and len(joined) > len(self.numbers):
             u, v = pairs_of_numbers(joined[~torch.isin(joined, self.numbers)])[0].tolist()
             raise ValueError(
@@ -212,7 +213,7 @@ def _labelled(data: Data, num_nodes: int, part: str) -> tuple[Tensor, Tensor | N
     labels = plain_tensor(f"{part}.edge_label", labels).cpu()
     if labels.shape != (len(pairs),) or not bool(((labels == 0) | (labels == 1)).all()):
         raise ValueError(f"{part}.edge_label must be 0 or 1 for each of {len(pairs)} pairs, not {shown(labels)}.")
-    linked, others = (pair_numbers(pairs[labels == label]).unique() for label in (1, 0))
+    linked, others = (torch.unique(pair_numbers(pairs[labels == label])) for label in (1, 0))
     if len(linked) == 0:
         raise ValueError(f"No pair of {part} is linked: edge_label is 0 everywhere.")
     both = linked[torch.isin(linked, others)]
