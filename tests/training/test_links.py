@@ -225,3 +225,56 @@ def test_a_network_on_pyg_data_gets_the_pairs() -> None:
     for data in model.seen:
         pairs = {tuple(pair) for pair in data.edge_label_index[:, data.y == 1].t().tolist()}
         assert pairs and not pairs & {tuple(edge) for edge in data.edge_index.t().tolist()}
+
+
+def losses_and_answers() -> tuple[list[float], list[Tensor]]:
+    """Of two epochs; answers to validation and to training links between them."""
+    dataset = random_links(30, 6, supervised_share=0.4)
+    torch.manual_seed(0)
+    settings: dict[str, Any] = {"num_steps": 6, "num_eval_steps": 8, "window_size": 4, "precision": "float32"}
+    network = Network(
+        *(1, 1),
+        layer=("walk", "gcn"),
+        num_layers=1,
+        hidden_channels=8,
+        pool=None,
+        pair="mlp",
+        edge_dim=None,
+        **settings,
+    )
+    training = Training(lr=0.01, batch_size=len(dataset.split.train) // 2 + 1, max_epochs=2)
+    trainer = Trainer(network, dataset, training, Evaluation(batch_size=64, num_val_repeats=1))
+    losses, answers = [], []
+    for record in trainer.epochs():
+        losses.append(record["loss"])
+        for part in ("train", "val"):
+            ids = getattr(dataset.split, part)
+            answers.append(torch.from_numpy(trainer.evaluate(ids, 1, part).repeats[0]))
+    return losses, answers
+
+
+def test_padded_batches_of_epochs_are_the_same(wide_tiles: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    found = []
+    for devices in (set(), {"cuda", "cpu"}):
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
+        found.append(losses_and_answers())
+    (eager, eager_answers), (captured, captured_answers) = found
+    assert captured == pytest.approx(eager, abs=2e-5)
+    for a, b in zip(eager_answers, captured_answers, strict=True):
+        torch.testing.assert_close(b, a, rtol=2e-4, atol=2e-4)
+
+
+def test_padded_batches_do_not_tell_either(triton_everywhere: None) -> None:
+    pytest.importorskip("triton")
+    if torch.cuda.is_available():
+        pytest.skip("the reader waits for the device")
+    dataset, model = random_links(30, 6), Reader()
+    runner = Runner(model, dataset.task, dataset.store, torch.device("cpu"), largest_batch=100)
+    assert runner.reason is None
+    train, val = dataset.split.train, dataset.split.val
+    for ids, is_training in ((train, True), (val, False), (train, False), (train, True)):
+        (answers,) = runner.run(runner.answer, [ids], 100, seed=1, is_training=is_training)
+        assert not answers[: len(ids)].any()
+    seen = predict(model, dataset.task, dataset.store, train, num_repeats=1, seed=0, batch_size=100).repeats[0, :, 0]
+    assert (seen > 0.6).sum() == dataset.store.num_hidden
