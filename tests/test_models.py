@@ -316,6 +316,16 @@ def test_walks_of_a_model_are_those_of_its_strategy(strategy: str) -> None:
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+def test_centred_and_several_walks_of_a_model() -> None:
+    model, graph = make_model(centred=True, num_walks=2), Graph.from_data(random_graph(0))
+    walks = model.sample_walks(graph, seed=1)
+    expected = sample_walks(graph, walks.num_steps, seed=1, centred=True, num_walks=2)
+    assert torch.equal(walks.nodes, expected.nodes)
+    assert len(walks) == 2 * len(make_model().sample_walks(graph, seed=1))
+    model(random_graph(0)).sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
 @pytest.mark.parametrize("strategy", ["uniform", "non_backtracking", "node2vec"])
 def test_strategies(strategy: str) -> None:
     model = make_model(strategy=strategy)

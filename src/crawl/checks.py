@@ -178,6 +178,17 @@ def check_restart(restart: object) -> float:
     return between("restart", restart, 0, 1)
 
 
+def check_centred(strategy: str, centred: object) -> bool:
+    """Whether walks are centred, as a bool; refuses a strategy that cannot be."""
+    centred = truth("centred", centred)
+    if centred and strategy in ("node2vec", "depth_first", "restart"):
+        raise ValueError(
+            f"{strategy} walks cannot be centred: take uniform, non_backtracking, min_degree or "
+            "min_degree_non_backtracking walks, or leave out centred."
+        )
+    return centred
+
+
 def check_node2vec(p: object, q: object) -> None:
     """Refuses parameters of node2vec that no walk can have: a q far from 1 has nearly every draw rejected."""
     if not (isinstance(p, int | float) and isinstance(q, int | float) and p >= 1e-3 and 1e-3 <= q <= 1e3):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import networkx as nx
     from torch_geometric.data import Data
 
+_PART = 2**24  # arcs that are looked at together
+
 
 def checked_edge_list(
     edge_index: Tensor, num_nodes: int | None, edge_weight: Tensor | None, batch: Tensor | None, num_graphs: int | None
@@ -81,6 +83,31 @@ def check_dead_ends(rowptr: Tensor, target: Tensor) -> None:
         raise ValueError(
             f"Node {int(target[dead_end][0])} can be entered but not left, so a walk would end there. "
             "Pass undirected=True, make the data undirected (PyG: ToUndirected), or add a self-loop to such nodes."
+        )
+
+
+def one_way_arc(rowptr: Tensor, col: Tensor) -> tuple[int, int] | None:
+    """Source and target of the first arc that no arc leads back along; None if each has one."""
+    num_nodes, num_arcs = len(rowptr) - 1, len(col)
+    source = torch.repeat_interleave(rowptr.diff(), output_size=num_arcs)
+    arcs = source.long() * num_nodes + col  # ascending
+    for first in range(0, num_arcs, _PART):
+        part = slice(first, first + _PART)
+        back = col[part].long() * num_nodes + source[part]
+        is_missing = arcs[torch.searchsorted(arcs, back).clamp_max(num_arcs - 1)] != back
+        if bool(is_missing.any()):
+            arc = first + int(is_missing.long().argmax())
+            return int(source[arc]), int(col[arc])
+    return None
+
+
+def check_both_ways(one_way: tuple[int, int] | None) -> None:
+    """Refuses a graph, for centred walks, if it has such an arc."""
+    if one_way is not None:
+        u, v = one_way
+        raise ValueError(
+            f"Centred walks take edges in both directions, but no edge leads from node {v} back to node {u}: pass "
+            "undirected=True, make the data undirected (PyG: ToUndirected), or take walks that are not centred."
         )
 
 

@@ -7,6 +7,7 @@ of the caller's `edge_index` it came from, so walks speak of edges in the caller
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -82,6 +83,11 @@ class Graph:
     def degree(self) -> Tensor:
         """`[N]` int32; the number of arcs that leave each node."""
         return self.rowptr[1:] - self.rowptr[:-1]
+
+    @cached_property
+    def one_way(self) -> tuple[int, int] | None:
+        """Source and target of an arc that no arc leads back along; None if all edges can be walked both ways."""
+        return edge_lists.one_way_arc(self.rowptr, self.col)
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""

@@ -63,8 +63,9 @@ class Network(NetworkInputs):
         dropout: The dropout rate in the blocks and before the head.
         num_heads: The number of heads of attention.
         mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
-        strategy, p, q, restart: Which walks; see `crawl.WalkPlan`.
-        num_steps, num_eval_steps, start_share, eval_start_share: How long they are and where they start; see there.
+        strategy, p, q, restart, centred: Which walks; see `crawl.WalkPlan`.
+        num_steps, num_eval_steps, start_share, eval_start_share, num_walks: How long they are, where they start and how
+            many there are; see there.
         implementation: `fast` or `reference`; see `CRaWlConv`.
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
 
@@ -102,6 +103,8 @@ class Network(NetworkInputs):
         num_eval_steps: int = 150,
         start_share: float = 1.0,
         eval_start_share: float = 1.0,
+        centred: bool = False,
+        num_walks: int = 1,
         implementation: Implementation = "fast",
         precision: Precision = "tf32",
     ) -> None:
@@ -111,7 +114,9 @@ class Network(NetworkInputs):
         super().__init__(in_channels, edge_dim, parts, channels)
         self.precision = precision
         shares = (start_share, eval_start_share)
-        plan = WalkPlan(strategy, num_steps, num_eval_steps, *shares, window_size, p=p, q=q, restart=restart)
+        plan = WalkPlan(
+            strategy, num_steps, num_eval_steps, *shares, window_size, p, q, restart, centred, num_walks=num_walks
+        )
         widths, window_size = (self.node_channels, channels, self.edge_channels), plan.window_size
         settings = BlockSettings(
             *(*widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),

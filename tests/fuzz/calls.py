@@ -181,6 +181,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     # walks
     "sample_walks": lambda _: _walks(keys=torch.arange(5)),
     "sample_walks.restart": lambda _: _walks(strategy="restart", restart=0.3, start=None),
+    "sample_walks.centred": lambda _: _walks(strategy="uniform", centred=True, num_walks=2),
     "sample_walks.from_nodes": lambda _: _walks(start=torch.tensor([0, 1, 1]), keys=torch.arange(3)),
     "Walks": lambda _: call(
         crawl.Walks,
@@ -218,7 +219,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "WalkPlan": lambda _: call(
         crawl.WalkPlan,
         strategy="node2vec", num_steps=5, num_eval_steps=6, start_share=0.5, eval_start_share=1.0, window_size=4,
-        p=0.5, q=2.0, restart=0.2,
+        p=0.5, q=2.0, restart=0.2, centred=False, num_walks=2,
     ),
     "WalkPlan.sample": lambda _: call(
         crawl.WalkPlan(window_size=4).sample,

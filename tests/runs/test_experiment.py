@@ -80,6 +80,18 @@ def test_what_json_says():
     assert "path" not in json.dumps(values)
 
 
+def test_records_from_before_centred_walks_are_the_same():
+    values = json.loads(Experiment().to_json())
+    assert values["walk"].keys() == {
+        *("strategy", "num_steps", "num_eval_steps", "start_share", "eval_start_share", "window_size"),
+        *("p", "q", "restart"),
+    }
+    centred = Experiment(walk=WalkPlan(centred=True, num_walks=2))
+    assert json.loads(centred.to_json())["walk"] == values["walk"] | {"centred": True, "num_walks": 2}
+    assert Experiment.from_json(centred.to_json()) == centred
+    assert Experiment.from_json(Experiment().to_json()) == Experiment(walk=WalkPlan(centred=False, num_walks=1))
+
+
 def test_unknown_keys_suggest_the_right_one():
     assert error(changed(sead=1)) == "The configuration has no key sead. Did you mean seed?"
     assert error(changed(model__hidden_chanels=1)).endswith("Did you mean model.hidden_channels?")

@@ -120,6 +120,18 @@ def test_captured_equals_eager_for_every_strategy(strategy: str, block: str, wit
     assert_captured_equals_eager(make, with_edges, monkeypatch)
 
 
+@pytest.mark.parametrize("block", ["walk_edges", "gru"])
+@pytest.mark.parametrize(
+    "walks",
+    [{"centred": True}, {"centred": True, "num_walks": 3, "num_steps": 7}, {"num_walks": 2, "start_share": 0.5}],
+    ids=["centred", "three centred", "two"],
+)
+def test_captured_equals_eager_for_centred_and_several_walks(
+    walks: dict[str, object], block: str, with_edges: Dataset, monkeypatch
+) -> None:
+    assert_captured_equals_eager(lambda: network(block, **walks), with_edges, monkeypatch)
+
+
 def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, monkeypatch) -> None:
     assert_captured_equals_eager(lambda: network(*BLOCKS, num_layers=1), with_edges, monkeypatch)
 

@@ -46,6 +46,7 @@ class WalkEdges:
         num_walks: Walks from every start node.
         start: Names of start nodes; all nodes when not given.
         share: Start from this share of the nodes, drawn at random.
+        centred: Put the start of a walk in its middle.
         directed: Walk along the direction of the edges only.
         header: The first line names the columns.
         p: node2vec's return parameter.
@@ -63,6 +64,7 @@ class WalkEdges:
     num_walks: int = 1
     start: tuple[str, ...] = ()
     share: float = 1.0
+    centred: bool = False
     directed: bool = False
     header: bool = False
     p: float = 1.0
@@ -81,6 +83,8 @@ class WalkEdges:
             raise ValueError("--p and --q are those of node2vec walks: leave them out, or add --strategy node2vec.")
         if self.strategy != "restart" and self.restart != WalkEdges.restart:
             raise ValueError("--restart is that of restart walks: leave it out, or add --strategy restart.")
+        if self.centred and self.directed:
+            raise ValueError("--centred walks take edges in both directions: leave out --directed.")
         edge_list = read_edge_list(self.edges, header=self.header)
         compute_with(self.threads)
         graph = edge_list.graph(directed=self.directed)
@@ -106,6 +110,7 @@ class WalkEdges:
             p=self.p,
             q=self.q,
             restart=self.restart,
+            centred=self.centred,
         )
 
     def _start(self, graph: Graph, edge_list: EdgeList) -> Tensor:

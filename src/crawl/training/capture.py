@@ -236,7 +236,7 @@ class Recorder:
 
 def largest_first(keys: Iterable[tuple[Function, Bucket]]) -> list[tuple[Function, Bucket]]:
     """The order in which to capture: a graph can work in the memory of a larger one, not of a smaller."""
-    return sorted(keys, key=lambda key: (key[1].num_walks, key[1].num_edges), reverse=True)
+    return sorted(keys, key=lambda key: (key[1].num_starts, key[1].num_edges), reverse=True)
 
 
 def _release_idle_memory(device: torch.device) -> None:

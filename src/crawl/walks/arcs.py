@@ -44,3 +44,10 @@ class SortedArcs:
         if self.by_mass is None:
             return self.rowptr[node] + mass
         return torch.searchsorted(self.by_mass, (node << 31) + mass, right=True)
+
+    def reverse(self, source: Tensor, arc: Tensor) -> Tensor:
+        """The arc that leads back to the source of one; of parallel arcs the one of its rank, or the last if fewer."""
+        target = self.graph.col[arc].long()
+        rank = arc - self.between(source, target)[0]
+        first, last = self.between(target, source)
+        return torch.minimum(first + rank, last - 1)
