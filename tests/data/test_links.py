@@ -33,7 +33,8 @@ def test_split_and_what_is_known() -> None:
     assert isinstance(store, LinkGraph)
     num_val, num_test = round(0.05 * len(links)), round(0.1 * len(links))
     num_train = len(links) - num_val - num_test
-    assert store.num_edges == 2 * num_train and store.num_hidden == round(0.25 * num_train)
+    assert store.num_edges == 2 * num_train
+    assert store.num_hidden == round(0.25 * num_train)
     assert [len(ids) for ids in (split.train, split.val, split.test)] == [
         3 * store.num_hidden,
         3 * num_val,
@@ -41,7 +42,8 @@ def test_split_and_what_is_known() -> None:
     ]
     assert split.train.tolist() == list(range(store.num_drawn))
     assert (dataset.task.kind, dataset.task.level, dataset.task.metric) == ("binary", "pair", "hits@20")
-    assert set(store.known.tolist()) == links and dataset.skipped == ()
+    assert set(store.known.tolist()) == links
+    assert dataset.skipped == ()
 
     seen = numbers_of(store.edge_index)
     parts = {part: pair_numbers(store.owners[getattr(split, part)]) for part in ("train", "val", "test")}
@@ -69,9 +71,13 @@ def test_an_epoch_hides_what_it_predicts() -> None:
         numbers, num_hidden = pair_numbers(epoch.owners[: store.num_drawn]), store.num_hidden
         hidden, others = set(numbers[:num_hidden].tolist()), set(numbers[num_hidden:].tolist())
         seen = numbers_of(epoch.edge_index)
-        assert len(hidden) == num_hidden and len(others) == 3 * num_hidden and not others & links
-        assert not hidden & seen and hidden | seen == numbers_of(store.edge_index)
-        assert epoch.y[:num_hidden].eq(1).all() and epoch.y[num_hidden : store.num_drawn].eq(0).all()
+        assert len(hidden) == num_hidden
+        assert len(others) == 3 * num_hidden
+        assert not others & links
+        assert not hidden & seen
+        assert hidden | seen == numbers_of(store.edge_index)
+        assert epoch.y[:num_hidden].eq(1).all()
+        assert epoch.y[num_hidden : store.num_drawn].eq(0).all()
         assert torch.equal(epoch.owners[store.num_drawn :], store.owners[store.num_drawn :])
         expected = Graph.from_edge_index(epoch.edge_index, 60)
         for name in ("rowptr", "col", "edge_id", "num_edges"):
@@ -79,7 +85,8 @@ def test_an_epoch_hides_what_it_predicts() -> None:
             assert torch.equal(found, wanted) if isinstance(found, torch.Tensor) else found == wanted
         assert torch.equal(epoch.edge_attr[:, 0], epoch.edge_index[0] * 1000.0 + epoch.edge_index[1])
         again = store.drawn(seed)
-        assert torch.equal(again.owners, epoch.owners) and torch.equal(again.edge_index, epoch.edge_index)
+        assert torch.equal(again.owners, epoch.owners)
+        assert torch.equal(again.edge_index, epoch.edge_index)
     assert not torch.equal(drawn[5].owners, drawn[6].owners)
     assert store.num_edges == 2 * len(numbers_of(store.edge_index))  # drawing changes nothing
 
@@ -103,7 +110,8 @@ def test_self_loops_and_parallel_edges_are_said() -> None:
     assert dataset.skipped == ("self-loops, which are not links: 2", "parallel edges, of which the first counts: 3")
     assert set(dataset.store.known.tolist()) == numbers_of(both)
     column = dataset.store.edge_attr[:, 0].long()
-    assert torch.equal(data.edge_index[:, column], dataset.store.edge_index) and (column < num_edges).all()
+    assert torch.equal(data.edge_index[:, column], dataset.store.edge_index)
+    assert (column < num_edges).all()
 
 
 def test_edges_listed_once() -> None:
@@ -121,7 +129,8 @@ def test_edges_listed_once() -> None:
 def test_the_seed_decides() -> None:
     data = random_graph()
     prints = [Fingerprint.of(from_links(data, seed=seed)) for seed in (0, 0, 1)]
-    assert prints[0] == prints[1] and prints[0] != prints[2]
+    assert prints[0] == prints[1]
+    assert prints[0] != prints[2]
 
 
 def test_parts_of_random_link_split() -> None:
@@ -180,5 +189,6 @@ def test_refusals() -> None:
 def test_a_subset_sees_all_training_links() -> None:
     dataset = from_links(random_graph())
     part = dataset.store.subset(dataset.split.test)
-    assert type(part) is OneGraph and part.graph is dataset.store.graph
+    assert type(part) is OneGraph
+    assert part.graph is dataset.store.graph
     assert torch.equal(part.owners, dataset.store.owners[dataset.split.test])

@@ -54,4 +54,6 @@ def test_graphs_of_any_size() -> None:
     drawn = draw_other_pairs(1000, num_nodes, known, np.random.default_rng(1))
     assert not torch.isin(pair_numbers(drawn), known).any()  # each would be, were it not for the search
     drawn = draw_other_pairs(1000, num_nodes, known, generator)
-    assert (drawn[:, 0] < drawn[:, 1]).all() and int(drawn.max()) < num_nodes and int(drawn.min()) >= 0
+    assert (drawn[:, 0] < drawn[:, 1]).all()
+    assert int(drawn.max()) < num_nodes
+    assert int(drawn.min()) >= 0

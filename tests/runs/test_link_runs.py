@@ -45,7 +45,8 @@ def test_a_run_is_stopped_and_resumed_to_the_same_result(dataset: Dataset, tmp_p
     parts = resume_run(tmp_path / "parts", dataset=dataset, quiet=True)
     for key in ("scores", "best_epoch", "metric", "num_graphs"):
         assert parts.record[key] == whole.record[key]
-    assert whole.record["metric"] == "hits@20" and 0 <= whole.score() <= 1
+    assert whole.record["metric"] == "hits@20"
+    assert 0 <= whole.score() <= 1
     assert (tmp_path / "whole/predictions.csv").read_text() == (tmp_path / "parts/predictions.csv").read_text()
     rows = list(csv.reader((tmp_path / "whole/predictions.csv").read_text().splitlines()))
     assert len(rows) == 1 + len(dataset.split.test)
@@ -87,15 +88,16 @@ def test_scores_of_pairs(dataset: Dataset, tmp_path: Path, pair: str) -> None:
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["model"].get("pair", "mlp") == pair
     model = TrainedModel.load(run.folder, "cpu").model
-    assert isinstance(model, Network) and model.readout.score == pair
+    assert isinstance(model, Network)
+    assert model.readout.score == pair
 
 
 def test_settings_without_effect_are_refused(dataset: Dataset, tmp_path: Path) -> None:
     for setting in ({"pool": "sum"}, {"head": "linear"}):
         with pytest.raises(ValueError, match="An answer for each pair of nodes cannot be changed by --model"):
             run_experiment(experiment(1, **setting), tmp_path / "run", dataset=dataset, quiet=True)
-    with pytest.raises(ValueError, match="An answer for each graph cannot be changed by --model.pair"):
+    with pytest.raises(ValueError, match=r"An answer for each graph cannot be changed by --model\.pair"):
         run_experiment(experiment(1, pair="dot"), tmp_path / "run", quiet=True)
+    encoded = Experiment(model=Model(layer=("gcn",)), encodings=Encodings(return_steps=3))
     with pytest.raises(ValueError, match="Encodings would know the links"):
-        encoded = Experiment(model=Model(layer=("gcn",)), encodings=Encodings(return_steps=3))
         run_experiment(encoded, tmp_path / "encoded", dataset=dataset, quiet=True)

@@ -39,7 +39,8 @@ class Reader(nn.Module):
         self.walk_plan = WalkPlan(num_steps=20, num_eval_steps=20, window_size=8)
 
     def forward(self, batch: Batch) -> Tensor:
-        assert batch.walks is not None and batch.targets is not None
+        assert batch.walks is not None
+        assert batch.targets is not None
         nodes, size = batch.walks.nodes.long(), batch.num_nodes
         bits = batch.walks.bits()[:, :, 8:]  # adjacency to the node 2, 3, …, 8 steps before
         pairs = [batch.edge_index[0] * size + batch.edge_index[1], (nodes[:, :-1] * size + nodes[:, 1:]).flatten()]
@@ -95,7 +96,8 @@ def test_a_leak_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, true = random_links(), LinkGraph.drawn
     monkeypatch.setattr(LinkGraph, "drawn", lambda store, seed: leaves_links_in(store, seed, true))
     answers, store = answers_in_training(dataset, Reader(), 0), dataset.store
-    assert answers[: store.num_hidden].all() and not answers[store.num_hidden :].any()
+    assert answers[: store.num_hidden].all()
+    assert not answers[store.num_hidden :].any()
     assert auc_of_evaluation(dataset, Reader(), "train") == 1.0
     monkeypatch.setattr(LinkGraph, "drawn", lambda store, seed: leaves_one_in(store, seed, true))
     assert answers_in_training(dataset, Reader(), 0).tolist() == [1.0] + [0.0] * (store.num_drawn - 1)
@@ -152,7 +154,8 @@ def test_a_network_learns_what_is_to_be_learned() -> None:
     edge_index = torch.triu(is_link, 1).nonzero().t()
     dataset = from_links(Data(edge_index=edge_index, num_nodes=120), undirected=True)
     trainer = trained(dataset, 60)
-    assert trainer.schedule.best is not None and trainer.schedule.best > 0.75
+    assert trainer.schedule.best is not None
+    assert trainer.schedule.best > 0.75
 
 
 def test_training_repeats_and_resumes() -> None:
@@ -184,7 +187,9 @@ def test_other_seeds_draw_other_links(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in (0, 0, 1):
         trained(random_links(40, 6), 2, seed=seed)
     first, second, third = drawn[:2], drawn[2:4], drawn[4:]
-    assert first == second and first[0] != first[1] and not set(first) & set(third)
+    assert first == second
+    assert first[0] != first[1]
+    assert not set(first) & set(third)
 
 
 def test_targets_of_both_kinds_are_refused_together() -> None:
@@ -199,7 +204,8 @@ def test_given_pairs_see_all_training_links() -> None:
     settings: dict[str, Any] = {"num_repeats": 1, "seed": 0, "batch_size": 4096}
     found = predict(Reader(), dataset.task, dataset.store, torch.arange(len(dataset)), **settings).repeats[0, :, 0]
     num_hidden = dataset.store.num_hidden
-    assert np.allclose(found[:num_hidden], 1 / (1 + np.exp(-1))) and np.allclose(found[num_hidden:], 0.5)
+    assert np.allclose(found[:num_hidden], 1 / (1 + np.exp(-1)))
+    assert np.allclose(found[num_hidden:], 0.5)
 
 
 class OnPyG(nn.Module):
@@ -224,7 +230,8 @@ def test_a_network_on_pyg_data_gets_the_pairs() -> None:
         assert record["loss"] > 0
     for data in model.seen:
         pairs = {tuple(pair) for pair in data.edge_label_index[:, data.y == 1].t().tolist()}
-        assert pairs and not pairs & {tuple(edge) for edge in data.edge_index.t().tolist()}
+        assert pairs
+        assert not pairs & {tuple(edge) for edge in data.edge_index.t().tolist()}
 
 
 def losses_and_answers() -> tuple[list[float], list[Tensor]]:
