@@ -7,7 +7,7 @@ import torch
 from torch_geometric.utils import to_undirected
 
 from crawl import Graph, sample_walks
-from crawl.data.closed import closed_batch
+from crawl.data.closed import Visited, closed_batch, induced_edges, induced_edges_by_search
 
 
 def graph_with_everything(undirected: bool) -> tuple[torch.Tensor, Graph]:
@@ -78,3 +78,17 @@ def test_to_undirected_graphs_have_an_edge_for_each_direction() -> None:
     walks = sample_walks(graph, 3, start=torch.tensor([1]), seed=0)
     batch, node, edge = closed_batch(graph, torch.tensor([1]), walks, torch.tensor([0]), with_all_edges=True)
     assert torch.equal(node[batch.edge_index], edge_index[:, edge])
+
+
+def test_a_hub_and_parallel_edges_on_the_cpu() -> None:
+    """The search among the neighbours of a hub gives what plain torch gives."""
+    generator = torch.Generator().manual_seed(1)
+    hub = torch.stack([torch.zeros(3000, dtype=torch.long), torch.randint(1, 400, (3000,), generator=generator)])
+    others = torch.randint(400, (2, 300), generator=generator)
+    edge_index = torch.cat([hub, others], dim=1)
+    graph = Graph.from_edge_index(torch.cat([edge_index, edge_index.flip(0)], dim=1), 400)
+    key = torch.unique(torch.cat([torch.tensor([0]), torch.randint(1200, (60,), generator=generator)]))
+    visited = Visited(key % 400, key // 400, key)
+    for found, expected in zip(induced_edges(graph, visited), induced_edges_by_search(graph, visited), strict=True):
+        assert torch.equal(found, expected)
+        assert found.shape[-1] > 100

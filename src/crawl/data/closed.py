@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from crawl.data.induced import induced_edges_on_cpu
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.ops.segments import Rows, Segments
@@ -84,6 +85,15 @@ def induced_edges(graph: Graph, visited: Visited) -> tuple[Tensor, Tensor]:
 
     They come source by source, and for each source in the order of its arcs.
     """
+    if graph.device.type == "cpu":
+        targets = torch.arange(int(visited.target[-1]) + 2 if len(visited.target) else 1)
+        ptr = torch.searchsorted(visited.target, targets)
+        return induced_edges_on_cpu(graph.rowptr, graph.col, graph.edge_id, visited.node, ptr)
+    return induced_edges_by_search(graph, visited)
+
+
+def induced_edges_by_search(graph: Graph, visited: Visited) -> tuple[Tensor, Tensor]:
+    """`induced_edges` in plain torch: the arcs of all visited nodes, of which those are kept that lead to one."""
     first = graph.rowptr[visited.node].long()
     degree = graph.rowptr[visited.node + 1].long() - first
     source = torch.repeat_interleave(degree)

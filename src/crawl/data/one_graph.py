@@ -1,4 +1,4 @@
-"""One graph, and targets of nodes or of pairs of nodes. A target is to a training what a graph is elsewhere."""
+"""One graph with targets of its nodes, or of pairs of them: a target is to a training what a graph is elsewhere."""
 
 from __future__ import annotations
 

@@ -41,9 +41,9 @@ def padded(batch: Batch, bucket: Bucket) -> Batch:
 
 def _padded_walks(walks: Walks, bucket: Bucket) -> Walks:
     count = torch.tensor([len(walks)], dtype=torch.int32, device=walks.device)
-    nodes = _longer(walks.nodes, bucket.num_walks, bucket.num_nodes - 1)
-    edges = _longer(walks.edges, bucket.num_walks, bucket.num_edges - 1)
-    code = _longer(walks.code, bucket.num_walks, 0)
+    nodes = _longer(walks.nodes, bucket.num_starts, bucket.num_nodes - 1)
+    edges = _longer(walks.edges, bucket.num_starts, bucket.num_edges - 1)
+    code = _longer(walks.code, bucket.num_starts, 0)
     longest = bucket.largest_graph * nodes.shape[1]
     segments = {}
     for name, given, ids, number in (
