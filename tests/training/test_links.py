@@ -68,8 +68,9 @@ def auc_of_evaluation(dataset: Dataset, model: nn.Module, part: str) -> float:
     return float(roc_auc_score(targets_of(dataset.store, ids), answers.detach().numpy()))
 
 
-def test_nothing_in_a_batch_tells_of_a_link_that_it_predicts() -> None:
-    dataset = random_links()
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_nothing_in_a_batch_tells_of_a_link_that_it_predicts(batches: str) -> None:
+    dataset = random_links(batches=batches)
     for seed in range(3):
         assert not answers_in_training(dataset, Reader(), seed).any()
     assert [auc_of_evaluation(dataset, Reader(), part) for part in ("train", "val", "test")] == [0.5] * 3
@@ -92,8 +93,9 @@ def with_links(store: LinkGraph, links: Tensor) -> LinkGraph:
     return replace(store, graph=Graph.from_edge_index(edge_index, store.num_nodes), edge_index=edge_index)
 
 
-def test_a_leak_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset, true = random_links(), LinkGraph.drawn
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_a_leak_would_be_found(batches: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, true = random_links(batches=batches), LinkGraph.drawn
     monkeypatch.setattr(LinkGraph, "drawn", lambda store, seed: leaves_links_in(store, seed, true))
     answers, store = answers_in_training(dataset, Reader(), 0), dataset.store
     assert answers[: store.num_hidden].all()
@@ -131,8 +133,9 @@ def trained(dataset: Dataset, epochs: int, **settings: Any) -> Trainer:
     return trainer
 
 
-def test_a_network_learns_nothing_where_nothing_is_to_be_learned() -> None:
-    dataset = random_links(300)
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_a_network_learns_nothing_where_nothing_is_to_be_learned(batches: str) -> None:
+    dataset = random_links(300, batches=batches)
     trainer = trained(dataset, 25)
     assert trainer.history[-1]["loss"] > 0.65  # log 2 is 0.693
     for part in ("train", "val", "test"):
@@ -158,8 +161,9 @@ def test_a_network_learns_what_is_to_be_learned() -> None:
     assert trainer.schedule.best > 0.75
 
 
-def test_training_repeats_and_resumes() -> None:
-    dataset = random_links(metric="mrr")
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_training_repeats_and_resumes(batches: str) -> None:
+    dataset = random_links(metric="mrr", batches=batches)
     whole = trained(dataset, 4)
     again = trained(dataset, 4)
     assert [record["loss"] for record in whole.history] == [record["loss"] for record in again.history]
