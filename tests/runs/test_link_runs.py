@@ -69,8 +69,11 @@ def test_predictions_for_pairs_of_this_and_of_another_graph(dataset: Dataset, tm
     pairs = test.owners[:5]
     store = OneGraph(test.graph, pairs, test.x, edge_index=test.edge_index, batches="full")
     assert model.predict(store).mean == pytest.approx(whole.mean[:5], abs=1e-5)
-    turned = OneGraph(test.graph, pairs.flip(1), test.x, edge_index=test.edge_index, batches="full")
+    turned = dataset.store.with_owners(pairs.flip(1))
+    assert type(turned) is OneGraph
     assert model.predict(turned).mean == pytest.approx(whole.mean[:5], abs=1e-5)
+    with pytest.raises(ValueError, match="There is no node 50"):
+        dataset.store.with_owners(torch.tensor([[3, 50]]))
 
     torch.manual_seed(1)
     elsewhere = from_links(Data(x=torch.randn(30, 4), edge_index=erdos_renyi_graph(30, 0.2), num_nodes=30)).store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -60,9 +60,7 @@ class LinkGraph(OneGraph):
     def subset(self, ids: Tensor) -> OneGraph:
         """The graph with all training links, and the targets `ids` only, in this order."""
         ids = self.checked_ids(ids)
-        parts = {part.name: getattr(self, part.name) for part in fields(OneGraph)}
-        parts |= {"owners": self.owners[ids], "y": None if self.y is None else self.y[ids.to(self.y.device)]}
-        return OneGraph(**parts)
+        return replace(self.with_owners(self.owners[ids]), y=None if self.y is None else self.y[ids.to(self.y.device)])
 
 
 def without_edges(graph: Graph, is_kept: Tensor) -> Graph:

@@ -147,6 +147,11 @@ class OneGraph:
         ids = self.checked_ids(ids)
         return replace(self, owners=self.owners[ids], y=None if self.y is None else self.y[ids.to(self.y.device)])
 
+    def with_owners(self, owners: Tensor) -> OneGraph:
+        """The same graph to be asked about other nodes, `[M]`, or pairs, `[M, 2]`, whose targets are not known."""
+        graph, features = self.graph, (self.x, self.edge_attr)
+        return OneGraph(graph, owners, *features, edge_index=self.edge_index, batches=self.batches).checked()
+
     def checked_ids(self, ids: Tensor) -> Tensor:
         """The ids of targets as int64 on the CPU. Refuses those that do not exist."""
         ids = as_ids("ids", ids).cpu()
