@@ -11,7 +11,8 @@ from torch_geometric.transforms import RandomLinkSplit
 from torch_geometric.utils import erdos_renyi_graph
 
 from crawl import Graph
-from crawl.data import Fingerprint, LinkGraph, OneGraph, from_links, with_encodings
+from crawl.data import Fingerprint, OneGraph, from_links, with_encodings
+from crawl.data.link_graph import LinkGraph
 from crawl.data.pairs import pair_numbers
 from crawl.encodings.settings import Encodings
 

@@ -16,7 +16,8 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.utils import erdos_renyi_graph
 
 from crawl import Graph, Network, WalkPlan
-from crawl.data import Dataset, LinkGraph, from_links
+from crawl.data import Dataset, from_links
+from crawl.data.link_graph import LinkGraph
 from crawl.nn import Batch
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training.evaluation import predict, targets_of

@@ -6,7 +6,6 @@ from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.folder import from_folder
-from crawl.data.link_graph import LinkGraph
 from crawl.data.links import from_links
 from crawl.data.molecules import from_csv, read_molecules
 from crawl.data.nodes import from_graph
@@ -31,7 +30,6 @@ __all__ = [
     "Dataset",
     "Fingerprint",
     "GraphStore",
-    "LinkGraph",
     "OneGraph",
     "Split",
     "Task",

@@ -66,7 +66,7 @@ def from_links(
     check_type("name", name, str)
     num_negatives = whole_number("num_negatives", num_negatives, 1, MAX_COUNT)
     supervised_share = between("supervised_share", supervised_share, 0, 1)
-    task = Task(kind="binary", level="pair", num_outputs=1, metric=metric or "")
+    task = Task(kind="binary", level="pair", num_outputs=1, metric="" if metric is None else metric)
     generator = np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED))
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
@@ -95,7 +95,7 @@ def from_links(
     groups = [(hidden, _others(num_negatives * num_hidden, num_nodes, known, generator)), *fixed]
     numbers = torch.cat([group for pair in groups for group in pair])
     y = torch.cat([torch.full((len(group),), 1 - i, device="cpu") for pair in groups for i, group in enumerate(pair)])
-    x, node_categories = categories_of("x", data.x)
+    x, node_categories = categories_of("x", None if data.x is None else plain_tensor("x", data.x))
     edge_attr, edge_categories = categories_of("edge_attr", training.edge_attr)
     store = LinkGraph(
         Graph.from_edge_index(training.edge_index, num_nodes),
@@ -108,7 +108,7 @@ def from_links(
         known,
         num_hidden,
         num_negatives,
-    )
+    ).checked()
     ids = torch.split(torch.arange(len(y), device="cpu"), [len(first) + len(second) for first, second in groups])
     return Dataset(name, store, task, Split(*ids), node_categories, edge_categories, skipped=links.skipped)
 

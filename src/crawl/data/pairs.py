@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.tensor_checks import in_memory
+
 
 def pair_numbers(pairs: Tensor) -> Tensor:
     """`[M]` int64: v(v - 1)/2 + u for each pair of two different nodes u < v, given in either order as `[M, 2]`.
@@ -45,6 +47,7 @@ def draw_other_pairs(num_pairs: int, num_nodes: int, known: Tensor, generator: n
             f"{num_pairs} pairs without a link are needed, but the graph of {num_nodes} nodes has {num_others}: take "
             "fewer negatives, or a larger graph."
         )
-    place = torch.from_numpy(generator.choice(num_others, num_pairs, replace=False)).long()
+    with in_memory(f"A draw of {num_pairs} pairs"):
+        place = torch.from_numpy(generator.choice(num_others, num_pairs, replace=False)).long()
     others_before = known - torch.arange(len(known), device="cpu")
     return pairs_of_numbers(place + torch.searchsorted(others_before, place, right=True))
