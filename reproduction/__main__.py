@@ -194,9 +194,9 @@ class Links:
     the folders of the runs.
 
     Attributes:
-        networks: The rows: walk, hybrid, gcn_autoencoder, common_neighbours or adamic_adar; all when not given.
+        networks: The rows: walk, hybrid, gcn, gcn_autoencoder, common_neighbours or adamic_adar; all when not given.
         seeds: How many seeds of each network.
-        epochs: Train for this many epochs; 200 when not given.
+        epochs: Train for this many epochs; 150 when not given.
         out: Where rows, runs and table are.
         minutes: Stop after this many minutes, at a checkpoint.
         data_root: Where cora.npz is; CRAWL_DATA or ~/.cache/crawl when not given.

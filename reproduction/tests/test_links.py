@@ -53,12 +53,12 @@ def test_rows_are_run_once_and_make_a_table(tmp_path: Path) -> None:
     files = {path: path.stat().st_mtime_ns for path in tmp_path.glob("hybrid-*.json")}
     run_rows(tmp_path, **how)
     assert {path: path.stat().st_mtime_ns for path in files} == files
-    trained = [name for name in ("walk", "hybrid", "gcn_autoencoder") for _ in range(2)]
+    trained = [name for name in ("walk", "hybrid", "gcn", "gcn_autoencoder") for _ in range(2)]
     assert [row.network for row in read_rows(tmp_path)] == [*trained, "common_neighbours", "adamic_adar"]
     text = write_links_report(tmp_path)[0].read_text()
     for title in TITLES.values():
         assert f"| {title} |" in text
-    assert "hybrid, seed 1: walk gcn; epoch" in text
+    assert "hybrid, seed 1: gcn walk; epoch" in text
     with pytest.raises(ValueError, match="was trained with other settings: choose another folder"):
         run_rows(tmp_path, **(how | {"epochs": 3}))
 
