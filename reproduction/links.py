@@ -52,8 +52,9 @@ _NOTE = (
     "Cora: 85 % of its links for training, 5 % for validation, 10 % for the test, in one split, and for each link of "
     "the latter one pair without a link, drawn uniformly. hits@k is the share of links that score higher than the k-th "
     "best pair without a link; mrr ranks each link among all these pairs. The autoencoder scores a pair by the dot "
-    "product of its nodes, the other networks by an MLP. The epoch is chosen by the AUC on validation. A score of a walk network is the mean over {repeats} evaluations with other walks each; after ± is "
-    "the standard deviation over seeds."
+    "product of its nodes, the other networks by an MLP. The epoch is chosen by the AUC on validation. A score of a "
+    "walk network is the mean over {repeats} evaluations with other walks each; after ± is the standard deviation over "
+    "seeds."
 )
 
 
@@ -68,7 +69,8 @@ def _networks() -> dict[str, Experiment]:
         training=training,
         evaluation=Evaluation(num_val_repeats=1, num_test_repeats=10, batch_size=_ALL),
     )
-    gcn = replace(walks.without_walks(replace(model, layer=("gcn",))), name="links-gcn")
+    message_passing = replace(model, layer=("gcn",))
+    gcn = replace(walks.without_walks(message_passing), name="links-gcn")
     return {
         "walk": walks,
         "hybrid": replace(walks, name="links-hybrid", model=replace(model, layer=("gcn", "walk"), padding=True)),
@@ -76,7 +78,7 @@ def _networks() -> dict[str, Experiment]:
         "gcn_autoencoder": replace(  # regularised as suits it best
             gcn,
             name="links-gcn-autoencoder",
-            model=replace(gcn.model, pair="dot", dropout=0.0),
+            model=replace(message_passing, pair="dot", dropout=0.0),
             training=replace(training, optimiser="adamw", weight_decay=0.1),
         ),
     }
