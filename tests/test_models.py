@@ -1,6 +1,7 @@
 """The network: its published sizes, its behaviour on every kind of data, and what it can learn."""
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from torch_geometric.nn import GCNConv, GINConv
 
 from crawl import CRaWl, CRaWlConv, Embedding, Graph, Network, OneHot, VirtualNode, Walks, sample_walks
 from crawl.data.csl import csl
+from crawl.nn import WalkBlock
 
 each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
 each_mode = pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
@@ -735,3 +737,36 @@ def test_the_default_device_of_torch_changes_nothing(implementation: str) -> Non
         model(data)
         sample_walks(Graph.from_data(data), num_steps=5, window_size=4, backend="reference")
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({"window_size": 2}, {"strategy": "uniform"}, {"num_steps": 5}, {"start_share": 0.5}),
+        *({"kernel_size": 5}, {"padding": True}, {"identity": False}, {"num_heads": 2}, {"mean_log_degree": 3.0}),
+        {"implementation": "reference"},
+    ],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_settings_that_no_block_uses_are_refused(setting: dict) -> None:
+    (name,) = setting
+    usual = {name: inspect.signature(Network).parameters[name].default}
+    with pytest.raises(ValueError, match=rf"^No block that this network builds uses {name} \(.*, which is for .*leave"):
+        Network(1, 1, layer=("gin",), hidden_channels=4, **setting)
+    Network(1, 1, layer=("gin",), hidden_channels=4, **usual)
+    Network(1, 1, layer=("gin", ("gat", "pna", "walk")), hidden_channels=4, **setting)
+
+
+def test_crawl_has_no_settings_of_other_blocks() -> None:
+    with pytest.raises(ValueError, match=r"uses num_heads \(7\), which is for attention, gat: leave it out"):
+        make_model(num_heads=7)
+    with pytest.raises(ValueError, match="implementation must be one of fast, reference, not 'xx'"):
+        Network(1, 1, layer=("gin",), implementation="xx")
+
+
+def test_walks_of_a_block_of_ones_own_are_a_setting() -> None:
+    conv = CRaWlConv(4, 4, window_size=4)
+    model = Network(1, 1, layer=(WalkBlock(conv),), hidden_channels=4, window_size=4, num_steps=9)
+    assert model.walk_plan.num_steps == 9
+    with pytest.raises(ValueError, match="No block that this network builds uses kernel_size"):
+        Network(1, 1, layer=(WalkBlock(conv),), hidden_channels=4, kernel_size=5)

@@ -82,7 +82,7 @@ def check_dead_ends(rowptr: Tensor, target: Tensor) -> None:
     if bool(dead_end.any()):
         raise ValueError(
             f"Node {int(target[dead_end][0])} can be entered but not left, so a walk would end there. "
-            "Pass undirected=True, make the data undirected (PyG: ToUndirected), or add a self-loop to such nodes."
+            "Make the graph undirected (PyG: ToUndirected; crawl.Graph: undirected=True), or add a self-loop there."
         )
 
 

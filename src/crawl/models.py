@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from crawl.checks import MAX_WIDTH, truth, whole_number
 from crawl.choices import Head, Implementation, PairScore, Pool, Precision, Strategy
 from crawl.nn.batch import Batch
-from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers
+from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers, width_taken
+from crawl.nn.checks import state_after
 from crawl.nn.encoders import Encoder
 from crawl.nn.inputs import NetworkInputs
 from crawl.nn.readout import PairReadout, Readout
@@ -38,14 +39,15 @@ class Network(NetworkInputs):
 
     A network whose first block is a walk convolution and whose edges keep their features takes the features as they
     are, as in the paper. Otherwise a linear map without bias first brings nodes, and edges if a block changes them, to
-    the width of the layers.
+    the width of the layers. A setting that no block uses is refused, unless it is the default.
 
     Args:
         in_channels: The width of the node features `x`, or an encoder for them. With 1, data without `x` gets ones.
         out_channels: The width of the answer.
         layer: The blocks of a layer: names (`walk`, `virtual_node`, `edge_update`, `gine`, …, see `crawl.nn.BLOCKS`) or
-            `Block` objects, which are copied for each layer. A tuple among them is a `Parallel` of its blocks. The
-            virtual node is left out of the last layer, where no layer would hear it. `walk, virtual_node` when None.
+            `Block` objects, which are copied for each layer. A tuple among them is a `Parallel` of its blocks. What
+            nothing after it would hear is left out of the last layer, as a name or an object: a virtual node at the
+            end, and an edge update that no later block sees. `walk, virtual_node` when None.
         num_layers: The number of layers (L); 3 when None.
         layers: All blocks one by one instead, as names or objects; the same object twice shares its weights.
         hidden_channels: The width of the layers (d).
@@ -122,10 +124,11 @@ class Network(NetworkInputs):
             *(*widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),
             *(implementation, padding, plan.has_jumps),
         )
-        blocks = built_blocks(parts, settings)
+        blocks = built_blocks(parts, settings, plan)
         self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice
         self.order = tuple(list(self.blocks).index(block) for block in blocks)
         self.walk_plan = plan if any(block.uses_walks for block in blocks) else None
+        self.widths = [width_taken(block, channels) for block in (*blocks[1:], None)]
         self.readout: Readout | PairReadout
         if pair is None:
             self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
@@ -155,8 +158,8 @@ class Network(NetworkInputs):
         batch = batch if batch.is_encoded else self.encode(batch)
         with precision(self.precision):
             state = self.first_state(batch)
-            for i in self.order:
-                state = self.blocks[i](state, batch)
+            for i, width in zip(self.order, self.widths, strict=True):
+                state = state_after(self.blocks[i], state, batch, width)
             out: Tensor = self.readout(state.nodes, batch.nodes, batch.targets)
         return out
 

@@ -126,7 +126,24 @@ def test_a_network_without_walks(crawl, tiny):
     assert config["evaluation"]["num_val_repeats"] == 1
 
 
+def test_a_single_layer_has_what_is_heard(crawl, tiny):
+    """`tiny` has one layer."""
+    words = [*tiny, "--out", "run", "--model.layer"]
+    assert "--model.layer" in crawl.error("train", "csl", *words, "walk", "virtual_node")
+    assert "--model.layer" in crawl.error("train", "csl", *words, "walk", "gine", "edge_update")
+    assert "No block after EdgeUpdate" in crawl.error("train", "csl", *words[-3:], "gcn", "edge_update")
+    assert not Path("run").exists()
+    assert crawl("train", "csl", *words, "walk", "virtual_node", "gine").code == 0
+    assert _config(Path("run"))["model"]["layer"] == ["walk", "virtual_node", "gine"]
+
+
 class TestHelp:
+    @pytest.mark.parametrize("command", ["evaluate", "predict", "walk", "distinguish", "report", "datasets", "info"])
+    def test_says_no_default_where_nothing_is_given(self, crawl, command):
+        text = " ".join(crawl(command, "--help").out.replace("│", " ").split())
+        for word in ("{None}", "default: None", "default: )", "default: False"):
+            assert word not in text
+
     def test_shows_what_has_an_effect(self, crawl):
         text = crawl("train", "zinc", "--help").out
         for flag in ("--data.root", "--walk.num-steps", "--model.layer", "--training.patience", "--training.loss"):
@@ -141,6 +158,7 @@ class TestHelp:
         ):
             assert f"{flag} " not in text
         assert "--training.weight-decay" not in text
+        assert "Do not use the identity bits of walks." in text
         assert "default: None" not in text
         assert "default: False" not in text
         assert "default: True" not in text

@@ -81,6 +81,18 @@ def test_edge_weights_are_not_lost():
         assert from_pyg(dataset, ignore=["edge_weight", "edge_attr"]).edge_categories == ()
 
 
+def test_attributes_that_are_not_used_are_named():
+    some = graphs(10, lambda i: torch.tensor([i + 0.5]))
+    for data in some:
+        data.pos, data.z, data.smiles, data.charge = torch.rand(2, 3), torch.tensor([6, 1]), "C", 3
+    for dataset in (some, InMemory(some)):
+        with pytest.warns(
+            UserWarning, match="Of the graphs, charge, pos, z will not be used: put .* into x or edge"
+        ) as caught:
+            from_pyg(dataset)
+        assert [warning.filename for warning in caught] == [__file__]
+
+
 @pytest.mark.parametrize("name", ["x", "edge_attr"])
 def test_features_that_are_not_finite_are_refused(name):
     wrong = graphs(10, lambda i: i + 0.5)

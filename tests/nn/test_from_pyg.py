@@ -225,3 +225,11 @@ def test_what_does_not_fit_is_refused() -> None:
         from_pyg(Pair())(state, batch)
     with pytest.raises(ValueError, match=r"norm must be a BatchNorm.*crawl\.nn\.BatchNorm"):
         from_pyg(pyg.GraphConv(WIDTH, WIDTH), norm=nn.BatchNorm1d(WIDTH))
+
+
+def test_models_of_pyg_see_edges_if_their_layers_do() -> None:
+    """They all take `edge_attr`."""
+    assert from_pyg(pyg.GAT(8, 8, 2, edge_dim=3)).sees_edges
+    assert not from_pyg(pyg.GIN(8, 8, 2)).sees_edges
+    with pytest.raises(ValueError, match="No block of this network sees edge features"):
+        Network(1, 1, layer=(from_pyg(pyg.GIN(8, 8, 2)),), hidden_channels=8, edge_dim=3)

@@ -7,14 +7,19 @@ import json
 import math
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Data
 from torch_geometric.nn import GINConv, global_add_pool
 
-from crawl import Network, WalkPlan
+from crawl import Graph, Network, WalkPlan, sample_walks
 from crawl.cli import main
+from crawl.data import from_pyg
+from crawl.encodings import Encodings
 from crawl.nn import Batch, BatchNorm, Block, Linear, State
+from crawl.nn.encoders import UNKNOWN
 from crawl.runs import Experiment, GivenModel, Model, TrainedModel, resume_run, run_experiment
 from crawl.runs.records import read_config
 from crawl.runs.run import Stopped
@@ -190,11 +195,116 @@ def test_the_model_must_be_given_again(experiment, paths, tmp_path, capsys):
 
 def test_another_model_does_not_fit(experiment, paths, tmp_path):
     folder = run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths).folder
+    other_class = "started with a model of the class .*PyGModel, not crawl.models.Network: give one of that class"
     with pytest.raises(ValueError, match="The weights belong to another architecture than the model"):
+        TrainedModel.load(folder, model=PyGModel(3))
+    with pytest.raises(ValueError, match=other_class):
         TrainedModel.load(folder, model=network())
     (folder / "result.json").unlink()
     with pytest.raises(ValueError, match=r"last\.safetensors: .* another architecture .* the run begins anew"):
+        resume_run(folder, model=PyGModel(3), dataset=paths)
+    with pytest.raises(ValueError, match=other_class):
         resume_run(folder, model=network(), dataset=paths)
+
+
+def test_a_class_may_move_to_another_module(experiment, paths, tmp_path, monkeypatch):
+    folder = run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths).folder
+    monkeypatch.setattr(PyGModel, "__module__", "__main__")
+    TrainedModel.load(folder, model=PyGModel())
+
+
+class Interrupted(PyGModel):
+    """A model whose training is interrupted after some steps, once."""
+
+    steps_left = 2
+
+    def forward(self, data):
+        Interrupted.steps_left -= 1
+        if Interrupted.steps_left == 0:
+            raise KeyboardInterrupt
+        return super().forward(data)
+
+
+def test_a_run_that_is_interrupted_in_its_first_epoch_keeps_its_first_weights(experiment, paths, tmp_path):
+    torch.manual_seed(1)
+    model = Interrupted()
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(experiment, tmp_path / "run", model=model, dataset=paths)
+    again = resume_run(tmp_path / "run", model=Interrupted(), dataset=paths)
+    model.load_state_dict(start)
+    whole = run_experiment(experiment, tmp_path / "whole", model=model, dataset=paths)
+    assert again.record["scores"] == whole.record["scores"]
+
+
+class Masked(nn.Module):
+    """A model with a mask whose upper half is infinite, and with noise in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
+        self.head = nn.Linear(2, 2)
+
+    def forward(self, batch: Batch):
+        return self.head(batch.nodes.mean(batch.x + torch.randn_like(batch.x)))
+
+
+def test_an_infinite_buffer_is_loaded_and_noise_repeats(experiment, paths, tmp_path):
+    assert_a_stop_and_a_resume_change_no_bit(experiment, paths, tmp_path, Masked, "cpu")
+    trained = TrainedModel.load(tmp_path / "run", model=Masked())
+    first, again, other = (trained.predict(paths.store, seed=seed).repeats for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+class Walking(PyGModel):
+    """A model that makes its own walks on the data that it gets."""
+
+    def forward(self, data, seed=0):
+        walks = sample_walks(Graph.from_data(data), num_steps=5, strategy="uniform", seed=seed)
+        seen = walks.mean_at_nodes(walks.gather(data.x).cumsum(1))
+        return self.head(global_add_pool(seen, data.batch))
+
+
+def test_the_walks_that_a_model_makes_do_not_depend_on_the_batch(experiment, paths, tmp_path):
+    folder = run_experiment(experiment, tmp_path / "run", model=Walking(), dataset=paths).folder
+    trained = TrainedModel.load(folder, model=Walking())
+    whole, parts = (trained.predict(paths.store, batch_size=size).mean for size in (10, 3))
+    np.testing.assert_allclose(parts, whole, rtol=1e-5)
+    alone = trained.predict(paths.store.subset([7])).mean
+    np.testing.assert_allclose(alone, whole[7:8], rtol=1e-5)
+
+
+def test_encodings_that_a_model_does_not_take_are_named(experiment, paths, tmp_path):
+    experiment = replace(experiment, encodings=Encodings(return_steps=3))
+    with pytest.raises(RuntimeError) as caught:
+        run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths)
+    (note,) = caught.value.__notes__
+    assert note.startswith("experiment.encodings widen x by 3 columns and edge_attr by 0: a model that is given must")
+
+
+class Categories(nn.Module):
+    """A model that does not care which categories it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(1, 1)
+
+    def forward(self, batch: Batch):
+        return self.head(batch.nodes.mean(batch.x.clamp(0, 1).float()))
+
+
+def test_unknown_categories_are_not_said_to_be_zeros(experiment, tmp_path):
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    graphs = [Data(x=torch.tensor([[0], [1]]), edge_index=edge_index, y=torch.tensor([1.0 * i])) for i in range(10)]
+    dataset = from_pyg(graphs, task="regression")
+    experiment = replace(experiment, training=replace(experiment.training, max_epochs=1))
+    folder = run_experiment(experiment, tmp_path / "run", model=Categories(), dataset=dataset).folder
+    trained = TrainedModel.load(folder, model=Categories())
+    store = replace(dataset.store, x=dataset.store.x + 4)
+    with pytest.warns(UserWarning, match=f"in training are {UNKNOWN} in what Categories gets: 4, 5 in "):
+        trained.predict(store)
 
 
 def test_models_that_are_built_are_not_given(tiny, finished, paths, tmp_path):

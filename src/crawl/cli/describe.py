@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from crawl.cli.flags import FolderPath
 from crawl.cli.output import print_table
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class ListDatasets:
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
     """
 
-    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    data_root: FolderPath = None
 
     def run(self) -> None:
         """Print the table."""
@@ -60,7 +61,7 @@ class ImportDataset:
 
     name: Annotated[str, tyro.conf.Positional]
     path: Annotated[Path, tyro.conf.Positional]
-    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    data_root: FolderPath = None
 
     def run(self) -> None:
         """Read, check, write."""

@@ -121,7 +121,7 @@ def _refuse_without_epochs(usual: Pretraining, values: dict[str, Any]) -> None:
 def _flag(hint: Any, default: Any, sentence: str) -> Any:
     """The type of a field with its help: what it does, and the default where the sentence does not tell it."""
     if default is True:
-        sentence = f"Switch off: {sentence[:1].lower()}{sentence[1:]}"
+        sentence = f"Do not {sentence[:1].lower()}{sentence[1:]}"
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
     is_told = shown in (None, "") or isinstance(default, bool)
     inner = next((each for each in typing.get_args(hint) if each is not type(None)), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
-from crawl.cli.flags import Device, Threads, compute_with
+from crawl.cli.flags import AnyPath, Device, FolderPath, Int, Switch, compute_with
 from crawl.cli.output import check_folder, print_table, say
 from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
@@ -56,13 +56,13 @@ class Train(Generic[RecipeT]):
     """
 
     recipe: Annotated[RecipeT, tyro.conf.arg(name="")]
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    out: FolderPath = None
     init: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
     protocol: Literal["single", "folds"] = "single"
     baseline: Baseline = "none"
     device: Device = "auto"
-    threads: Threads = None
-    quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    threads: Int = None
+    quiet: Switch = False
 
     def run(self) -> None:
         """Train, and print what came of it."""
@@ -86,7 +86,7 @@ class Train(Generic[RecipeT]):
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet)
-        experiment = settled(experiment, dataset.task, device.type, settings.base)
+        experiment = settled(experiment, dataset.task, device.type, RECIPES[settings.base.name]())
         _report_skipped(dataset)
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
@@ -130,8 +130,8 @@ class Moved:
         root: Where the benchmarks are.
     """
 
-    path: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    path: AnyPath = None
+    root: FolderPath = None
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ class Resume:
         quiet: Show no progress.
     """
 
-    settings: tyro.conf.Positional[tuple[str, ...]]
+    settings: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="")]
     resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     data: Moved = Moved()
     baseline: Baseline = "none"
     device: Annotated[Device | None, tyro.conf.arg(metavar="{auto,cpu,cuda}", help_behavior_hint="")] = None
-    threads: Threads = None
-    quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    threads: Int = None
+    quiet: Switch = False
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""

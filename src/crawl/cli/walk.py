@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import tyro
 
 from crawl.choices import Strategy
-from crawl.cli.flags import check_positive, check_seed, compute_with
+from crawl.cli.flags import Int, Switch, Words, check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, say
 
 if TYPE_CHECKING:
@@ -62,16 +62,16 @@ class WalkEdges:
     strategy: Strategy = "non_backtracking"
     window_size: int = 8
     num_walks: int = 1
-    start: tuple[str, ...] = ()
+    start: Words = ()
     share: float = 1.0
-    centred: bool = False
-    directed: bool = False
-    header: bool = False
+    centred: Switch = False
+    directed: Switch = False
+    header: Switch = False
     p: float = 1.0
     q: float = 1.0
     restart: float = 0.1
     seed: int = 0
-    threads: int | None = None
+    threads: Int = None
 
     def run(self) -> None:
         """Read, walk, write."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from crawl.data.store import GraphStore, rows_of
-from crawl.edge_lists import check_both_ways
+from crawl.edge_lists import check_both_ways, checked_edge_list
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
@@ -53,6 +53,7 @@ class Assembler:
         keys: `[G]` the key of each graph; see `Graph.node_keys`.
         device: Where to.
         has_edges: Whether batches are for message passing, so that sums over the edges of each node are made ready.
+        has_walks: Whether there will be walks, so that nodes which cannot be left are refused.
         most: Graphs, nodes and edges that any later `load` brings at most; None if there is none.
         all_sizes: `[2, G]` nodes and edges of all graphs that will ever come; those of the store when None. Bucket
             sizes depend on them alone, and so not on the seed or on which graphs came first.
@@ -65,10 +66,11 @@ class Assembler:
         device: torch.device,
         *,
         has_edges: bool = True,
+        has_walks: bool = True,
         most: tuple[int, int, int] | None = None,
         all_sizes: Tensor | None = None,
     ) -> None:
-        self.device = device
+        self.device, self.has_walks = device, has_walks
         self.has_edges = has_edges and can_use_triton(device)  # elsewhere sums need nothing
         self._all_sizes = (store.sizes if all_sizes is None else all_sizes).double()
         self._most = most
@@ -80,7 +82,14 @@ class Assembler:
         self.store = store = store.to(self.device)
         num_nodes, num_edges = store.num_nodes, store.num_edges
         most_graphs, most_nodes, most_edges = self._most or (len(store), num_nodes, num_edges)
-        graph = store.joined()
+        edge_index = store.joined_edge_index
+        if self.has_walks:
+            graph, most_arcs = store.joined(), most_edges
+        else:  # walks alone need arcs
+            batch = torch.repeat_interleave(store.node_ptr.diff(), output_size=num_nodes)
+            checked_edge_list(edge_index, num_nodes, None, batch, len(store))
+            graph = Graph.from_edge_index(edge_index[:, :0], num_nodes, batch=batch, num_graphs=len(store))
+            most_arcs = 0
         # The last graph is empty, for padding.
         self.node_ptr = self._kept("node_ptr", store.node_ptr, most_graphs + 2, num_nodes)
         self.edge_ptr = self._kept("edge_ptr", store.edge_ptr, most_graphs + 2, num_edges)
@@ -88,10 +97,10 @@ class Assembler:
         self.start_nodes = self._kept("start_nodes", graph.rowptr[1:].clone(), most_nodes)
         self.node_keys = self._kept("node_keys", graph.node_keys(keys), most_nodes)
         rowptr = self._kept("rowptr", graph.rowptr, most_nodes + 1, int(graph.num_arcs))
-        col = self._kept("col", graph.col, most_edges)
-        edge_id = self._kept("edge_id", graph.edge_id, most_edges)
+        col = self._kept("col", graph.col, most_arcs)
+        edge_id = self._kept("edge_id", graph.edge_id, most_arcs)
         self.ends: list[Segments] = []  # from all edges to the nodes at one end
-        for end in store.joined_edge_index:
+        for end in edge_index:
             ptr = order = longest = None
             name = f"end {len(self.ends)}"
             if self.has_edges:

@@ -13,8 +13,14 @@ from crawl.ops.segments import Rows, Segments, places_of
 from crawl.walks.walks import Walks
 
 
-def padded(batch: Batch, bucket: Bucket) -> Batch:
-    """The same batch with as many rows as the bucket; ids in padding point at the last row, which is not real."""
+def padded(batch: Batch, bucket: Bucket, walks_per_graph: int) -> Batch:
+    """The same batch with as many rows as the bucket; ids in padding point at the last row, which is not real.
+
+    Args:
+        batch: A batch of exact size.
+        bucket: The sizes; `num_starts` is that of all walks.
+        walks_per_graph: No graph of this batch, or of another in this bucket, has more walks.
+    """
     nodes, edges = _rows(batch.num_nodes, bucket.num_nodes, batch), _rows(batch.num_edges, bucket.num_edges, batch)
     graphs = _rows(batch.num_graphs, bucket.num_graphs, batch)
     edge_index = _longer(batch.edge_index.t(), edges.size, nodes.size - 1).t()
@@ -34,17 +40,17 @@ def padded(batch: Batch, bucket: Bucket) -> Batch:
         x=None if batch.x is None else _longer(batch.x, nodes.size, 0),
         edge_attr=None if batch.edge_attr is None else _longer(batch.edge_attr, edges.size, 0),
         y=None if batch.y is None else _longer(batch.y.float(), graphs.size, torch.nan),
-        walks=None if batch.walks is None else _padded_walks(batch.walks, bucket),
+        walks=None if batch.walks is None else _padded_walks(batch.walks, bucket, walks_per_graph),
         targets=targets,
     )
 
 
-def _padded_walks(walks: Walks, bucket: Bucket) -> Walks:
+def _padded_walks(walks: Walks, bucket: Bucket, walks_per_graph: int) -> Walks:
     count = torch.tensor([len(walks)], dtype=torch.int32, device=walks.device)
     nodes = _longer(walks.nodes, bucket.num_starts, bucket.num_nodes - 1)
     edges = _longer(walks.edges, bucket.num_starts, bucket.num_edges - 1)
     code = _longer(walks.code, bucket.num_starts, 0)
-    longest = bucket.largest_graph * nodes.shape[1]
+    longest = walks_per_graph * nodes.shape[1]
     segments = {}
     for name, given, ids, number in (
         ("visits", walks.nodes, nodes, bucket.num_nodes),

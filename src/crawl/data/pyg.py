@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from crawl.data.task import Level
 
 PyGDataset: TypeAlias = InMemoryDataset | Sequence[Data] | Data
 
+_USED = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes", "batch", "ptr"}
 _MOST_CATEGORIES = 10_000  # in one column of integers; more are taken for a mistake
 
 
@@ -54,7 +56,8 @@ def from_pyg(
         metric: The score; the usual one of the task when None.
         level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.
         ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`. A store does not keep weights of
-            edges, so data with weights is refused unless they are ignored.
+            edges, so data with weights is refused unless they are ignored. A warning names other attributes, such as
+            `pos`, which are not used, unless they are strings.
         name: What to call it in reports; the name of the data set when None.
 
     Raises:
@@ -80,6 +83,9 @@ def from_pyg(
         split = Split(*torch.split(torch.arange(len(store)), [len(part) for part in parts]))
     if store.y is None:
         raise ValueError("The graphs have no targets: set y.")
+    if unused := sorted(_attributes(dataset) - _USED):
+        remedy = "put what a model should see into x or edge_attr"
+        warnings.warn(f"Of the graphs, {', '.join(unused)} will not be used: {remedy}.", UserWarning, stacklevel=2)
     level = "node" if store.y_per_node else "graph"
     found, y = targets_from_tensor(store.y, task, metric, level)
     if isinstance(split, str) and split == "auto":
@@ -95,6 +101,12 @@ def from_pyg(
         node_categories=node_categories,
         edge_categories=edge_categories,
     )
+
+
+def _attributes(dataset: Any) -> set[str]:
+    """What graphs have besides names, which are strings; of a data set that is not a list, what its first graph has."""
+    graphs = dataset if isinstance(dataset, list | tuple) else [dataset if isinstance(dataset, Data) else dataset[0]]
+    return {name for data in graphs for name, value in data.to_dict().items() if not isinstance(value, str | list)}
 
 
 def _own_split(dataset: Any) -> Split | None:

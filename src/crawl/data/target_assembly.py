@@ -24,10 +24,13 @@ _RATIO = 1.0625  # between one bucket size and the next
 class FullGraph(Assembler):
     """A graph on a device, ready to be put into batches whole, with some of its targets."""
 
-    def __init__(self, store: OneGraph, device: torch.device, *, has_edges: bool = True) -> None:
+    def __init__(
+        self, store: OneGraph, device: torch.device, *, has_edges: bool = True, has_walks: bool = True
+    ) -> None:
         # Of links, other graphs are shown later, with fewer edges.
         most = (1, store.num_nodes, store.num_edges) if isinstance(store, LinkGraph) else None
-        super().__init__(_as_graphs(store), torch.zeros(1, dtype=torch.long), device, has_edges=has_edges, most=most)
+        keys = torch.zeros(1, dtype=torch.long)
+        super().__init__(_as_graphs(store), keys, device, has_edges=has_edges, has_walks=has_walks, most=most)
         self.owners = self._kept("owners", store.owners.to(device), len(store))
         self.target_y = _as_numbers(store.y, device)
         self._only = torch.tensor([0, 1], device=device)  # the graph, and the empty one for padding
@@ -77,6 +80,8 @@ class ClosedGraph:
     The graph is where its tensors are, on the device or on the CPU; batches come to the device.
     """
 
+    has_walks = True
+
     def __init__(self, store: OneGraph, device: torch.device, *, has_edges: bool = True) -> None:
         self.store, self.device, self.has_edges = store, device, has_edges
         self.y = _as_numbers(store.y, store.device)
@@ -118,6 +123,10 @@ class ClosedGraph:
     def show(self, store: OneGraph) -> None:
         """Take another graph of the same nodes, and other targets, in the place of these."""
         self.store = store.to(self.store.device)
+
+    def walks_per_target(self, plan: WalkPlan | None) -> int:
+        """The most walks that a target has."""
+        return (plan.num_walks if plan is not None else 0) * (2 if self.store.are_pairs else 1)
 
     def bucket_of(self, batch: Batch, num_targets: int) -> Bucket:
         """The smallest bucket for a batch of at most this many targets; there are few."""

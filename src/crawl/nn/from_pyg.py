@@ -58,7 +58,8 @@ class PyGBlock(Block):
         edge_width = getattr(inner, self.edge_width_name, getattr(_edge_linear(inner), "in_channels", None))
         has_no_width = hasattr(inner, self.edge_width_name) and not edge_width  # then edge_attr is of no use to it
         self.edge_channels = edge_width or None
-        self.sees_edges = inner is not None and "edge_attr" in _accepted(inner) and not has_no_width
+        supports_edges = getattr(layer, "supports_edge_attr", True)  # models take edge_attr in any case
+        self.sees_edges = inner is not None and "edge_attr" in _accepted(inner) and supports_edges and not has_no_width
         self.needs_edges = self.edge_channels is not None or type(inner).__name__ in _NEED_EDGES
         self.layer, self.activation, self.norm = layer, activation, norm
         self.why_not_captured = _why_not_captured(layer)

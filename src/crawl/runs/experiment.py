@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from crawl.checks import check_choice, check_fields, check_type, real_number, shown, whole_number
-from crawl.choices import BlockName, Head, PairScore, Pool, Precision
+from crawl.choices import OF_BLOCKS, WITH_CNN, WITH_WALKS, BlockName, Head, PairScore, Pool, Precision
 from crawl.encodings.settings import Encodings
 from crawl.files import parse_json
 from crawl.plain import LEFT_OUT, structure, tagged, unstructure
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from crawl.data.task import Task
 
 _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
-_WITH_CNN = ("walk", "walk_edges")  # the blocks that have a CNN along walks
-WITH_WALKS = (*_WITH_CNN, "gru")  # the blocks that use walks
-_OF_BLOCKS = {  # settings that only some blocks use
-    **{"kernel_size": _WITH_CNN, "padding": _WITH_CNN, "identity": WITH_WALKS, "adjacency": WITH_WALKS},
-    "num_heads": ("attention", "gat"),
-}
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,12 @@ class Model:
     @property
     def blocks(self) -> list[str]:
         """The names of all blocks of a layer."""
-        return [block for part in self.layer for block in (part.split("+") if isinstance(part, str) else [part])]
+        return [block for part in self.parts for block in (part if isinstance(part, tuple) else (part,))]
+
+    @property
+    def parts(self) -> list[str | tuple[str, ...]]:
+        """The parts of a layer, as `crawl.Network` takes them."""
+        return [tuple(part.split("+")) if isinstance(part, str) and "+" in part else part for part in self.layer]
 
     @property
     def has_walks(self) -> bool:
@@ -105,7 +104,8 @@ class Model:
     @property
     def without_effect(self) -> list[str]:
         """The settings that no block of this network uses."""
-        return [setting for setting, users in _OF_BLOCKS.items() if not set(users) & set(self.blocks)]
+        unused = [setting for setting, users in OF_BLOCKS.items() if not set(users) & set(self.blocks)]
+        return [setting for setting in unused if hasattr(Model, setting)]
 
     @property
     def title(self) -> str:
@@ -303,9 +303,12 @@ def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator
         yield f"An answer for each {task.level}", "model", "pair", Model.pair
     if device == "cpu":
         yield "A computation on the CPU", "model", "precision", Model.precision
-    if model.num_layers == 1 and "virtual_node" in model.layer[1:]:
-        layer = tuple(part for part in model.layer if part != "virtual_node")
+    if model.num_layers == 1:
+        from crawl.nn.blocks import last_layer
+
+        heard: list[Any] = last_layer(model.parts)
+        layer = tuple("+".join(part) if isinstance(part, tuple) else part for part in heard)
         yield "A model of one layer", "model", "layer", layer
-    keeps_kernel = model.kernel_size is not None or not set(_WITH_CNN) & set(model.blocks)
+    keeps_kernel = model.kernel_size is not None or not set(WITH_CNN) & set(model.blocks)
     if walk is not None and keeps_kernel and not (model.identity or model.adjacency):
         yield "A model without bits", "walk", "window_size", WalkPlan.window_size

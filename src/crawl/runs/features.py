@@ -79,11 +79,13 @@ class Features:
         benchmark = BENCHMARKS[name]
         return cls(benchmark.task, num_node_features=benchmark.widths[0], num_edge_features=benchmark.widths[1])
 
-    def prepared(self, store: AnyStore, handle_unknown: HandleUnknown = "warn") -> AnyStore:
+    def prepared(
+        self, store: AnyStore, handle_unknown: HandleUnknown = "warn", fate: str = "encoded as zeros"
+    ) -> AnyStore:
         """The graphs with features as the model takes them: categories that it was not trained with are `UNKNOWN`.
 
-        Warns of such categories, or refuses them. Refuses features that are missing, too many or not finite, and
-        numbers where the model was trained with categories.
+        Warns of such categories and their fate, or refuses them. Refuses features that are missing, too many or not
+        finite, and numbers where the model was trained with categories.
         """
         check_choice("handle_unknown", handle_unknown, get_args(HandleUnknown))
         unknown = Unknown()
@@ -91,7 +93,7 @@ class Features:
         if unknown and handle_unknown == "error":
             raise ValueError(f"Categories were not there in training: {unknown}.")
         if unknown:
-            warnings.warn(unknown_message(unknown), UserWarning, stacklevel=3)
+            warnings.warn(unknown_message(unknown, fate), UserWarning, stacklevel=3)
         return store
 
     def encoded(self, store: AnyStore, unknown: Unknown) -> AnyStore:
@@ -118,9 +120,9 @@ class Features:
         return prepared
 
 
-def unknown_message(unknown: Unknown) -> str:
+def unknown_message(unknown: Unknown, fate: str = "encoded as zeros") -> str:
     """What is done about categories that a model was not trained with."""
-    return f"Categories that were not there in training are encoded as zeros: {unknown}."
+    return f"Categories that were not there in training are {fate}: {unknown}."
 
 
 def refuse_graph(wrong: Tensor, ptr: Tensor, problem: str) -> None:

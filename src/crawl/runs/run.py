@@ -21,7 +21,7 @@ from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.files import parse_json, write_atomically
 from crawl.plain import read_checked
-from crawl.runs.build import build_model, check_given, load_dataset
+from crawl.runs.build import build_model, check_given, class_of, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
 from crawl.runs.experiment import Experiment, GivenModel, Model, settled
@@ -212,7 +212,7 @@ def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Datase
         return experiment
     check_type("model", model, nn.Module)
     Caller(model)  # refuses a forward that asks for what nobody gives
-    given, plan = GivenModel(f"{type(model).__module__}.{type(model).__qualname__}"), _plan_of(model)
+    given, plan = GivenModel(class_of(model)), _plan_of(model)
     usual = (None, plan, WalkPlan()) if experiment.model == Model() else (None, plan)
     if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in usual:
         raise ValueError(
@@ -299,9 +299,10 @@ class _Work:
             self._train(pretrainer, facts)
             facts, is_begun = {**facts, "pretraining": pretrainer.records}, False
             del pretrainer  # and its captured steps
-        trainer = Trainer(self.model, dataset, experiment.training, experiment.evaluation, **settings)
-        facts = self._restore(trainer, facts) if is_begun else facts
-        self._train(trainer, facts)
+        with self._widths_named():
+            trainer = Trainer(self.model, dataset, experiment.training, experiment.evaluation, **settings)
+            facts = self._restore(trainer, facts) if is_begun else facts
+            self._train(trainer, facts)
         trainer.use_best_weights()
         with lines(f"{run.path}: writing the results", self.quiet):
             record = self._evaluate(trainer)
@@ -318,6 +319,20 @@ class _Work:
             draw_curves([group], "Learning curves", run.curves, **extra)
             write_atomically(run.result, json.dumps(record, indent=2) + "\n")
         return Result(run.path, record)
+
+    @contextmanager
+    def _widths_named(self) -> Iterator[None]:
+        """Where a given model may not take what encodings have added."""
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            encodings = self.experiment.encodings
+            if isinstance(self.experiment.model, GivenModel) and encodings.node_width + encodings.edge_width:
+                error.add_note(
+                    f"experiment.encodings widen x by {encodings.node_width} columns and edge_attr by "
+                    f"{encodings.edge_width}: a model that is given must take them."
+                )
+            raise
 
     def _saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The checkpoint."""
@@ -350,6 +365,8 @@ class _Work:
 
         file, prefix = (run.pretraining, "pretraining/") if isinstance(trainer, Pretrainer) else (run.metrics, "")
         run.write_metrics(trainer.records, file)  # without epochs after the checkpoint, which come again
+        if isinstance(self.experiment.model, GivenModel) and not run.last.is_file():
+            save()  # its first weights come from no seed, so that no later process could begin with them
         saved = time.monotonic()
         with watched(trainer, run.path, self.quiet) as progress, _events(run.events) as write_event:
             for _ in trainer.epochs(progress.step):

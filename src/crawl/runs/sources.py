@@ -157,7 +157,7 @@ class Social(_Checked):
 
     Attributes:
         fold: Which of the ten folds is the test split.
-        has_validation: Keep a fold for validation; else it is trained on, too.
+        has_validation: Keep a fold for validation out of training.
     """
 
     name: SocialName = "collab"

@@ -19,6 +19,7 @@ from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
+from crawl.nn.encoders import UNKNOWN
 from crawl.plain import structure
 from crawl.runs.build import build_model, check_given
 from crawl.runs.experiment import Experiment, Model
@@ -156,11 +157,12 @@ class TrainedModel:
             store: Graphs with the features of the training data. Encodings are computed here, as in the training.
             num_repeats: Evaluations to average; as in the run when None.
             num_steps: Steps of the walks; as in the run when None.
-            seed: Of the walks. A graph gets the same prediction whatever else is in the store.
-            batch_size: Graphs per step; changes no result.
+            seed: Of the walks. A graph gets the same prediction, up to rounding, whatever else is in the store, unless
+                the model draws from torch's generator itself, or makes walks on a `Graph` without `graph_keys`.
+            batch_size: Graphs per step; changes no result, with the same exceptions.
             on_batch: Called after every step.
-            handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros and
-                warns once, `error` refuses them.
+            handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros, or
+                gives a model of one's own a large negative number for them, and warns once; `error` refuses them.
 
         Raises:
             ValueError: If the graphs have other features than the model was trained with, or features that are not
@@ -170,7 +172,8 @@ class TrainedModel:
         is_network = isinstance(self.experiment.model, Model)
         if num_steps is not None and is_network and self.experiment.walk is None:
             raise ValueError(f"{self.experiment.model.title} does not walk: leave out num_steps.")
-        store = with_encodings(self.features.prepared(store, handle_unknown), self.experiment.encodings)
+        fate = "encoded as zeros" if is_network else f"{UNKNOWN} in what {self.experiment.model.title} gets"
+        store = with_encodings(self.features.prepared(store, handle_unknown, fate), self.experiment.encodings)
         evaluation = self.experiment.evaluation
         return predict(
             self.model,

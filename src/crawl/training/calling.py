@@ -15,6 +15,7 @@ from crawl.checks import check_type
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block
 from crawl.nn.conv import CRaWlConv
+from crawl.nn.dropout import Dropout
 from crawl.nn.norm import BatchNorm
 from crawl.threads import torch_on_one_thread
 
@@ -26,34 +27,38 @@ class Caller:
 
     It gets a `crawl.nn.Batch` if the first argument is annotated as one (`takes_batch`), else PyG data, or those of
     `x`, `edge_index`, `edge_attr`, `edge_weight` and `batch` that it names, if `x` is the first; and those of `seed`
-    and `num_steps` that it `accepts`.
+    and `num_steps` that it `accepts`. A model that takes PyG data as well as a `Batch` has them for walks that it draws
+    on the data, so it gets neither with a `Batch`, which has its walks.
 
     Raises:
         ValueError: If the model needs anything else, or its annotation may be one or the other.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        parameters = list(inspect.signature(model.forward).parameters.values())
+        called = getattr(model, "_orig_mod", model)  # of what torch.compile returns, which accepts anything
+        parameters = list(inspect.signature(called.forward).parameters.values())
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         names = {parameter.name for parameter in parameters}
         self.model = model
-        self.takes_batch = bool(parameters) and _is_batch(parameters[0].annotation, model)
-        self.accepts = {name for name in ("seed", "num_steps") if name in names or takes_all}
+        self.takes_batch = bool(parameters) and _is_batch(parameters[0].annotation, called)
+        self.accepts = {name for name in ("seed", "num_steps") if name in names or (takes_all and not self.takes_batch)}
+        if self.takes_batch and _has_others(str(parameters[0].annotation)):
+            self.accepts = set()
         takes_parts = bool(parameters) and parameters[0].name == "x" and "edge_index" in names and not self.takes_batch
         self.parts = [name for name in _PARTS if name in names] if takes_parts else []
         given = {*(self.parts or [parameter.name for parameter in parameters[:1]]), *self.accepts}
-        needed = [
+        self.needs = [
             p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
         ]
-        if missing := [name for name in needed if name not in given]:
+        if missing := [name for name in self.needs if name not in given]:
             raise ValueError(
-                f"The forward of {type(model).__name__} needs {', '.join(missing)}, but a model is called with a "
+                f"The forward of {type(called).__name__} needs {', '.join(missing)}, but a model is called with a "
                 f"crawl.nn.Batch, with PyG data, or with {', '.join(_PARTS)} by name: take what you need from the data."
             )
 
     def __call__(self, batch: Any, seed: int, num_steps: int | None) -> Tensor:
         """The answer of the model to a batch."""
-        words: dict[str, Any] = {} if self.takes_batch else {"seed": seed, "num_steps": num_steps}
+        words = {"seed": seed, "num_steps": num_steps}
         words = {name: value for name, value in words.items() if name in self.accepts}
         parts = {name: getattr(batch, name) for name in self.parts}
         answer = self.model(**parts, **words) if parts else self.model(batch, **words)
@@ -79,8 +84,12 @@ def why_not_captured(model: nn.Module) -> str | None:
     What only shows when it is tried, such as a block that waits for the device, is found there.
     """
     check_type("model", model, nn.Module)
-    if not Caller(model).takes_batch:
+    caller = Caller(model)
+    if not caller.takes_batch:
         return f"{type(model).__name__}: its forward does not take a crawl.nn.Batch, but PyG data"
+    if caller.accepts:
+        names = " and ".join(sorted(caller.accepts))
+        return f"{type(model).__name__}: its forward takes {names}, of which a CUDA graph would keep the first value"
     for name, module in model.named_modules():
         part = f"{name or 'the model'} ({type(module).__name__})"
         if isinstance(module, Block) and module.why_not_captured is not None:
@@ -89,10 +98,28 @@ def why_not_captured(model: nn.Module) -> str | None:
             return (
                 f"{part}: torch's batch norm would count padding: use crawl.nn.BatchNorm, as norm(x, batch.nodes.rows)"
             )
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        if hasattr(module, "_orig_mod"):
+            return f"{part}: it is compiled by torch.compile"
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+        if any(hooks):
             return f"{part}: it has hooks, which run on the host"
     dtype = next((parameter.dtype for parameter in model.parameters() if parameter.dtype != torch.float32), None)
     return None if dtype is None else f"the model: its weights are of {dtype}, not float32"
+
+
+def _has_others(annotation: str) -> bool:
+    """Whether an annotation names several classes."""
+    return any(sign in annotation.replace("| None", "") for sign in ("|", "Union["))
+
+
+def draws_from_torch(model: nn.Module) -> bool:
+    """Whether a model may draw from torch's generator: dropout that is ours has one, modules of others may use it."""
+    for module in model.modules():
+        origin, rate = type(module).__module__, getattr(module, "dropout", 0.0)
+        is_random = "dropout" in origin or (isinstance(rate, float) and rate > 0) or isinstance(module, nn.RReLU)
+        if not isinstance(module, Dropout) and (is_random or not origin.startswith(("crawl.", "torch.nn."))):
+            return True
+    return False
 
 
 class _Unknown(type):

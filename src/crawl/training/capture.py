@@ -116,7 +116,7 @@ class Recorder:
         def made(ids: Tensor) -> tuple[Batch, Bucket]:
             batch = graphs.batch(ids, self.plan, self.num_steps, seed)
             bucket = graphs.bucket_of(batch, batch_size)
-            return self.prepare(padded(batch, bucket)), bucket
+            return self.prepare(padded(batch, bucket, graphs.walks_per_target(self.plan))), bucket
 
         if self.device.type != "cuda":
             for function, ids in zip(functions, batches, strict=True):

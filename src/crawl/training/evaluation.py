@@ -147,7 +147,7 @@ def predict(
     """The model's predictions for the graphs `ids`, in this order; rows are nodes for a node-level task.
 
     The walks of a graph depend on the seed and on the graph, so its prediction does not depend on `batch_size` or on
-    what else is predicted, up to rounding.
+    what else is predicted, up to rounding; what a model draws from torch's generator itself depends on the batch.
 
     Args:
         model: It is called with what its `forward` accepts; see `Runner`.

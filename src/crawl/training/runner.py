@@ -25,7 +25,7 @@ from crawl.nn.batch import Batch
 from crawl.nn.dropout import Dropout
 from crawl.ops.backends import can_use_triton
 from crawl.ops.precision import products
-from crawl.training.calling import Caller, why_not_captured
+from crawl.training.calling import Caller, draws_from_torch, why_not_captured
 from crawl.training.capture import CannotCapture, Recorder
 from crawl.training.seeds import derive_seed
 from crawl.walks.plan import WalkPlan
@@ -46,7 +46,7 @@ class Runner:
         model: What the functions call, by `answer`. It is called with what its `forward` accepts: a `crawl.nn.Batch` if
             the first argument is annotated as one, else a PyG `Batch`, or its `x`, `edge_index`, `edge_attr` and
             `batch` by name, and `seed` and `num_steps` of walks. The walks of a `crawl.nn.Batch` are those of the
-            model's `walk_plan`.
+            model's `walk_plan`, which the networks inside it must have, too.
         task: What it predicts.
         store: The graphs, or one graph with targets, wherever they are.
         device: Where the model is.
@@ -56,6 +56,9 @@ class Runner:
 
     Attributes:
         reason: Why functions are not captured; None if they are.
+
+    Raises:
+        ValueError: If the model needs what there is not, or a network inside it wants other walks.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Runner:
         self.model, self.task, self.device = model, task, device
         self.caller, module = Caller(model), cast(Any, model)
         self.keys = torch.zeros(1, dtype=torch.long) if isinstance(store, OneGraph) else graph_keys(store)
+        self._check(store)
         if not is_captured:
             self.reason: str | None = "there are too few batches"
         elif not can_use_triton(device):
@@ -120,7 +124,17 @@ class Runner:
         Raises:
             ValueError: If it does not have the shape that the task needs.
         """
-        answer, level = self.caller(batch, *self._words), self.task.level
+        try:
+            answer = self.caller(batch, *self._words)
+        except RuntimeError as error:
+            found, own = getattr(batch.x, "dtype", None), next(self.model.parameters()).dtype
+            if found is not None and found.is_floating_point and found != own:
+                remedy = f"call model.to({found}), or convert x in its forward"
+                error.add_note(
+                    f"x is of {found}, but the weights of {type(self.model).__name__} are of {own}: {remedy}."
+                )
+            raise
+        level = self.task.level
         if isinstance(batch, Batch):
             num_rows = batch.num_answers(level == "node")
         elif level == "pair":
@@ -161,7 +175,7 @@ class Runner:
         functions = [functions] * len(batches) if callable(functions) else list(functions)
         self._show(batches, seed)
         self._words = (seed, num_steps)
-        walks = self.plan is not None if self.caller.takes_batch else "num_steps" in self.caller.accepts
+        walks = "num_steps" in self.caller.accepts or (self.caller.takes_batch and self.plan is not None)
         if num_steps is not None and not walks:
             raise ValueError(f"{type(self.model).__name__} does not walk: leave out num_steps={num_steps}.")
         if not self.caller.takes_batch:
@@ -198,10 +212,11 @@ class Runner:
                     graphs.graph_of(self.plan.law)  # made ready here, since a captured step cannot wait for it
                 graphs.draw_starts(self.plan.starts(is_training) if self.plan is not None else None, seed)
             if recorder is not None:
-                yield from recorder.run(graphs, own, part, batch_size, seed)
+                with self._randomness(part[0]):  # a CUDA graph draws from torch's generator as it is when replayed
+                    yield from recorder.run(graphs, own, part, batch_size, seed)
                 continue
             for function, ids in zip(own, part, strict=True):
-                with self.caller.own_threads(), self._products():
+                with self.caller.own_threads(), self._products(), self._randomness(ids):
                     result = function(graphs.batch(ids, self.plan, num_steps, seed))
                 yield result
 
@@ -226,6 +241,21 @@ class Runner:
         if isinstance(self.graphs, FullGraph | ClosedGraph):
             self.graphs.show(self._shown)
 
+    def _check(self, store: GraphStore | OneGraph) -> None:
+        """Refuses a model that takes features by name that the graphs lack, and networks inside it with other plans."""
+        for name in ("x", "edge_attr"):
+            if name in self.caller.parts and name in self.caller.needs and getattr(store, name) is None:
+                raise ValueError(
+                    f"The graphs have no {name}, but the forward of {type(self.model).__name__} needs it: give it to "
+                    f"them, or write {name}=None in forward if the model can do without."
+                )
+        for name, module in self.model.named_modules() if self.caller.takes_batch and self.plan is not None else ():
+            if (plan := getattr(module, "walk_plan", None)) not in (None, self.plan):
+                raise ValueError(
+                    f"{name} ({type(module).__name__}) has {plan}, but would get the walks of the model, which has "
+                    f"{self.plan}: give both the same walk_plan."
+                )
+
     def _products(self) -> AbstractContextManager[None]:
         """The precision of all products of the model, as in a captured step."""
         precision: Precision | None = getattr(self.model, "precision", None)
@@ -244,7 +274,7 @@ class Runner:
     @contextmanager
     def _randomness(self, ids: Tensor) -> Iterator[None]:
         """Where to evaluate a model of one's own: what it draws from torch's generator depends on our seed."""
-        if self.model.training:
+        if self.model.training or not draws_from_torch(self.model):  # others may train in this process
             yield
             return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -300,13 +330,13 @@ class Runner:
             self._recorders[num_steps, is_training] = signature, recorder
         return recorder
 
-    def _resident(self, has_edges: bool) -> Assembler | ClosedGraph:
+    def _resident(self, has_edges: bool, has_walks: bool) -> Assembler | ClosedGraph:
         """What makes batches of data that stay where they are."""
         if isinstance(self.store, GraphStore):
-            return Assembler(self.store, self.keys, self.device, has_edges=has_edges)
+            return Assembler(self.store, self.keys, self.device, has_edges=has_edges, has_walks=has_walks)
         graphs: FullGraph | ClosedGraph
         if self.store.batches == "full":
-            graphs = FullGraph(self.store, self.device, has_edges=has_edges)
+            graphs = FullGraph(self.store, self.device, has_edges=has_edges, has_walks=has_walks)
         else:
             fits = self.store.num_bytes <= self.most_bytes
             graphs = ClosedGraph(self.store.to(self.device) if fits else self.store, self.device, has_edges=has_edges)
@@ -317,10 +347,13 @@ class Runner:
 
     def _parts(self, batches: list[Tensor], batch_size: int) -> Iterator[tuple[Assembler | ClosedGraph, list[Tensor]]]:
         """The batches, as many at a time as have their graphs on the device together."""
-        has_edges = getattr(self.model, "passes_messages", True)
+        has: dict[str, Any] = {"has_edges": getattr(self.model, "passes_messages", True)}
+        has["has_walks"] = self.plan is not None
+        if self.graphs is not None and has["has_walks"] > self.graphs.has_walks:  # the model had no plan before
+            self.graphs = None
         if self.is_resident:
             if self.graphs is None:
-                self.graphs = self._resident(has_edges)
+                self.graphs = self._resident(**has)
             yield self.graphs, batches
             return
         assert isinstance(self.store, GraphStore)
@@ -336,9 +369,7 @@ class Runner:
                 # Whichever graphs come later, they will not be larger than the largest.
                 largest = self.store.sizes.sort(dim=1, descending=True).values[:, : self.part_size].sum(1)
                 most = (self.part_size, int(largest[0]), int(largest[1]))
-                self.graphs = Assembler(
-                    store, keys, self.device, has_edges=has_edges, most=most, all_sizes=self.store.sizes
-                )
+                self.graphs = Assembler(store, keys, self.device, **has, most=most, all_sizes=self.store.sizes)
             else:
                 self.graphs.load(store, keys)
             ends = torch.tensor([len(batch) for batch in part]).cumsum(0).tolist()

@@ -20,7 +20,8 @@ from crawl.nn.dropout import Dropout
 from crawl.ops.losses import known_loss
 from crawl.ops.triton.streams import backward
 from crawl.tensor_checks import as_device
-from crawl.training.checkpoint import check_history, check_weights
+from crawl.training.calling import draws_from_torch
+from crawl.training.checkpoint import check_history, check_state, check_weights
 from crawl.training.evaluation import Predictions, Scaling, mean_coverage, predict_with, targets_of
 from crawl.training.norms import Norms
 from crawl.training.runner import Runner
@@ -65,6 +66,7 @@ class Trainer:
         check_type("training", training, Training)
         check_type("evaluation", evaluation, Evaluation)
         seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
+        check_state(model)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ValueError("model has no parameters to train: none of its parameters requires a gradient.")
         if len(dataset.split.train) == 0:
@@ -87,9 +89,6 @@ class Trainer:
         if training.normalise_targets and self.task.kind == "regression":
             self.scaling = Scaling.of(torch.from_numpy(targets_of(self.store, self.split.train)))
         self.generator = torch.Generator(self.device)
-        for module in self.model.modules():
-            if isinstance(module, Dropout):
-                module.generator = self.generator
         self.norms = Norms(self.model)
         self.schedule = Schedule(training, self.task.lower_is_better, -(-self.num_batches // training.accumulate))
         self.update = WeightUpdate(self.model, training, self.schedule.rates())
@@ -217,24 +216,21 @@ class Trainer:
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
-        """Seed our generator, and torch's own if the model may use it."""
+        """Where dropout draws from our generator: seeds it, and torch's own if the model may use that."""
         self.generator.manual_seed(seed)
-        if self._has_own_randomness:  # others may train in this process
-            yield
-            return
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            yield
-
-    @property
-    def _has_own_randomness(self) -> bool:
-        """Whether all dropout is ours, which has the generator; modules of others may use torch's."""
-        for module in self.model.modules():
-            origin, rate = type(module).__module__, getattr(module, "dropout", 0.0)
-            is_random = "dropout" in origin or (isinstance(rate, float) and rate > 0) or isinstance(module, nn.RReLU)
-            if not isinstance(module, Dropout) and (is_random or not origin.startswith(("crawl.", "torch.nn."))):
-                return False
-        return True
+        before = {module: module.generator for module in self.model.modules() if isinstance(module, Dropout)}
+        for module in before:
+            module.generator = self.generator
+        try:
+            if not draws_from_torch(self.model):  # others may train in this process
+                yield
+                return
+            with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+                torch.manual_seed(seed)
+                yield
+        finally:
+            for module, generator in before.items():
+                module.generator = generator
 
     def _score(self, ids: Tensor, num_repeats: int, purpose: str | int) -> float:
         """The mean score of several evaluations."""

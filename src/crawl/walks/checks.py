@@ -103,7 +103,9 @@ def check_values(values: Tensor, nodes: Tensor) -> None:
 
 def check_rows_to_add(nodes: Tensor, edges: Tensor | None, bits: Tensor | None, num_bits: int) -> None:
     """Refuses rows of nodes, edges and bits that are not of one width, and what is not a row for each bit."""
-    width = plain_tensor("nodes", nodes).shape[1:]
+    if plain_tensor("nodes", nodes).dim() != 2:
+        raise ValueError(f"nodes must have two dimensions, a row for each node, not {shown(nodes)}.")
+    width = nodes.shape[1:]
     for name, rows in {"edges": edges, "bits": bits}.items():
         if rows is not None and plain_tensor(name, rows).shape[1:] != width:
             raise ValueError(f"{name} must have rows as wide as those of nodes, {shown(nodes)}, not {shown(rows)}.")

@@ -58,9 +58,9 @@ def sample_walks(
         q: node2vec's in-out parameter, from 0.001 to 1000.
         backend: `auto` takes `numba` on a CPU, `triton` on a GPU, `reference` elsewhere. All give the same walks.
         keys: int64, one for each node (`start` None or a share) or one for each start (`start` a tensor). Walks with
-            the same key and start are the same walk. By default the key of a node is its id; when `start` repeats a
-            node, each repetition within the call gets a key of its own: to split such starts into several calls, give
-            keys. `Graph.node_keys` makes keys that do not depend on the batch.
+            the same key and start are the same walk. By default the key of a node is its id, or its `Graph.node_keys`,
+            which do not depend on the batch, if the graph has `graph_keys`. For a tensor `start` it is the id, and each
+            repetition of a node within the call gets another: to split such starts into several calls, give keys.
         restart: The chance of a jump back, between 0 and 1; the other strategies do not use it.
         centred: Put the start in the middle of its walk, at position `num_steps // 2`: an arm leads ahead from there,
             and another one, which is read backwards, leads there. The walk is then a long one seen from its middle.
@@ -93,7 +93,8 @@ def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None,
         return start.int(), start_keys(start) if keys is None else checked_keys(keys, start)
     walkable = graph.degree > 0
     all_nodes = torch.arange(graph.num_nodes, device=graph.device)
-    keys = all_nodes if keys is None else checked_keys(keys, all_nodes)
+    own = all_nodes if graph.graph_keys is None else graph.node_keys()
+    keys = own if keys is None else checked_keys(keys, all_nodes)
     if start is not None:
         walkable = walkable & _drawn_share(graph, walkable, keys, checked_share(start), seed)
     nodes = walkable.nonzero().squeeze(1)
