@@ -1,4 +1,4 @@
-"""`python -m reproduction`: run a table of the paper or BREC and print it, report results, import data."""
+"""`python -m reproduction`: run a table of the paper, BREC or links and print it, report results, import data."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Reproduce:
 
     Without a name, lists the tables; with --list, their rows too. The same command resumes: finished runs are read,
     stopped ones continue. Started several times, the processes share the work.
-    `python -m reproduction brec` runs BREC, `python -m reproduction report RUNS` makes tables and plots from records,
-    `python -m reproduction import NAME PATH` fills the data root.
+    `python -m reproduction brec` runs BREC, `python -m reproduction links` predicts links of Cora,
+    `python -m reproduction report RUNS` makes tables and plots from records, `python -m reproduction import NAME PATH`
+    fills the data root.
 
     Attributes:
         tables: The tables.
@@ -81,6 +82,7 @@ class Reproduce:
             print(
                 f"{'brec':18} Pairs of graphs that walk networks distinguish; a command of its own, with its own flags."
             )
+            print(f"{'links':18} Links of Cora, with a GCN autoencoder and common neighbours; the same.")
             return
         _advise_on_overlap(self.device, self.jobs)
         try:
@@ -187,6 +189,58 @@ class Brec:
 
 
 @dataclass(frozen=True)
+class Links:
+    """Predict links of Cora with walk networks, a GCN autoencoder and scores of common neighbours; prints the table.
+
+    The same command resumes: what is finished is read. A small file for each row and links.md are in one folder, beside
+    the folders of the runs.
+
+    Attributes:
+        networks: The rows: walk, hybrid, gcn, gcn_autoencoder, common_neighbours or adamic_adar; all when not given.
+        seeds: How many seeds of each network.
+        epochs: Train for this many epochs; 150 when not given.
+        out: Where rows, runs and table are.
+        minutes: Stop after this many minutes, at a checkpoint.
+        data_root: Where cora.npz is; CRAWL_DATA or ~/.cache/crawl when not given.
+        device: Where to compute.
+        threads: How many CPU threads compute.
+        report: Run nothing: make the table from the rows in the folder.
+    """
+
+    networks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="ROW")] = ()
+    seeds: int = 3
+    epochs: int | None = None
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/links")
+    minutes: float | None = None
+    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
+    report: bool = False
+
+    def run(self) -> None:
+        """Run what is left, and print."""
+        check_positive(seeds=self.seeds, epochs=self.epochs)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        if self.report and self.networks:
+            raise ValueError("--report is about all rows in the folder: leave out the networks.")
+        check_folder(self.out)
+        compute_with(self.threads)
+        from reproduction.links import run_rows, write_links_report
+
+        if not self.report:
+            how: dict[str, Any] = {"networks": self.networks, "num_seeds": self.seeds, "epochs": self.epochs}
+            how |= {"minutes": self.minutes, "device": self.device, "root": self.data_root}
+            try:
+                run_rows(self.out, **how)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+        written = write_links_report(self.out)
+        print(written[0].read_text(), end="")
+        say("written: " + ", ".join(map(str, written)))
+
+
+@dataclass(frozen=True)
 class Report:
     """Make the paper's tables and plots from the records of runs.
 
@@ -246,7 +300,7 @@ class Import:
 
 def parse(arguments: Sequence[str]) -> Command:
     """The command the arguments ask for. Prints help or what is wrong, and raises `SystemExit`, as tyro does."""
-    others: dict[str, type[Command]] = {"brec": Brec, "report": Report, "import": Import}
+    others: dict[str, type[Command]] = {"brec": Brec, "links": Links, "report": Report, "import": Import}
     word = arguments[0] if arguments and arguments[0] in others else ""
     command: Command = tyro.cli(
         others.get(word, Reproduce),

@@ -41,3 +41,17 @@ def test_survives_json():
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         Task(**arguments)
+
+
+@pytest.mark.parametrize("metric", ["mrr", "hits@20", "hits@100", "hits@7"])
+def test_links_are_ranked(metric):
+    assert Task(kind="binary", level="pair", num_outputs=1, metric=metric).lower_is_better is False
+    for arguments in ({"kind": "binary", "num_outputs": 1}, {"kind": "multiclass", "num_outputs": 3, "level": "pair"}):
+        with pytest.raises(ValueError, match=f"{metric} ranks links: it is for binary tasks about pairs of nodes"):
+            Task(**arguments, metric=metric)
+
+
+@pytest.mark.parametrize("metric", ["hits@0", "hits@", "hits@1.5", "hit@20", "mae"])
+def test_names_that_are_no_metric_of_links(metric):
+    with pytest.raises(ValueError, match="must be one of roc_auc, accuracy, macro_f1, ap, mrr, hits@20"):
+        Task(kind="binary", level="pair", num_outputs=1, metric=metric)

@@ -44,6 +44,12 @@ def call(function: Callable[..., Any], *positional: Any, **arguments: Any) -> tu
     return function, arguments | ({POSITIONAL: list(positional)} if positional else {})
 
 
+def _complete(num_nodes: int) -> Data:
+    """Half of the edges of a complete graph, with features."""
+    edge_index = torch.combinations(torch.arange(num_nodes)).t()[:, ::2]
+    return Data(x=torch.rand(num_nodes, 2), edge_index=edge_index, edge_attr=torch.rand(edge_index.shape[1], 1))
+
+
 def _cycle(num_nodes: int = 5, **attributes: float) -> nx.Graph:
     graph = nx.cycle_graph(num_nodes)
     for name, value in attributes.items():
@@ -353,6 +359,11 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         cd.OneGraph,
         graph=world.graph(), owners=torch.arange(4), x=torch.rand(5, 2), edge_attr=None, y=torch.arange(4),
         edge_index=world.edges(), batches="full",
+    ),
+    "from_links": lambda _: call(
+        cd.from_links,
+        data=_complete(7), fractions=(0.6, 0.2, 0.2), seed=0, num_negatives=1, supervised_share=0.3, metric="hits@20",
+        batches="full", undirected=True, name="own",
     ),
     "from_csv": lambda w: call(
         cd.from_csv,

@@ -118,3 +118,40 @@ def test_every_metric_of_a_task_has_a_direction_and_a_score():
         for metric in metrics:
             task = Task(kind=kind, num_outputs=1, metric=metric)
             assert task.lower_is_better == LOWER_IS_BETTER[metric]
+
+
+def hits_by_hand(k: int, targets: np.ndarray, predictions: np.ndarray) -> float:
+    negatives = sorted(predictions[targets == 0], reverse=True)
+    if len(negatives) < k:
+        return 1.0
+    return float(np.mean([each > negatives[k - 1] for each in predictions[targets == 1]]))
+
+
+def mrr_by_hand(targets: np.ndarray, predictions: np.ndarray) -> float:
+    reciprocal = []
+    for each in predictions[targets == 1]:
+        best = 1 + sum(other > each for other in predictions[targets == 0])
+        worst = 1 + sum(other >= each for other in predictions[targets == 0])
+        reciprocal.append(2 / (best + worst))
+    return float(np.mean(reciprocal))
+
+
+@pytest.mark.parametrize("num_values", [3, 1000])  # with many equal scores, and with few
+def test_links_against_brute_force(num_values):
+    rng = np.random.default_rng(num_values)
+    for num_rows in (2, 5, 40, 200):
+        targets = rng.integers(2, size=num_rows)
+        targets[:2] = (0, 1)
+        predictions = rng.integers(num_values, size=num_rows) / num_values
+        for k in (1, 2, 20, 100):
+            expected = hits_by_hand(k, targets, predictions)
+            assert score(f"hits@{k}", predictions[:, None], targets) == pytest.approx(expected)
+        assert score("mrr", predictions[:, None], targets) == pytest.approx(mrr_by_hand(targets, predictions))
+
+
+@pytest.mark.parametrize("metric", ["mrr", "hits@2"])
+def test_links_of_one_class_have_no_score(metric):
+    targets = np.ones(3)
+    assert math.isnan(score(metric, np.array([[0.1], [0.2], [0.3]]), targets))
+    assert why_no_score(metric, targets) == f"it has one class only, and {metric} needs two"
+    assert why_no_score(metric, np.array([0.0, 1.0])) == ""

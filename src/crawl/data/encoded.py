@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 
 from crawl.checks import check_type
+from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
 from crawl.encodings.cycles import cycle_counts
@@ -35,6 +36,8 @@ def with_encodings(store: AnyStore, encodings: Encodings) -> AnyStore:
     check_type("encodings", encodings, Encodings)
     if encodings == Encodings():
         return store
+    if isinstance(store, LinkGraph):
+        raise ValueError("Encodings would know the links that an epoch hides to predict them: leave out encodings.")
     graph = store.graph if isinstance(store, OneGraph) else store.joined()
     of_nodes, of_edges = [], []
     if encodings.return_steps:

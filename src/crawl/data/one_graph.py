@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ class OneGraph:
     y: Tensor | None = None
     edge_index: Tensor | None = None
     batches: Batches = "closed"
+    _stay: ClassVar[tuple[str, ...]] = ("owners",)  # on the CPU
 
     def __post_init__(self) -> None:
         check_type("graph", self.graph, Graph, "call Graph.from_data(data)")
@@ -96,11 +97,11 @@ class OneGraph:
         """Whether targets belong to pairs of nodes."""
         return self.owners.dim() == 2
 
-    def to(self, device: torch.device | str) -> OneGraph:
+    def to(self, device: torch.device | str) -> Self:
         """The same on another device; `owners` stay on the CPU."""
         device = as_device(device)
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor) and name != "owners"}
-        moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        moved: dict[str, Any] = {name: value.to(device) for name, value in tensors.items() if name not in self._stay}
         return replace(self, graph=self.graph.to(device), **moved)
 
     def checked(self) -> Self:
@@ -126,23 +127,29 @@ class OneGraph:
         return self
 
     def batch(self, ids: Tensor) -> Data:
-        """The full graph as PyG data, with the targets `ids`: their nodes in `target_nodes`, their rows in `y`."""
-        ids = self.checked_ids(ids).to(self.device)
-        owners = self.owners.to(self.device)[ids]
-        y = None if self.y is None else self.y[ids]
+        """The full graph as PyG data, with the targets `ids`: their rows in `y`, their nodes in `target_nodes`, or
+        their pairs in `edge_label_index`, `[2, M]`.
+        """
+        ids = self.checked_ids(ids)
+        owners = self.owners[ids].to(self.device)
         return Data(
             x=self.x,
             edge_index=self.edge_index,
             edge_attr=self.edge_attr,
-            y=y,
+            y=None if self.y is None else self.y[ids.to(self.y.device)],
             num_nodes=self.num_nodes,
-            target_nodes=owners,
+            **({"edge_label_index": owners.t()} if self.are_pairs else {"target_nodes": owners}),
         )
 
     def subset(self, ids: Tensor) -> OneGraph:
         """The same graph with the targets `ids` only, in this order."""
         ids = self.checked_ids(ids)
         return replace(self, owners=self.owners[ids], y=None if self.y is None else self.y[ids.to(self.y.device)])
+
+    def with_owners(self, owners: Tensor) -> OneGraph:
+        """The same graph to be asked about other nodes, `[M]`, or pairs, `[M, 2]`, whose targets are not known."""
+        graph, features = self.graph, (self.x, self.edge_attr)
+        return OneGraph(graph, owners, *features, edge_index=self.edge_index, batches=self.batches).checked()
 
     def checked_ids(self, ids: Tensor) -> Tensor:
         """The ids of targets as int64 on the CPU. Refuses those that do not exist."""
@@ -154,7 +161,7 @@ class OneGraph:
 
     def __repr__(self) -> str:
         owners = "pairs" if self.are_pairs else "nodes"
-        return f"OneGraph({self.graph}, {len(self)} {owners} with targets, batches={self.batches!r})"
+        return f"{type(self).__name__}({self.graph}, {len(self)} {owners} with targets, batches={self.batches!r})"
 
 
 Store = GraphStore | OneGraph

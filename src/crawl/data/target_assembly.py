@@ -10,6 +10,7 @@ from torch import Tensor
 
 from crawl.data.assembly import Assembler, Bucket
 from crawl.data.closed import closed_batch
+from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
 from crawl.nn.batch import Batch
@@ -26,12 +27,18 @@ class FullGraph(Assembler):
     def __init__(
         self, store: OneGraph, device: torch.device, *, has_edges: bool = True, has_walks: bool = True
     ) -> None:
-        assert store.edge_index is not None
-        graphs = GraphStore(store.node_ptr, store.edge_ptr, store.edge_index, store.x, store.edge_attr)
+        # Of links, other graphs are shown later, with fewer edges.
+        most = (1, store.num_nodes, store.num_edges) if isinstance(store, LinkGraph) else None
         keys = torch.zeros(1, dtype=torch.long)
-        super().__init__(graphs, keys, device, has_edges=has_edges, has_walks=has_walks)
-        self.owners, self.target_y = store.owners.to(device), _as_numbers(store.y, device)
+        super().__init__(_as_graphs(store), keys, device, has_edges=has_edges, has_walks=has_walks, most=most)
+        self.owners = self._kept("owners", store.owners.to(device), len(store))
+        self.target_y = _as_numbers(store.y, device)
         self._only = torch.tensor([0, 1], device=device)  # the graph, and the empty one for padding
+
+    def show(self, store: OneGraph) -> None:
+        """Put another graph of the same nodes, with no more edges, and other targets in the place of these."""
+        self.load(_as_graphs(store), torch.zeros(1, dtype=torch.long))
+        self._kept("owners", store.owners.to(self.device), len(store))
 
     def batch(self, ids: Tensor, plan: WalkPlan | None, num_steps: int, seed: int) -> Batch:
         """The graph with the targets `ids`, on the CPU."""
@@ -113,6 +120,10 @@ class ClosedGraph:
         )
         return batch if graph.device == self.device else batch.map(lambda tensor: tensor.to(self.device))
 
+    def show(self, store: OneGraph) -> None:
+        """Take another graph of the same nodes, and other targets, in the place of these."""
+        self.store = store.to(self.store.device)
+
     def walks_per_target(self, plan: WalkPlan | None) -> int:
         """The most walks that a target has."""
         return (plan.num_walks if plan is not None else 0) * (2 if self.store.are_pairs else 1)
@@ -122,6 +133,12 @@ class ClosedGraph:
         sizes = (batch.num_nodes, batch.num_edges, len(batch.walks) if batch.walks is not None else 0)
         nodes, edges, walks = (_rounded(size + 1) for size in sizes)
         return Bucket(num_targets + 1, nodes, edges, walks, _rounded(int(batch.nodes.count.max())), num_targets)
+
+
+def _as_graphs(store: OneGraph) -> GraphStore:
+    """The graph as the only one of a store."""
+    assert store.edge_index is not None
+    return GraphStore(store.node_ptr, store.edge_ptr, store.edge_index, store.x, store.edge_attr)
 
 
 def _rounded(size: int) -> int:

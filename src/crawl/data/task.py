@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -17,6 +18,8 @@ _METRICS: dict[Kind, tuple[Metric, ...]] = {  # the first of a kind is its defau
     "multiclass": ("accuracy", "macro_f1"),
     "multilabel": ("ap", "roc_auc", "macro_f1"),
 }
+_OF_LINKS = ("mrr", "hits@20", "hits@50", "hits@100")  # for which pairs are ranked; k of hits@k may be any number
+_HITS = re.compile(r"hits@([1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,7 @@ class Task:
             (several answers of yes or no, each of which may be missing).
         level: Whether a graph, a node or a pair of nodes has a target.
         num_outputs: The width of the model's output: the number of targets, 1 for `binary`, of classes, or of labels.
-        metric: The score, the usual one of the kind when empty.
+        metric: The score, the usual one of the kind when empty. `hits@k` and `mrr` are for links.
         target_names: The names of the targets, where they have any.
         class_names: For `binary` and `multiclass`, what the classes 0, 1, … are called.
     """
@@ -50,7 +53,7 @@ class Task:
             if not all(isinstance(each, str) for each in names):
                 raise ValueError(f"{name} must be a list of names, not {shown(getattr(self, name))}.")
             object.__setattr__(self, name, tuple(names))
-        check_choice(f"The metric of a {self.kind} task", self.metric, _METRICS[self.kind])
+        self._check_metric()
         object.__setattr__(self, "num_outputs", whole_number("num_outputs", self.num_outputs, 1, MAX_CHANNELS))
         if self.kind == "binary" and self.num_outputs != 1:
             raise ValueError(f"A {self.kind} task cannot have num_outputs={self.num_outputs}.")
@@ -59,6 +62,15 @@ class Task:
         has_classes = self.kind in ("binary", "multiclass")
         self._check_names("target_names", 1 if has_classes else self.num_outputs)
         self._check_names("class_names", max(self.num_outputs, 2) if has_classes else 0)
+
+    def _check_metric(self) -> None:
+        choices: tuple[str, ...] = _METRICS[self.kind]
+        ranks_links = isinstance(self.metric, str) and (self.metric == "mrr" or num_hits(self.metric) is not None)
+        if self.kind == "binary" and self.level == "pair":
+            choices += _OF_LINKS if not ranks_links else (self.metric,)
+        elif ranks_links:
+            raise ValueError(f"The metric {self.metric} ranks links: it is for binary tasks about pairs of nodes.")
+        check_choice(f"The metric of a {self.kind} task", self.metric, choices)
 
     def _check_names(self, field: str, number: int) -> None:
         """Refuse names of targets or classes that are not one for each, all different; there may be none."""
@@ -79,3 +91,9 @@ class Task:
     def lower_is_better(self) -> bool:
         """Whether a smaller value of the metric is a better one."""
         return self.metric in ("mae", "rmse")
+
+
+def num_hits(metric: str) -> int | None:
+    """The k of a metric `hits@k`; None for another."""
+    found = _HITS.fullmatch(metric)
+    return None if found is None else int(found[1])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from crawl.checks import check_choice, check_fields, check_type, real_number, shown, whole_number
-from crawl.choices import OF_BLOCKS, WITH_CNN, WITH_WALKS, Batches, BlockName, Head, Pool, Precision
+from crawl.choices import OF_BLOCKS, WITH_CNN, WITH_WALKS, Batches, BlockName, Head, PairScore, Pool, Precision
 from crawl.encodings.settings import Encodings
 from crawl.files import parse_json
 from crawl.plain import LEFT_OUT, structure, tagged, unstructure
@@ -53,6 +53,7 @@ class Model:
         num_heads: The number of heads of attention.
         precision: What matrix products on a GPU round to.
         padding: Pool all positions of walks, not those alone that have a whole window around them.
+        pair: How a pair of nodes is scored: `mlp`, `bilinear` or `dot`.
     """
 
     name: ClassVar[str] = "network"
@@ -68,6 +69,7 @@ class Model:
     num_heads: int = 4
     precision: Precision = "tf32"
     padding: bool = False
+    pair: PairScore = field(default="mlp", metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, tuple | list) or not self.layer:
@@ -320,6 +322,10 @@ def _without_effect(
             yield "A closed batch, whose walks start at its targets,", "walk", setting, getattr(WalkPlan, setting)
     if task.level != "graph":
         yield f"An answer for each {task.level}", "model", "pool", Model.pool
+    if task.level == "pair":
+        yield "An answer for each pair", "model", "head", Model.head
+    else:
+        yield f"An answer for each {task.level}", "model", "pair", Model.pair
     if device == "cpu":
         yield "A computation on the CPU", "model", "precision", Model.precision
     if model.num_layers == 1:

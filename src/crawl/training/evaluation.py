@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crawl.checks import MAX_COUNT, MAX_SEED, check_type, shown, whole_number
+from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
@@ -151,7 +152,7 @@ def predict(
     Args:
         model: It is called with what its `forward` accepts; see `Runner`.
         task: What it predicts.
-        store: The graphs.
+        store: The graphs, or one graph with targets, which sees all of its edges.
         ids: Which of them.
         num_repeats: Evaluations, each with walks of its own.
         seed: Of the walks.
@@ -167,7 +168,7 @@ def predict(
     if num_steps is not None:
         num_steps = whole_number("num_steps", num_steps, 0, MAX_COUNT - 1)
     ids = store.checked_ids(ids)
-    if not torch.equal(ids, torch.arange(len(store))):
+    if isinstance(store, LinkGraph) or not torch.equal(ids, torch.arange(len(store))):
         store, ids = store.subset(ids), torch.arange(len(ids))
     runner, batch_size = runner_for(model, task, store, num_repeats, batch_size)
     settings: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "on_batch": on_batch}

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn import metrics as sk
 
 from crawl.checks import shown
+from crawl.data.task import num_hits
 
 Array = NDArray[np.float64]
 
@@ -20,7 +21,8 @@ def score(metric: str, predictions: Array, targets: Array) -> float:
     """The score of predictions.
 
     Args:
-        metric: `mae`, `rmse`, `r2`, `accuracy`, `macro_f1`, `ap` (average precision) or `roc_auc`.
+        metric: `mae`, `rmse`, `r2`, `accuracy`, `macro_f1`, `ap` (average precision), `roc_auc`, or for links `hits@k`
+            and `mrr`; see `hits_at` and `mean_reciprocal_rank`.
         predictions: `[n, k]`: values, or probabilities (one column for binary, one for each class or label otherwise).
         targets: `[n, k]` values or labels with NaN where missing, or `[n]` classes.
 
@@ -56,7 +58,9 @@ def why_no_score(metric: str, targets: Array) -> str:
         return "it has no graphs" if targets.size == 0 else "it has no targets"
     if metric == "r2" and all(np.sum(~np.isnan(column)) < 2 for column in columns.T):
         return "r2 needs two targets"
-    if metric in _RANK_SCORES and all(np.unique(column[~np.isnan(column)]).size < 2 for column in columns.T):
+    if metric not in (*_VALUE_SCORES, "accuracy", "macro_f1") and all(
+        np.unique(column[~np.isnan(column)]).size < 2 for column in columns.T
+    ):
         return f"it has one class only, and {metric} needs two"
     return ""
 
@@ -76,7 +80,29 @@ def _column_score(metric: str, predictions: Array, targets: Array) -> float:
         return float(sk.f1_score(targets, predictions > 0.5, average="macro"))
     if np.unique(targets).size < 2:  # neither curve exists
         return float("nan")
+    if (k := num_hits(metric)) is not None:
+        return hits_at(k, targets, predictions)
     return float(_RANK_SCORES[metric](targets, predictions))
+
+
+def hits_at(k: int, targets: Array, predictions: Array) -> float:
+    """The share of positives that score higher than the k-th best negative, as OGB counts; 1 with fewer negatives."""
+    negatives = predictions[targets == 0]
+    if len(negatives) < k:
+        return 1.0
+    return float(np.mean(predictions[targets == 1] > np.partition(negatives, -k)[-k]))
+
+
+def mean_reciprocal_rank(targets: Array, predictions: Array) -> float:
+    """The mean of 1/rank over positives, each ranked among itself and all negatives.
+
+    As OGB does, which has other negatives for each positive, the rank is the mean of the best and the worst one that
+    equal scores allow.
+    """
+    negatives, positives = np.sort(predictions[targets == 0]), predictions[targets == 1]
+    num_higher = len(negatives) - np.searchsorted(negatives, positives, "right")
+    num_not_lower = len(negatives) - np.searchsorted(negatives, positives, "left")
+    return float(np.mean(1 / (1 + (num_higher + num_not_lower) / 2)))
 
 
 _VALUE_SCORES: dict[str, Callable[[Array, Array], float]] = {
@@ -87,4 +113,5 @@ _VALUE_SCORES: dict[str, Callable[[Array, Array], float]] = {
 _RANK_SCORES: dict[str, Callable[[Array, Array], float]] = {
     "ap": sk.average_precision_score,
     "roc_auc": sk.roc_auc_score,
+    "mrr": mean_reciprocal_rank,
 }

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from crawl.choices import Precision
 from crawl.data.assembly import Assembler
 from crawl.data.identity import graph_keys
+from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
 from crawl.data.target_assembly import ClosedGraph, FullGraph
@@ -98,6 +99,8 @@ class Runner:
         self.store = store if self.is_resident else store.to("cpu")
         self.most_bytes = most_bytes
         self.graphs: Assembler | ClosedGraph | None = None
+        self._shown: GraphStore | OneGraph = self.store
+        self._shown_seed: int | None = None
         self._recorders: dict[tuple[int, bool], tuple[tuple[Any, ...], Recorder]] = {}
         self._words: tuple[int, int | None] = (0, None)
 
@@ -135,6 +138,8 @@ class Runner:
         level = self.task.level
         if isinstance(batch, Batch):
             num_rows = batch.num_answers(level == "node")
+        elif level == "pair":
+            num_rows = batch.edge_label_index.shape[1]
         else:
             num_rows = batch.num_nodes if level == "node" else batch.num_graphs
         expected = (num_rows, self.task.num_outputs)
@@ -169,6 +174,7 @@ class Runner:
             protected: What a function changes; trials before it is captured leave it as it was.
         """
         functions = [functions] * len(batches) if callable(functions) else list(functions)
+        self._show(batches, seed)
         self._words = (seed, num_steps)
         walks = "num_steps" in self.caller.accepts or (self.caller.takes_batch and self.plan is not None)
         if num_steps is not None and not walks:
@@ -215,6 +221,27 @@ class Runner:
                     result = function(graphs.batch(ids, self.plan, num_steps, seed))
                 yield result
 
+    def _show(self, batches: list[Tensor], seed: int) -> None:
+        """Have batches made of the graph that these may see.
+
+        Targets that are drawn for each epoch of training see the graph without their links, also when they are
+        evaluated; the seed says which they are. All others see all training links.
+
+        Raises:
+            ValueError: If there are targets of both kinds.
+        """
+        if not isinstance(self.store, LinkGraph) or not batches:
+            return
+        is_drawn = torch.cat(batches) < self.store.num_drawn
+        if bool(is_drawn.any()) and not bool(is_drawn.all()):
+            raise ValueError("Training links are hidden while they are predicted: evaluate the splits one by one.")
+        wanted = derive_seed(seed, "links") if bool(is_drawn.any()) else None
+        if wanted == self._shown_seed:
+            return
+        self._shown, self._shown_seed = self.store if wanted is None else self.store.drawn(wanted), wanted
+        if isinstance(self.graphs, FullGraph | ClosedGraph):
+            self.graphs.show(self._shown)
+
     def _check(self, store: GraphStore | OneGraph) -> None:
         """Refuses a model that takes features by name that the graphs lack, and networks inside it with other plans."""
         for name in ("x", "edge_attr"):
@@ -243,10 +270,10 @@ class Runner:
         return nullcontext() if precision is None or self.device.type != "cuda" else products(precision)
 
     def _run_on_data(self, functions: list[Function], batches: list[Tensor]) -> Iterator[Tensor]:
-        self.store, self.keys = self.store.to(self.device), self.keys.to(self.device)
+        self._shown, self.keys = self._shown.to(self.device), self.keys.to(self.device)
         for function, ids in zip(functions, batches, strict=True):
             with self.caller.own_threads(), self._randomness(ids):
-                batch = self.store.batch(ids)
+                batch = self._shown.batch(ids)
                 if isinstance(self.store, GraphStore):
                     batch.graph_keys = self.keys[ids.to(self.device)]
                 result = function(batch)
@@ -352,10 +379,16 @@ class Runner:
         """What makes batches of data that stay where they are."""
         if isinstance(self.store, GraphStore):
             return Assembler(self.store, self.keys, self.device, has_edges=has_edges, has_walks=has_walks)
+        graphs: FullGraph | ClosedGraph
         if self.store.batches == "full":
-            return FullGraph(self.store, self.device, has_edges=has_edges, has_walks=has_walks)
-        fits = self.store.num_bytes <= self.most_bytes
-        return ClosedGraph(self.store.to(self.device) if fits else self.store, self.device, has_edges=has_edges)
+            graphs = FullGraph(self.store, self.device, has_edges=has_edges, has_walks=has_walks)
+        else:
+            fits = self.store.num_bytes <= self.most_bytes
+            graphs = ClosedGraph(self.store.to(self.device) if fits else self.store, self.device, has_edges=has_edges)
+        if self._shown_seed is not None:
+            assert isinstance(self._shown, OneGraph)
+            graphs.show(self._shown)
+        return graphs
 
     def _parts(self, batches: list[Tensor], batch_size: int) -> Iterator[tuple[Assembler | ClosedGraph, list[Tensor]]]:
         """The batches, as many at a time as have their graphs on the device together."""

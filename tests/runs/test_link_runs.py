@@ -1,0 +1,106 @@
+"""Runs on links: from an experiment to a folder, stopped and resumed, and predictions for pairs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import erdos_renyi_graph
+
+from crawl import Network, WalkPlan
+from crawl.data import Dataset, OneGraph, from_links
+from crawl.encodings import Encodings
+from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experiment
+from crawl.runs.run import Stopped
+from crawl.training import Evaluation, Training
+
+ONCE = Evaluation(batch_size=1000, num_val_repeats=1, num_test_repeats=2)
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    torch.manual_seed(0)
+    data = Data(x=torch.randn(50, 4), edge_index=erdos_renyi_graph(50, 0.2), num_nodes=50)
+    return from_links(data, metric="hits@20", name="random links")
+
+
+def experiment(epochs: int = 3, **model: object) -> Experiment:
+    return Experiment(
+        name="links",
+        walk=WalkPlan(num_steps=12, num_eval_steps=16, window_size=4),
+        model=Model(**({"layer": ("walk", "gcn"), "hidden_channels": 8, "num_layers": 2} | model)),
+        training=Training(lr=0.01, batch_size=1000, max_epochs=epochs),
+        evaluation=ONCE,
+    )
+
+
+def test_a_run_is_stopped_and_resumed_to_the_same_result(dataset: Dataset, tmp_path: Path) -> None:
+    whole = run_experiment(experiment(), tmp_path / "whole", dataset=dataset, quiet=True)
+    with pytest.raises(Stopped):
+        run_experiment(experiment(), tmp_path / "parts", dataset=dataset, quiet=True, stop=lambda: True)
+    parts = resume_run(tmp_path / "parts", dataset=dataset, quiet=True)
+    for key in ("scores", "best_epoch", "metric", "num_graphs"):
+        assert parts.record[key] == whole.record[key]
+    assert whole.record["metric"] == "hits@20"
+    assert 0 <= whole.score() <= 1
+    assert (tmp_path / "whole/predictions.csv").read_text() == (tmp_path / "parts/predictions.csv").read_text()
+    rows = list(csv.reader((tmp_path / "whole/predictions.csv").read_text().splitlines()))
+    assert len(rows) == 1 + len(dataset.split.test)
+    assert rows[1][0] == ":".join(map(str, dataset.store.owners[dataset.split.test][0].tolist()))
+
+    other = from_links(Data(x=dataset.store.x, edge_index=dataset.store.edge_index, num_nodes=50), metric="hits@20")
+    with pytest.raises(Stopped):
+        run_experiment(experiment(), tmp_path / "changed", dataset=dataset, quiet=True, stop=lambda: True)
+    with pytest.raises(ValueError, match="The data have changed"):
+        resume_run(tmp_path / "changed", dataset=other, quiet=True)
+
+
+def test_predictions_for_pairs_of_this_and_of_another_graph(dataset: Dataset, tmp_path: Path) -> None:
+    run = run_experiment(experiment(2), tmp_path / "run", dataset=dataset, quiet=True)
+    model = TrainedModel.load(run.folder, "cpu")
+    test = dataset.store.subset(dataset.split.test)
+    whole = model.predict(test)
+    assert whole.repeats.shape == (2, len(dataset.split.test), 1)
+    assert model.predict(dataset.store).mean.shape == (len(dataset), 1)
+    pairs = test.owners[:5]
+    store = OneGraph(test.graph, pairs, test.x, edge_index=test.edge_index, batches="full")
+    assert model.predict(store).mean == pytest.approx(whole.mean[:5], abs=1e-5)
+    turned = dataset.store.with_owners(pairs.flip(1))
+    assert type(turned) is OneGraph
+    assert model.predict(turned).mean == pytest.approx(whole.mean[:5], abs=1e-5)
+    with pytest.raises(ValueError, match="There is no node 50"):
+        dataset.store.with_owners(torch.tensor([[3, 50]]))
+
+    torch.manual_seed(1)
+    elsewhere = from_links(Data(x=torch.randn(30, 4), edge_index=erdos_renyi_graph(30, 0.2), num_nodes=30)).store
+    assert model.predict(elsewhere.subset(torch.arange(7))).mean.shape == (7, 1)
+
+
+@pytest.mark.parametrize("pair", ["dot", "bilinear", "mlp"])
+def test_scores_of_pairs(dataset: Dataset, tmp_path: Path, pair: str) -> None:
+    settings = Experiment(
+        model=Model(layer=("gcn",), hidden_channels=8, num_layers=2, pair=pair),  # type: ignore[arg-type]
+        training=Training(batch_size=1000, max_epochs=1),
+        evaluation=Evaluation(batch_size=1000),
+    )
+    run = run_experiment(settings, tmp_path / "run", dataset=dataset, quiet=True)
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["model"].get("pair", "mlp") == pair
+    model = TrainedModel.load(run.folder, "cpu").model
+    assert isinstance(model, Network)
+    assert model.readout.score == pair
+
+
+def test_settings_without_effect_are_refused(dataset: Dataset, tmp_path: Path) -> None:
+    for setting in ({"pool": "sum"}, {"head": "linear"}):
+        with pytest.raises(ValueError, match="An answer for each pair of nodes cannot be changed by --model"):
+            run_experiment(experiment(1, **setting), tmp_path / "run", dataset=dataset, quiet=True)
+    with pytest.raises(ValueError, match=r"An answer for each graph cannot be changed by --model\.pair"):
+        run_experiment(experiment(1, pair="dot"), tmp_path / "run", quiet=True)
+    encoded = Experiment(model=Model(layer=("gcn",)), encodings=Encodings(return_steps=3))
+    with pytest.raises(ValueError, match="Encodings would know the links"):
+        run_experiment(encoded, tmp_path / "encoded", dataset=dataset, quiet=True)
