@@ -46,7 +46,6 @@ METRICS = ("hits@100", "roc_auc", "hits@20", "hits@50", "ap", "mrr")
 HEURISTICS = ("common_neighbours", "adamic_adar")
 FRACTIONS, SPLIT_SEED = (0.85, 0.05, 0.1), 0
 _FORMAT = "crawl-links-1"
-_ALL = 2**14  # targets of a batch: more than there are, so that a step has all of them
 _PARTS = ("val", "test")
 _NOTE = (
     "Cora: 85 % of its links for training, 5 % for validation, 10 % for the test, in one split, and for each link of "
@@ -59,7 +58,7 @@ _NOTE = (
 
 
 def _networks() -> dict[str, Experiment]:
-    training = Training(lr=0.01, batch_size=_ALL, max_epochs=150, schedule=Cosine())
+    training = Training(lr=0.01, max_epochs=150, schedule=Cosine())
     model = Model(layer=("walk",), hidden_channels=64, num_layers=2, dropout=0.3)
     walks = Experiment(
         name="links-walk",
@@ -67,7 +66,7 @@ def _networks() -> dict[str, Experiment]:
         walk=WalkPlan(num_steps=12, num_eval_steps=24, window_size=4),
         model=model,
         training=training,
-        evaluation=Evaluation(num_val_repeats=1, num_test_repeats=10, batch_size=_ALL),
+        evaluation=Evaluation(num_val_repeats=1, num_test_repeats=10),
     )
     message_passing = replace(model, layer=("gcn",))
     gcn = replace(walks.without_walks(message_passing), name="links-gcn")

@@ -18,7 +18,7 @@ from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experime
 from crawl.runs.run import Stopped
 from crawl.training import Evaluation, Training
 
-ONCE = Evaluation(batch_size=1000, num_val_repeats=1, num_test_repeats=2)
+ONCE = Evaluation(num_val_repeats=1, num_test_repeats=2)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def experiment(epochs: int = 3, **model: object) -> Experiment:
         name="links",
         walk=WalkPlan(num_steps=12, num_eval_steps=16, window_size=4),
         model=Model(**({"layer": ("walk", "gcn"), "hidden_channels": 8, "num_layers": 2} | model)),
-        training=Training(lr=0.01, batch_size=1000, max_epochs=epochs),
+        training=Training(lr=0.01, max_epochs=epochs),
         evaluation=ONCE,
     )
 
@@ -84,8 +84,7 @@ def test_predictions_for_pairs_of_this_and_of_another_graph(dataset: Dataset, tm
 def test_scores_of_pairs(dataset: Dataset, tmp_path: Path, pair: str) -> None:
     settings = Experiment(
         model=Model(layer=("gcn",), hidden_channels=8, num_layers=2, pair=pair),  # type: ignore[arg-type]
-        training=Training(batch_size=1000, max_epochs=1),
-        evaluation=Evaluation(batch_size=1000),
+        training=Training(max_epochs=1),
     )
     run = run_experiment(settings, tmp_path / "run", dataset=dataset, quiet=True)
     config = json.loads((tmp_path / "run/config.json").read_text())

@@ -127,8 +127,8 @@ def trained(dataset: Dataset, epochs: int, **settings: Any) -> Trainer:
         num_eval_steps=16,
         window_size=4,
     )
-    training = Training(lr=0.01, batch_size=4096, max_epochs=epochs)
-    trainer = Trainer(model, dataset, training, Evaluation(batch_size=4096, num_val_repeats=1), **settings)
+    training = Training(lr=0.01, max_epochs=epochs)
+    trainer = Trainer(model, dataset, training, Evaluation(num_val_repeats=1), **settings)
     for _ in trainer.epochs():
         pass
     return trainer
@@ -206,7 +206,7 @@ def test_targets_of_both_kinds_are_refused_together() -> None:
 
 def test_given_pairs_see_all_training_links() -> None:
     dataset = random_links()
-    settings: dict[str, Any] = {"num_repeats": 1, "seed": 0, "batch_size": 4096}
+    settings: dict[str, Any] = {"num_repeats": 1, "seed": 0}
     found = predict(Reader(), dataset.task, dataset.store, torch.arange(len(dataset)), **settings).repeats[0, :, 0]
     num_hidden = dataset.store.num_hidden
     assert np.allclose(found[:num_hidden], 1 / (1 + np.exp(-1)))
@@ -230,7 +230,7 @@ class OnPyG(nn.Module):
 
 def test_a_network_on_pyg_data_gets_the_pairs() -> None:
     dataset, model = random_links(), OnPyG()
-    trainer = Trainer(model, dataset, Training(max_epochs=2, batch_size=4096), Evaluation(batch_size=4096))
+    trainer = Trainer(model, dataset, Training(max_epochs=2), Evaluation())
     for record in trainer.epochs():
         assert record["loss"] > 0
     for data in model.seen:
@@ -254,8 +254,8 @@ def losses_and_answers() -> tuple[list[float], list[Tensor]]:
         edge_dim=None,
         **settings,
     )
-    training = Training(lr=0.01, batch_size=len(dataset.split.train) // 2 + 1, max_epochs=2)
-    trainer = Trainer(network, dataset, training, Evaluation(batch_size=64, num_val_repeats=1))
+    training = Training(lr=0.01, max_epochs=2)
+    trainer = Trainer(network, dataset, training, Evaluation(num_val_repeats=1))
     losses, answers = [], []
     for record in trainer.epochs():
         losses.append(record["loss"])

@@ -154,7 +154,8 @@ def test_an_isolated_node_is_answered_by_its_features() -> None:
 @each_batches
 def test_it_learns_repeats_and_resumes(batches: str, level: str, make: Callable[[str], Dataset]) -> None:
     dataset = make(batches)
-    training = Training(lr=0.02, batch_size=12, max_epochs=30 if level == "node" else 8)
+    size = {"batch_size": 6} if batches == "closed" else {}
+    training = Training(lr=0.02, max_epochs=30 if level == "node" else 8, **size)
 
     def trainer() -> Trainer:
         layer = ("walk", "gine", "virtual_node") if batches == "closed" else ("walk", "gine")
@@ -186,7 +187,7 @@ def test_models_of_pyg_data_are_trained_on_the_full_graph() -> None:
 
     torch.manual_seed(0)
     dataset = of_nodes("full")
-    trainer = Trainer(Own(), dataset, Training(lr=0.1, batch_size=12, max_epochs=3), Evaluation(), device="cpu")
+    trainer = Trainer(Own(), dataset, Training(lr=0.1, max_epochs=3), Evaluation(), device="cpu")
     losses = [record["loss"] for record in trainer.epochs()]
     assert losses[-1] < losses[0]
     ids, data = torch.tensor([4, 1]), graph_data()
