@@ -75,13 +75,25 @@ def arguments_of_networkx(graph: nx.Graph, weight: str | None) -> dict[str, Any]
 
 
 def check_dead_ends(rowptr: Tensor, target: Tensor) -> None:
-    """Refuses a graph with an edge to a node that no edge leaves."""
-    dead_end = (rowptr[1:] == rowptr[:-1])[target]
-    if bool(dead_end.any()):
-        raise ValueError(
-            f"Node {int(target[dead_end][0])} can be entered but not left, so a walk would end there. "
-            "Pass undirected=True, make the data undirected (PyG: ToUndirected), or add a self-loop to such nodes."
-        )
+    """Refuses a graph with an edge to a node that no edge leaves, or with a row that is too long to be drawn from."""
+    if rowptr.numel() > 1 and target.numel() > MAX_COUNT and int(rowptr.diff().max()) >= MAX_COUNT:
+        raise ValueError(f"A node has {int(rowptr.diff().max())} arcs; at most {MAX_COUNT - 1} are supported.")
+    is_dead_end = (rowptr[1:] == rowptr[:-1])[target]
+    if bool(is_dead_end.any()):
+        raise ValueError(dead_end(int(target[is_dead_end][0])))
+
+
+def dead_end(node: int) -> str:
+    """What is wrong with a graph in which walks end at a node."""
+    return (
+        f"Node {node} can be entered but not left, so a walk would end there. "
+        "Pass undirected=True, make the data undirected (PyG: ToUndirected), or add a self-loop to such nodes."
+    )
+
+
+def index_type(count: int) -> torch.dtype:
+    """The integers that count this far: int32 while that is enough."""
+    return torch.int32 if count <= MAX_COUNT else torch.int64
 
 
 def weights_differ(edge_weight: Any) -> bool:
@@ -124,8 +136,6 @@ def checked_edge_index(edge_index: Tensor) -> Tensor:
         raise ValueError(
             f"edge_index must hold integers, not {edge_index.dtype}; call edge_index.long() if it holds ids."
         )
-    if edge_index.shape[1] > MAX_COUNT:
-        raise ValueError(f"The graph has {edge_index.shape[1]} edges; at most {MAX_COUNT} are supported.")
     return edge_index if edge_index.dtype == torch.int32 else edge_index.long()
 
 

@@ -35,7 +35,7 @@ def sample(
         raise ValueError(f"backend='numba' needs a graph on the CPU, not on {graph.device}; use backend='auto'.")
     num_walks = start.numel()
     nodes = torch.empty(num_walks, num_steps + 1, dtype=torch.int32, device="cpu")
-    edges = torch.empty(num_walks, num_steps, dtype=torch.int32, device="cpu")
+    edges = torch.empty(num_walks, num_steps, dtype=graph.edge_id.dtype, device="cpu")
     code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size), device="cpu")
     if num_walks == 0:
         return nodes, edges, code
@@ -79,7 +79,7 @@ def _philox(seed, block, purpose, key):
 
 
 @njit(inline="always")
-def _lower_bound(col, low, high, target):
+def lower_bound(col, low, high, target):
     """The first arc in [low, high) that leads to `target` or beyond."""
     while low < high:
         middle = (low + high) >> 1
@@ -95,7 +95,7 @@ def _arcs_between(col, row, end, target):
     """The range of the arcs in [row, end) that lead to `target`."""
     first = row
     if end - row > _LONG:
-        first = _lower_bound(col, row, end, target)
+        first = lower_bound(col, row, end, target)
     else:
         while first < end and col[first] < target:
             first += 1
@@ -108,7 +108,7 @@ def _arcs_between(col, row, end, target):
 @njit(inline="always")
 def _is_arc(col, row, end, target):
     if end - row > _LONG:
-        first = _lower_bound(col, row, end, target)
+        first = lower_bound(col, row, end, target)
         return first < end and col[first] == target
     found = False
     for arc in range(row, end):
@@ -190,12 +190,12 @@ def _walk(
     size = min(_BLOCK, num_walks - low)
     # position-major copies of this block's output: the lanes of one position lie side by side
     visited = np.empty((num_positions, _BLOCK), np.int32)
-    walked = np.empty((num_positions, _BLOCK), np.int32)
+    walked = np.empty((num_positions, _BLOCK), edge_id.dtype)
     packed = np.empty((num_positions, _BLOCK), code.dtype)
     key = np.empty(_BLOCK, np.int64)
     words = np.empty((4, _BLOCK), np.uint32)
-    row, degree = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)
-    neighbour = np.empty(_BLOCK, np.int32)
+    row, degree = np.empty(_BLOCK, rowptr.dtype), np.empty(_BLOCK, np.int32)
+    neighbour, chosen = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, rowptr.dtype)
     before, back = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)  # arcs that precede, that lead back
     identity, adjacency = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32)
     num_kept = num_positions if is_depth_first else 1
@@ -297,10 +297,10 @@ def _walk(
                 skipped = back[b] if back[b] < degree[b] else np.int32(0)
                 choice = np.int32(_scaled(words[i % 4, b], degree[b] - skipped))
                 choice += skipped if choice >= before[b] else np.int32(0)
-                neighbour[b] = row[b] + choice
+                chosen[b] = row[b] + choice
             for b in range(_BLOCK):
-                visited[i + 1, b] = col[neighbour[b]]
-                walked[i, b] = edge_id[neighbour[b]]
+                visited[i + 1, b] = col[chosen[b]]
+                walked[i, b] = edge_id[chosen[b]]
         if restart > 0:
             for b in range(_BLOCK):
                 if np.int64(_philox(seed, i, philox.RESTART, key[b])[0]) < restart:
@@ -362,7 +362,7 @@ def _depth_first_arc(col, cum_weight, row, end, here, word, seen, path, lengths)
             return _arc_at(cum_weight, row, end, _scaled(word, total))
     mass = _scaled(word, free)
     for arc in range(row, end):
-        place = _lower_bound(seen, 0, lengths[0], col[arc])
+        place = lower_bound(seen, 0, lengths[0], col[arc])
         if place < lengths[0] and seen[place] == col[arc]:
             continue
         mass -= _mass_before(cum_weight, row, arc + 1) - _mass_before(cum_weight, row, arc)
@@ -380,7 +380,7 @@ def _mass_to_new(col, cum_weight, row, end, seen):
     """The mass of the arcs in [row, end) that lead to a node that is not among these, which ascend."""
     mass = np.int64(0)
     for arc in range(row, end):
-        place = _lower_bound(seen, 0, seen.size, col[arc])
+        place = lower_bound(seen, 0, seen.size, col[arc])
         if place == seen.size or seen[place] != col[arc]:
             mass += _mass_before(cum_weight, row, arc + 1) - _mass_before(cum_weight, row, arc)
     return mass

@@ -74,7 +74,7 @@ def sample(
         )
     num_walks = start.numel()
     nodes = torch.empty(num_walks, num_steps + 1, dtype=torch.int32, device=graph.device)
-    edges = torch.empty(num_walks, num_steps, dtype=torch.int32, device=graph.device)
+    edges = torch.empty(num_walks, num_steps, dtype=graph.edge_id.dtype, device=graph.device)
     code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size), device=graph.device)
     if num_walks == 0:
         return nodes, edges, code
@@ -154,8 +154,8 @@ def _walk(
     common: tl.int64,
     other: tl.int64,
     no_node: tl.int32,
-    no_edge: tl.int32,
-    jump: tl.int32,
+    no_edge: tl.int64,
+    jump: tl.int64,
     restart: tl.int64,
     HAS_SLOTS: tl.constexpr,
     IS_WEIGHTED: tl.constexpr,
@@ -248,7 +248,7 @@ def _walk(
             chance, _, _, _ = tl.philox(seed, step, _RESTART, key_low, key_high)
             jumps = is_walk & (chance.to(tl.int64) < restart)
             here = tl.where(jumps, tl.load(start + walk, mask=is_walk, other=no_node), here)
-            edge = tl.where(jumps, jump + edge_shift, edge)
+            edge = tl.where(jumps, (jump + edge_shift).to(edge.dtype), edge)
         begin, end = row_of(rowptr, here, is_walk)
         bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS or IS_NODE2VEC, WINDOW_SIZE)
         # Stores come last: a store waits for its value, and the loads after it would wait with it.
