@@ -97,7 +97,7 @@ class WalkEdges:
         graph, names = self._graph()
         walks = self._walks(graph, names)
         write = _write_npz if self.output.suffix == ".npz" else _write_csv
-        with lines(lambda: f"{walks.num_drawn:,} walks drawn"):
+        with lines(lambda: f"{walks.part}: {walks.num_drawn:,} of {walks.num_walks:,} walks written"):
             write(self.output, walks, names)
         if self.output != STDOUT:
             nodes, edges = (float(share) for share in walks.seen.coverage())
@@ -170,7 +170,7 @@ class _Walks:
         self.draw, self.start, self.keys = draw, start, keys
         self.num_walks, self.num_steps, self.window_size = start.numel(), num_steps, window_size
         self.edge_dtype = graph.edge_id.numpy().dtype
-        self.seen, self.num_drawn = Seen(graph), 0
+        self.seen, self.part, self.num_drawn = Seen(graph), "nodes", 0
 
     def __iter__(self) -> Iterator[Walks]:
         walks_at_once = max(1, _POSITIONS_AT_ONCE // (self.num_steps + 1))
@@ -298,6 +298,7 @@ def _write_npz(path: Path, walks: _Walks, names: list[str] | None) -> None:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (walks.num_walks, *shape)}
                 np.lib.format.write_array_header_1_0(member, header)
+                walks.part = name
                 for piece in walks:
                     member.write(values(piece).numpy().tobytes())
         for name, value in whole.items():

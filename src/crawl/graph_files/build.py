@@ -13,7 +13,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,17 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from crawl.checks import MAX_COUNT, as_path, positive_number, truth, whole_number
+from crawl.checks import MAX_COUNT, as_path, positive_number, shown, truth, whole_number
 from crawl.edge_lists import dead_end, index_type, integer_weight_sums
 from crawl.files import is_regular, named_if_full, whole_file
 from crawl.graph_files.layout import DTYPES, Part, name_of, write
 from crawl.graph_files.lists import Numbers, edge_blocks
+from crawl.tensor_checks import in_memory
 
 Array = NDArray[Any]
 
 _BYTES_OF_ARC, _BYTES_OF_WEIGHTED_ARC = 40, 160  # while its row is sorted
+_FEWEST_ARCS = 2**20  # that are sorted at once, however little memory there is
 _NUMBERS_AT_ONCE = 2**20
 _SHORT = 512  # longer rows are sorted by numpy, which takes n log n steps for any order they come in
 _PLACE, _REVERSE = 2**31 - 1, 2**31  # bits of a key, below the node that the arc leads to
@@ -65,7 +67,8 @@ def build_graph_file(
         weighted: Text has a third column with positive weights.
         header: The first line of the text names the columns.
         features: `[N, C]` finite numbers, which are copied into the file: a `.npy` file, an array or a tensor.
-        memory_gb: How much memory the sorting of rows may take, in GB; less means more passes. One row must fit.
+        memory_gb: How much memory the sorting of rows may take, in GB; less means more passes. One row must fit, and
+            2^20 arcs are sorted at once in any case.
         on_progress: Called once in a while with what is being done.
 
     Raises:
@@ -73,7 +76,9 @@ def build_graph_file(
     """
     path, undirected = as_path("path", path), truth("undirected", undirected)
     weighted, header = truth("weighted", weighted), truth("header", header)
-    memory = positive_number("memory_gb", memory_gb) * 1e9
+    memory = min(positive_number("memory_gb", memory_gb), 1e6) * 1e9
+    if on_progress is not None and not callable(on_progress):
+        raise ValueError(f"on_progress must be a function of a text, not {shown(on_progress)}.")
     tell = on_progress or (lambda _: None)
     rows = None if features is None else _checked_features(features)
     if num_nodes is None and rows is not None:
@@ -82,8 +87,8 @@ def build_graph_file(
         num_nodes = whole_number("num_nodes", num_nodes, 0, MAX_COUNT - 1)
     if rows is not None and rows.shape[0] != num_nodes:
         raise ValueError(f"{rows.name} has {rows.shape[0]} rows, but there are {num_nodes} nodes: give each a row.")
-    folder = Path(os.path.realpath(path)).parent if is_regular(path) else None
-    with named_if_full(str(path)), ExitStack() as files, whole_file(path) as file:
+    with _named(path), in_memory(f"A graph of {num_nodes} nodes"), ExitStack() as files, whole_file(path) as file:
+        folder = Path(os.path.realpath(path)).parent if is_regular(path) else None
         is_weighted = weighted or edge_weight is not None
         edges = _Edges(files, folder, is_weighted)
         most_id = MAX_COUNT - 2 if num_nodes is None else num_nodes - 1
@@ -104,6 +109,16 @@ def build_graph_file(
 
 def _name(source: Any) -> str:
     return str(source) if isinstance(source, str | Path) else "source"
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Within, what cannot be read or written is said by name."""
+    try:
+        with named_if_full(str(path)):
+            yield
+    except OSError as error:
+        raise ValueError(f"{error.filename or path} cannot be read or written: {error.strerror or error}.") from error
 
 
 class _Column:
@@ -181,7 +196,7 @@ def _rows(
     col = _Column(files, folder, np.int32)
     edge_id = _Column(files, folder, _index_dtype(edges.count))
     cum_weight = _Column(files, folder, np.int64) if is_weighted else None
-    most = int(memory // (_BYTES_OF_WEIGHTED_ARC if is_weighted else _BYTES_OF_ARC))
+    most = max(_FEWEST_ARCS, int(memory // (_BYTES_OF_WEIGHTED_ARC if is_weighted else _BYTES_OF_ARC)))
     for begin, end in _row_ranges(num_arcs, most):
         tell(f"{begin:,} of {num_nodes:,} rows sorted")
         of_rows = _sorted_rows(edges, begin, end, num_arcs[begin:end], undirected, edge_id.dtype)
@@ -308,9 +323,9 @@ def _features_part(rows: Numbers) -> Part:
     """The features, gone through once for their checksum; refuses what is not finite."""
     crc = begin = 0
     for piece in _feature_pieces(rows):
-        bad = np.flatnonzero(~np.isfinite(piece).all(axis=1)) if piece.dtype.kind == "f" else ()
-        if len(bad):
-            raise ValueError(f"{rows.name} has a number that is not finite in row {begin + bad[0]}: leave none out.")
+        bad = np.flatnonzero(~np.isfinite(piece).all(axis=1))
+        if bad.size:
+            raise ValueError(f"{rows.name} has a number that is not finite in row {begin + bad[0]}: give finite ones.")
         crc, begin = zlib.crc32(piece.data if piece.size else b"", crc), begin + len(piece)
     return Part(name_of(rows.dtype) or "", rows.shape, crc, _feature_pieces(rows))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -114,7 +115,7 @@ class _Opened:
             size = os.fstat(file.fileno()).st_size
             self.start, self.header = self._read_header(file, size)
             metadata = self.header.pop("__metadata__")
-            self.num_edges = int(metadata["num_edges"])
+            self.num_edges = int(metadata["num_edges"])  # a few digits
             self._check_sizes(size)
             if truth("verify", verify):
                 self._verify(file, metadata)
@@ -132,6 +133,7 @@ class _Opened:
             header = parse_json(file.read(length))
             metadata = header["__metadata__"]
             fits = metadata["format"] == FORMAT and metadata["crc32.header"] == _header_crc(header)
+            fits = fits and re.fullmatch("[0-9]{1,18}", metadata["num_edges"]) is not None
         except (ValueError, TypeError, KeyError):
             self.refuse("it has no header of ours")
         if not fits:
@@ -153,12 +155,13 @@ class _Opened:
             if "x" in shapes:
                 expected["x"] = (num_nodes, shapes["x"][1])
             fits = shapes == expected and all(type(n) is int and n >= 0 for shape in shapes.values() for n in shape)
-            fits = fits and 0 <= num_nodes < MAX_COUNT and self.num_edges >= 0
+            fits = fits and 0 <= num_nodes < MAX_COUNT
             end = 0
             for name, part in self.header.items():
                 allowed = {"col": ("I32",), "cum_weight": ("I64",), "x": DTYPES}.get(name, _INTEGERS)
                 begin, end = end, end + int(np.prod(shapes[name], dtype=object)) * _dtype(part).itemsize
                 fits = fits and part["dtype"] in allowed and part["data_offsets"] == [begin, end]
+                fits = fits and (self.start + begin) % _dtype(part).itemsize == 0
         except (ValueError, TypeError, KeyError, IndexError, AttributeError):
             fits = False
         if not fits:
@@ -224,9 +227,12 @@ class _Opened:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is not a file: give one that `crawl graph build` has written.")
-    return open(path, "rb")
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is not a file: give one that `crawl graph build` has written.")
+        return open(path, "rb")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _dtype(part: dict[str, Any]) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 import zlib
 from collections.abc import Iterator
@@ -12,10 +13,10 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from crawl.checks import as_path, shown
 from crawl.graph_files.text import Block, edges_of_text
+from crawl.tensor_checks import as_array
 
 Array = NDArray[Any]
 
@@ -27,12 +28,10 @@ class Numbers:
     """An array, or that of a `.npy` file, which is mapped anew for every piece so that it never fills the memory."""
 
     def __init__(self, name: str, given: Any) -> None:
-        self.name, self.path, self.array = name, None, None
-        if isinstance(given, str | Path):
-            self.path = as_path(name, given)
-            self.name = str(given)
-        else:
-            self.array = given.detach().cpu().numpy() if isinstance(given, Tensor) else given
+        is_file = isinstance(given, str | Path)
+        self.name = str(given) if is_file else name
+        self.path = as_path(name, given) if is_file else None
+        self.array = None if is_file else as_array(name, given)
         whole = self._whole()
         if not isinstance(whole, np.ndarray) or whole.dtype.kind not in "biuf":
             raise ValueError(f"{self.name} must be an array of numbers, not {shown(whole)}.")
@@ -48,7 +47,9 @@ class Numbers:
             return self.array
         try:
             return np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except OSError as error:
+            raise ValueError(f"{self.path} cannot be read: {error.strerror or error}.") from None
+        except (ValueError, EOFError, SyntaxError, OverflowError) as error:
             raise ValueError(f"{self.path} is not a .npy file of numbers, or it is damaged ({error}).") from None
 
 
@@ -88,7 +89,9 @@ def edge_blocks(source: Any, edge_weight: Any, most_id: int, *, weighted: bool, 
 def _opened(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """A file to read bytes from, uncompressed if it was compressed with gzip; the standard input for `-`."""
     if path == _STDIN:
-        yield sys.stdin.buffer
+        if sys.stdin is None:
+            raise ValueError("The standard input is closed: name a file to read.")
+        yield getattr(sys.stdin, "buffer", None) or io.BytesIO(sys.stdin.read().encode())
         return
     with open(path, "rb") as file:
         is_compressed = file.read(2) == b"\x1f\x8b"
