@@ -49,6 +49,36 @@ def test_arrays_are_mapped_aligned_and_private(path: Path) -> None:
     assert graph.to("cpu").col[0] == 77
 
 
+def test_a_file_of_more_than_two_to_the_31_arcs(tmp_path: Path) -> None:
+    """Two hubs with 2^30 arcs each, never visited, before a cycle; only pages of the cycle are stored."""
+    hub, length = 2**30 + 50, 9
+    rowptr = np.array([0, hub, *(2 * hub + np.arange(0, 2 * length + 1, 2))])
+    cycle = small_cycle(length)
+    sizes = {"rowptr": ("I64", len(rowptr)), "col": ("I32", int(rowptr[-1])), "edge_id": ("I32", int(rowptr[-1]))}
+    parts = {name: layout.Part(dtype, (size,), 0, ()) for name, (dtype, size) in sizes.items()}
+    path = tmp_path / "huge.crawl"
+    with path.open("wb") as file:
+        file.write(layout.header_of(parts, 2 * hub + length))
+        file.write(rowptr.tobytes())
+        for values in (cycle.col + 2, cycle.edge_id):
+            file.seek(2 * hub * 4, 1)
+            file.write(values.numpy().tobytes())
+    assert path.stat().st_blocks * 512 < 2**20 < path.stat().st_size
+    graph = Graph.open(path, verify=False)
+    assert (graph.num_arcs, graph.rowptr.dtype) == (2 * hub + 2 * length, torch.int64)
+    start = torch.arange(length)
+    expected = sample_walks(cycle, 20, start=start, keys=start)
+    for backend in ("numba", "reference"):
+        walks = sample_walks(graph, 20, start=start + 2, keys=start, backend=backend)  # type: ignore[arg-type]
+        assert torch.equal(walks.nodes, expected.nodes + 2)
+        assert torch.equal(walks.edges, expected.edges)
+        assert torch.equal(walks.code, expected.code)
+
+
+def small_cycle(size: int) -> Graph:
+    return Graph.from_edge_index(torch.stack([torch.arange(size), (torch.arange(size) + 1) % size]), undirected=True)
+
+
 def test_a_new_file_in_its_place_does_not_change_an_open_graph(path: Path) -> None:
     graph = Graph.open(path)
     walks = sample_walks(graph)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from crawl.checks import MAX_COUNT
 from crawl.data.store import GraphStore, rows_of
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
@@ -80,6 +81,10 @@ class Assembler:
         batch = torch.repeat_interleave(store.node_ptr.diff(), output_size=num_nodes)
         edge_graph = torch.repeat_interleave(store.edge_ptr.diff(), output_size=num_edges)
         edge_index = store.edge_index.long() + store.node_ptr[edge_graph]
+        if num_edges > MAX_COUNT:
+            raise ValueError(
+                f"The graphs have {num_edges} edges; at most {MAX_COUNT} can be batched: take fewer graphs."
+            )
         graph = Graph.from_edge_index(edge_index, num_nodes, batch=batch, num_graphs=len(store))
         # The last graph is empty, for padding.
         self.node_ptr = self._kept("node_ptr", store.node_ptr, most_graphs + 2, num_nodes)

@@ -8,6 +8,7 @@ metadata has the number of edges and a CRC-32 of every array and of the header i
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import re
@@ -57,22 +58,26 @@ def name_of(dtype: np.dtype[Any]) -> str | None:
 
 def write(file: IO[bytes], parts: Mapping[str, Part], num_edges: int) -> None:
     """Write the header and the arrays."""
-    in_order = dict(sorted(parts.items(), key=lambda item: -np.dtype(DTYPES[item[1].dtype]).itemsize))
-    header: dict[str, Any] = {}
-    end = 0
-    for name, part in in_order.items():
-        begin, end = end, end + int(np.prod(part.shape, dtype=np.int64)) * np.dtype(DTYPES[part.dtype]).itemsize
-        header[name] = {"dtype": part.dtype, "shape": list(part.shape), "data_offsets": [begin, end]}
+    parts = dict(sorted(parts.items(), key=lambda item: -np.dtype(DTYPES[item[1].dtype]).itemsize))
+    file.write(header_of(parts, num_edges))
+    for part in parts.values():
+        for piece in part.pieces:
+            file.write(piece.data if piece.size else b"")
+
+
+def header_of(parts: Mapping[str, Part], num_edges: int) -> bytes:
+    """The header of a file with these arrays, in this order."""
     metadata = {"format": FORMAT, "num_edges": str(num_edges)}
-    metadata |= {f"crc32.{name}": f"{part.crc:08x}" for name, part in in_order.items()}
-    header = {"__metadata__": metadata, **header}
+    metadata |= {f"crc32.{name}": f"{part.crc:08x}" for name, part in parts.items()}
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, part in parts.items():
+        begin, end = end, end + math.prod(part.shape) * np.dtype(DTYPES[part.dtype]).itemsize
+        header[name] = {"dtype": part.dtype, "shape": list(part.shape), "data_offsets": [begin, end]}
     metadata["crc32.header"] = _header_crc(header)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % _ALIGNMENT)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for part in in_order.values():
-        for piece in part.pieces:
-            file.write(piece.data if piece.size else b"")
+    return len(text).to_bytes(8, "little") + text
 
 
 def open_graph(path: str | Path, verify: bool) -> dict[str, Any]:
@@ -159,7 +164,7 @@ class _Opened:
             end = 0
             for name, part in self.header.items():
                 allowed = {"col": ("I32",), "cum_weight": ("I64",), "x": DTYPES}.get(name, _INTEGERS)
-                begin, end = end, end + int(np.prod(shapes[name], dtype=object)) * _dtype(part).itemsize
+                begin, end = end, end + math.prod(shapes[name]) * _dtype(part).itemsize
                 fits = fits and part["dtype"] in allowed and part["data_offsets"] == [begin, end]
                 fits = fits and (self.start + begin) % _dtype(part).itemsize == 0
         except (ValueError, TypeError, KeyError, IndexError, AttributeError):
