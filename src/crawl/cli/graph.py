@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from crawl.cli.output import say
-from crawl.runs.progress import lines
 
 if TYPE_CHECKING:
     from crawl.graph import Graph
@@ -54,6 +53,7 @@ class BuildGraph:
             raise ValueError("--nodes and --num-nodes exclude each other: give one of them.")
         from crawl.graph import Graph
         from crawl.graph_files import build_graph_file
+        from crawl.runs.progress import lines
 
         doing = ["reading nodes"]
         with lines(lambda: doing[-1]):
@@ -85,6 +85,7 @@ class CheckGraph:
     def run(self) -> None:
         """Read, compare, print."""
         from crawl.graph import Graph
+        from crawl.runs.progress import lines
 
         with lines(f"reading {self.path}"):
             graph = Graph.open(self.path)

@@ -21,7 +21,6 @@ from crawl.choices import Strategy
 from crawl.cli.flags import check_positive, check_seed, compute_with
 from crawl.cli.graph import GRAPH_SUFFIX
 from crawl.cli.output import STDOUT, is_stream, open_output, say
-from crawl.runs.progress import lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,6 +93,8 @@ class WalkEdges:
             raise ValueError("--restart is that of restart walks: leave it out, or add --strategy restart.")
         if self.start and self.share != 1:
             raise ValueError("--start and --share exclude each other: give one of them.")
+        from crawl.runs.progress import lines
+
         graph, names = self._graph()
         walks = self._walks(graph, names)
         write = _write_npz if self.output.suffix == ".npz" else _write_csv
