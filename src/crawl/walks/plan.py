@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from crawl.checks import MAX_COUNT, check_choice, check_node2vec, check_restart, check_window_size, share, whole_number
+from crawl.checks import (
+    MAX_COUNT,
+    check_choice,
+    check_node2vec,
+    check_restart,
+    check_window_size,
+    share,
+    truth,
+    whole_number,
+)
 from crawl.choices import Strategy
 
 if TYPE_CHECKING:
@@ -105,6 +114,7 @@ class WalkPlan:
         from crawl.walks.sampling import sample_walks
 
         check_graph(graph)
+        is_training = truth("is_training", is_training)
         return sample_walks(
             graph,
             num_steps=self.steps(is_training) if num_steps is None else num_steps,
