@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from crawl.cli.app import Command, run_command
-from crawl.cli.flags import check_positive, compute_with
+from crawl.cli.flags import Float, FolderPath, Int, Switch, Words, check_positive, compute_with
 from crawl.cli.output import STDOUT, check_folder, say
 
 _PROGRAM = "python -m reproduction"
@@ -42,18 +42,18 @@ class Reproduce:
         list: Run nothing: list the rows of the tables, or of all, and how many of their runs are finished.
     """
 
-    tables: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TABLE")] = ()
+    tables: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TABLE", help_behavior_hint="")] = ()
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/reproduce")
-    minutes: float | None = None
+    minutes: Float = None
     jobs: int = 1
-    seeds: int | None = None
-    rows: tuple[str, ...] = ()
-    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    seeds: Int = None
+    rows: Words = ()
+    data_root: FolderPath = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = None
-    tidy: bool = False
-    progress: bool = False
-    list: bool = False
+    threads: Int = None
+    tidy: Switch = False
+    progress: Switch = False
+    list: Switch = False
 
     def run(self) -> None:
         """Run what is left, and print."""
@@ -141,8 +141,10 @@ class Brec:
         report: Run nothing: make table and plot from the rows in the folder.
     """
 
-    networks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NETWORK")] = ()
-    pairs: tuple[str, ...] = ()
+    networks: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NETWORK", help_behavior_hint="")
+    ] = ()
+    pairs: Words = ()
     seeds: int = 3
     num_evaluations: int = 64
     hidden_channels: int = 64
@@ -150,12 +152,12 @@ class Brec:
     num_steps: int = 60
     num_eval_steps: int = 240
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/brec")
-    minutes: float | None = None
+    minutes: Float = None
     jobs: int = 1
-    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    data_root: FolderPath = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = None
-    report: bool = False
+    threads: Int = None
+    report: Switch = False
 
     def run(self) -> None:
         """Test the pairs that are left, and print."""
@@ -196,9 +198,9 @@ class Report:
             runs.json for other runs.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS", help_behavior_hint="")]
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("report")
-    collect: bool = False
+    collect: Switch = False
 
     def run(self) -> None:
         """Write the report, and print its tables."""
@@ -226,7 +228,7 @@ class Import:
 
     name: Annotated[str, tyro.conf.Positional]
     path: Annotated[Path, tyro.conf.Positional]
-    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    data_root: FolderPath = None
 
     def run(self) -> None:
         """Read, check, write."""

@@ -15,7 +15,7 @@ from crawl.runs.recipes import RECIPES
 from crawl.runs.sources import GivenData, Social
 from crawl.training.settings import Cosine
 from reproduction.plan import Published, Row, Table
-from reproduction.search import search_zinc
+from reproduction.search import ablation_hybrid, search_zinc, zinc_hybrid
 from reproduction.variants import Bits, as_budgeted_baseline, until_the_end, with_bits, with_window
 
 _REBUILT = "Superpixels that are rebuilt from the images differ from the published ones."
@@ -338,13 +338,14 @@ def extended() -> Table:
 _ORDER = (
     *("csl", "zinc", "ablation_csl", "ablation_zinc", "window", "walks", "counting", "counting_together", "peptides"),
     *("social", "social_nine", "mnist", "cifar10", "molpcba", "ablation_molpcba", "pascalvoc", "peptides_struct"),
-    *("runtime", "baselines", "extended", "search_zinc"),
+    *("runtime", "baselines", "extended", "search_zinc", "zinc_hybrid", "ablation_hybrid"),
 )
 _MADE: dict[str, Callable[[], Table]] = {
     make.__name__: make
     for make in (
         *(csl, ablation_csl, ablation_zinc, ablation_molpcba, window, walks, counting, counting_together),
-        *(social, social_nine, runtime, baselines, extended, search_zinc, *_SINGLES),
+        *(social, social_nine, runtime, baselines, extended, *_SINGLES),
+        *(search_zinc, zinc_hybrid, ablation_hybrid),
     )
 }
 TABLES = {name: _MADE[name] for name in _ORDER}

@@ -21,6 +21,7 @@ from torch_geometric.data import Data
 import crawl
 from crawl import CRaWlClassifier, CRaWlRegressor
 from crawl.encodings import Encodings
+from crawl.training import Pretraining
 
 TINY = {
     "hidden_channels": 8,
@@ -532,3 +533,13 @@ def test_encodings_are_given_to_the_network_in_fit_and_predict():
     assert np.allclose(model.predict_proba(graphs[3:4]), model.predict_proba(graphs)[3:4], atol=1e-5)
     with pytest.raises(ValueError, match=r"encodings must be a Encodings, not 20"):
         CRaWlClassifier(**TINY, encodings=20).fit(graphs, kinds)
+
+
+def test_pretraining_changes_what_is_fitted_and_repeats():
+    graphs, kinds = cycles_and_paths()
+    found = [
+        CRaWlClassifier(**TINY, pretraining=pretraining).fit(graphs, kinds).predict_proba(graphs)
+        for pretraining in (None, Pretraining(epochs=1), Pretraining(epochs=1))
+    ]
+    assert np.array_equal(found[1], found[2])
+    assert not np.allclose(found[0], found[1])

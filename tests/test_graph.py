@@ -1,6 +1,7 @@
 """What a `Graph` means at its edges, and what it refuses."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 
-from crawl import Graph
+from crawl import Graph, sample_walks
 
 TRIANGLE = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
 NO_EDGES = torch.empty(2, 0, dtype=torch.long)
@@ -183,6 +184,18 @@ def test_node_keys_do_not_depend_on_the_batch() -> None:
     assert graph.node_keys().tolist() == [0, 1, 2 << 32]
     assert graph.node_keys(torch.tensor([7, 0, 2**31 - 1])).tolist() == [7 << 32, (7 << 32) + 1, (2**31 - 1) << 32]
     assert graph.node_keys(torch.tensor([7, 0, 5], dtype=torch.int32)).dtype == torch.int64
+
+
+def test_keys_of_data_are_kept() -> None:
+    data = Data(edge_index=torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), batch=torch.tensor([0, 0, 1, 1]))
+    assert Graph.from_data(data).graph_keys is None
+    data.graph_keys = torch.tensor([7, 5])
+    graph = Graph.from_data(data)
+    assert graph.node_keys().tolist() == [7 << 32, (7 << 32) + 1, 5 << 32, (5 << 32) + 1]
+    for share in (None, 0.5):
+        found = sample_walks(graph, num_steps=9, start=share)
+        expected = sample_walks(replace(graph, graph_keys=None), num_steps=9, start=share, keys=graph.node_keys())
+        assert torch.equal(found.nodes, expected.nodes)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The network: its published sizes, its behaviour on every kind of data, and what it can learn."""
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from torch_geometric.nn import GCNConv, GINConv
 
 from crawl import CRaWl, CRaWlConv, Embedding, Graph, Network, OneHot, VirtualNode, Walks, sample_walks
 from crawl.data.csl import csl
+from crawl.nn import WalkBlock
 
 each_implementation = pytest.mark.parametrize("implementation", ["fast", "reference"])
 each_mode = pytest.mark.parametrize("training", [True, False], ids=["training", "eval"])
@@ -159,6 +161,16 @@ def test_edge_features_that_would_not_be_used_are_refused(edge_attr: Tensor, wid
     assert torch.equal(make_model(1, edge_dim=None)(data, seed=1), bare)
 
 
+def test_edge_features_that_no_block_can_use_are_only_ignored() -> None:
+    """Neither message leads to the other."""
+    data = cycle(5, edge_attr=torch.rand(10, 3))
+    with pytest.raises(ValueError, match="No block of this network sees edge features: give it edge_dim=None"):
+        Network(1, 1, layer=("gin",), edge_dim=3)
+    with pytest.raises(ValueError, match="the model edge_dim=0: give it edge_dim=None to ignore them"):
+        Network(1, 1, layer=("gin",))(data)
+    assert Network(1, 1, layer=("gin",), edge_dim=None)(data).isfinite().all()
+
+
 def test_walks_follow_edge_weights() -> None:
     data = cycle(5, edge_weight=torch.tensor([1e6, 1.0]).repeat_interleave(5))  # almost always one way round
     model = make_model(1, strategy="uniform").eval()
@@ -302,6 +314,16 @@ def test_walks_of_a_model_are_those_of_its_strategy(strategy: str) -> None:
     walks = model.sample_walks(graph, seed=1)
     assert torch.equal(walks.nodes, sample_walks(graph, walks.num_steps, strategy, seed=1).nodes)
     assert not torch.equal(walks.nodes, make_model().sample_walks(graph, seed=1).nodes)
+    model(random_graph(0)).sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_centred_and_several_walks_of_a_model() -> None:
+    model, graph = make_model(centred=True, num_walks=2), Graph.from_data(random_graph(0))
+    walks = model.sample_walks(graph, seed=1)
+    expected = sample_walks(graph, walks.num_steps, seed=1, centred=True, num_walks=2)
+    assert torch.equal(walks.nodes, expected.nodes)
+    assert len(walks) == 2 * len(make_model().sample_walks(graph, seed=1))
     model(random_graph(0)).sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
@@ -715,3 +737,36 @@ def test_the_default_device_of_torch_changes_nothing(implementation: str) -> Non
         model(data)
         sample_walks(Graph.from_data(data), num_steps=5, window_size=4, backend="reference")
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({"window_size": 2}, {"strategy": "uniform"}, {"num_steps": 5}, {"start_share": 0.5}),
+        *({"kernel_size": 5}, {"padding": True}, {"identity": False}, {"num_heads": 2}, {"mean_log_degree": 3.0}),
+        {"implementation": "reference"},
+    ],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_settings_that_no_block_uses_are_refused(setting: dict) -> None:
+    (name,) = setting
+    usual = {name: inspect.signature(Network).parameters[name].default}
+    with pytest.raises(ValueError, match=rf"^No block that this network builds uses {name} \(.*, which is for .*leave"):
+        Network(1, 1, layer=("gin",), hidden_channels=4, **setting)
+    Network(1, 1, layer=("gin",), hidden_channels=4, **usual)
+    Network(1, 1, layer=("gin", ("gat", "pna", "walk")), hidden_channels=4, **setting)
+
+
+def test_crawl_has_no_settings_of_other_blocks() -> None:
+    with pytest.raises(ValueError, match=r"uses num_heads \(7\), which is for attention, gat: leave it out"):
+        make_model(num_heads=7)
+    with pytest.raises(ValueError, match="implementation must be one of fast, reference, not 'xx'"):
+        Network(1, 1, layer=("gin",), implementation="xx")
+
+
+def test_walks_of_a_block_of_ones_own_are_a_setting() -> None:
+    conv = CRaWlConv(4, 4, window_size=4)
+    model = Network(1, 1, layer=(WalkBlock(conv),), hidden_channels=4, window_size=4, num_steps=9)
+    assert model.walk_plan.num_steps == 9
+    with pytest.raises(ValueError, match="No block that this network builds uses kernel_size"):
+        Network(1, 1, layer=(WalkBlock(conv),), hidden_channels=4, kernel_size=5)

@@ -20,8 +20,13 @@ class Polygon:
     class_: str = ""
 
 
-Shape = Circle | Polygon
-tagged(Shape, {"circle": Circle, "triangle": Polygon, "square": Polygon})
+@dataclass(frozen=True)
+class Point:
+    name: ClassVar[str] = "point"
+
+
+Shape = Circle | Polygon | Point
+tagged(Shape, {"circle": Circle, "triangle": Polygon, "square": Polygon, "point": Point})
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,10 @@ def test_names_that_python_has_for_itself():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"shape": {"name": "cirle"}}, "shape.name must be one of circle, triangle, square, not 'cirle'. Did you mean"),
-        ({"shape": {"radius": 1.0}}, "shape.name must be one of circle, triangle, square, not None."),
+        ({"shape": {"name": "cirle"}}, "shape.name must be one of circle, triangle, square, point, not 'cirle'. Did"),
+        ({"shape": {"radius": 1.0}}, "shape.name must be one of circle, triangle, square, point, not None."),
         ({"shape": {"name": "circle", "radios": 1}}, "It has no key shape.radios. Did you mean shape.radius?"),
+        ({"shape": {"name": "point", "radius": 1}}, "It has no key shape.radius. Leave it out: there are no settings"),
         ({"shape": {"name": "circle", "radius": True}}, "shape.radius must be a number, not True."),
         ({"shape": {"name": "circle", "radius": float("inf")}}, "shape.radius must be a number, not inf."),
         ({"shape": 3}, "shape must be a dictionary, not 3."),

@@ -192,3 +192,11 @@ def test_mistakes_about_brec_are_one_line(command):
 
 def test_the_defaults_of_brec_are_those_in_python():
     assert all(getattr(Brec, field.name) == field.default for field in fields(Settings))
+
+
+@pytest.mark.parametrize("words", [(), ("brec",), ("report",), ("import",)], ids=str)
+def test_help_says_no_default_where_nothing_is_given(command, words):
+    text = " ".join(command(*words, "--help").out.replace("│", " ").split())
+    assert "usage: python -m reproduction" in text
+    for word in ("{None}", "default: None", "default: )", "default: False"):
+        assert word not in text

@@ -107,11 +107,12 @@ def _nearest(name: object, known: Iterable[str]) -> str | None:
     return words[near[0]] if near else None
 
 
-def check_type(name: str, value: object, kind: type[T], remedy: str = "") -> TypeGuard[T]:
-    """Refuses what is not of a type."""
+def check_type(name: str, value: object, kind: type[T] | tuple[type[T], ...], remedy: str = "") -> TypeGuard[T]:
+    """Refuses what is not of a type, or of one of several."""
     if not isinstance(value, kind):
         hint = f": {remedy}." if remedy else "."
-        raise ValueError(f"{name} must be a {kind.__name__}, not {shown(value)}{hint}")
+        names = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+        raise ValueError(f"{name} must be a {names}, not {shown(value)}{hint}")
     return True
 
 
@@ -175,6 +176,17 @@ def check_window_size(window_size: Any) -> int:
 def check_restart(restart: object) -> float:
     """The chance that a step goes back to the start, as a float; refuses one that is not between 0 and 1."""
     return between("restart", restart, 0, 1)
+
+
+def check_centred(strategy: str, centred: object) -> bool:
+    """Whether walks are centred, as a bool; refuses a strategy that cannot be."""
+    centred = truth("centred", centred)
+    if centred and strategy in ("node2vec", "depth_first", "restart"):
+        raise ValueError(
+            f"{strategy} walks cannot be centred: take uniform, non_backtracking, min_degree or "
+            "min_degree_non_backtracking walks, or leave out centred."
+        )
+    return centred
 
 
 def check_node2vec(p: object, q: object) -> None:

@@ -7,6 +7,7 @@ Strategy = Literal[
 ]
 Pool = Literal["sum", "mean"]
 Head = Literal["mlp", "linear"]
+PairScore = Literal["dot", "bilinear", "mlp"]
 Precision = Literal["tf32", "bf16", "float32"]
 Implementation = Literal["fast", "reference"]
 BlockName = Literal[
@@ -25,4 +26,12 @@ BlockName = Literal[
     "gated_gcn",
     "pna",
 ]
+WITH_CNN = ("walk", "walk_edges")  # the blocks that have a CNN along walks
+WITH_WALKS = (*WITH_CNN, "gru")  # the blocks that use walks
+OF_BLOCKS = {  # the settings of a network that only some blocks use
+    **dict.fromkeys(("kernel_size", "padding", "implementation"), WITH_CNN),
+    **dict.fromkeys(("identity", "adjacency"), WITH_WALKS),
+    "num_heads": ("attention", "gat"),
+    "mean_log_degree": ("pna",),
+}
 Backend = Literal["auto", "reference", "numba", "triton"]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import networkx as nx
     from torch_geometric.data import Data
 
+_PART = 2**22  # arcs that are looked at together
+
 
 def checked_edge_list(
     edge_index: Tensor, num_nodes: int | None, edge_weight: Tensor | None, batch: Tensor | None, num_graphs: int | None
@@ -87,13 +89,57 @@ def dead_end(node: int) -> str:
     """What is wrong with a graph in which walks end at a node."""
     return (
         f"Node {node} can be entered but not left, so a walk would end there. "
-        "Pass undirected=True, make the data undirected (PyG: ToUndirected), or add a self-loop to such nodes."
+        "Make the graph undirected (PyG: ToUndirected; crawl.Graph: undirected=True), or add a self-loop there."
     )
 
 
 def index_type(count: int) -> torch.dtype:
     """The integers that count this far: int32 while that is enough."""
     return torch.int32 if count <= MAX_COUNT else torch.int64
+
+
+def one_way_arc(rowptr: Tensor, col: Tensor) -> tuple[int, int] | None:
+    """Source and target of the first arc that no arc leads back along; None if each has one."""
+    if rowptr.device.type == "cpu":
+        from crawl.one_way_cpu import one_way_arc_on_cpu  # numba takes a second to import
+
+        return one_way_arc_on_cpu(rowptr, col)
+    return one_way_arc_by_search(rowptr, col)
+
+
+def one_way_arc_by_search(rowptr: Tensor, col: Tensor) -> tuple[int, int] | None:
+    """`one_way_arc` in plain torch: the source of each arc is looked for in the row of its target."""
+    first, end = int(rowptr[0]), int(rowptr[-1])
+    for begin in range(first, end, _PART):
+        arc = torch.arange(begin, min(begin + _PART, end), dtype=rowptr.dtype, device=rowptr.device)
+        source, target = torch.searchsorted(rowptr, arc, right=True) - 1, col[begin : begin + len(arc)].long()
+        row_end = rowptr[target + 1].long()
+        place = first_not_below(col, rowptr[target].long(), row_end, source)
+        is_missing = (place == row_end) | (col[place.clamp_max(end - 1)] != source)
+        if bool(is_missing.any()):
+            which = int(is_missing.long().argmax())
+            return int(source[which]), int(target[which])
+    return None
+
+
+def first_not_below(values: Tensor, begin: Tensor, end: Tensor, bound: Tensor) -> Tensor:
+    """The first place of each range [begin, end), in which values ascend, with one not below the bound; else `end`."""
+    begin, end, bound = torch.broadcast_tensors(begin, end, bound)  # type: ignore[no-untyped-call]
+    while bool((is_open := begin < end).any()):
+        middle = torch.where(is_open, (begin + end) // 2, 0)
+        is_below = is_open & (values[middle] < bound)
+        begin, end = torch.where(is_below, middle + 1, begin), torch.where(is_open & ~is_below, middle, end)
+    return begin
+
+
+def check_both_ways(one_way: tuple[int, int] | None) -> None:
+    """Refuses a graph, for centred walks, if it has such an arc."""
+    if one_way is not None:
+        u, v = one_way
+        raise ValueError(
+            f"Centred walks take edges in both directions, but no edge leads from node {v} back to node {u}: pass "
+            "undirected=True, make the data undirected (PyG: ToUndirected), or take walks that are not centred."
+        )
 
 
 def weights_differ(edge_weight: Any) -> bool:

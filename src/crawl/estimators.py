@@ -36,7 +36,8 @@ from crawl.runs.features import Features, HandleUnknown, refuse_graph
 from crawl.runs.sources import GivenData
 from crawl.runs.trained import TrainedModel
 from crawl.training.evaluation import Predictions
-from crawl.training.settings import Evaluation, Plateau, Training
+from crawl.training.pretraining import Pretrainer
+from crawl.training.settings import Evaluation, Plateau, Pretraining, Training
 from crawl.training.trainer import Trainer, choose_device
 from crawl.walks.plan import WalkPlan
 
@@ -70,6 +71,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: int | np.random.RandomState | None = 0
     handle_unknown: HandleUnknown = "warn"
     encodings: Encodings | None = None
+    pretraining: Pretraining | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -113,6 +115,10 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         features = Features.of(dataset)
         model = build_model(experiment, features)
         dataset = replace(dataset, store=with_encodings(dataset.store, experiment.encodings))
+        if experiment.pretraining is not None:
+            how = (experiment.pretraining, experiment.training)
+            for _ in Pretrainer(model, dataset, *how, seed=seed, device=self.device).epochs():
+                pass
         trainer = Trainer(model, dataset, experiment.training, experiment.evaluation, seed=seed, device=self.device)
         self.history_ = list(trainer.epochs())
         self.n_iter_ = len(self.history_)
@@ -143,6 +149,7 @@ class _CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
             evaluation=Evaluation(num_test_repeats=self.num_repeats),
             seed=seed,
             encodings=Encodings() if self.encodings is None else self.encodings,
+            pretraining=self.pretraining,
         )
 
     def _split(self, targets: Tensor, task: Task, seed: int) -> Split:
@@ -197,6 +204,7 @@ class CRaWlRegressor(RegressorMixin, _CRaWlEstimator):  # type: ignore[misc]
         handle_unknown: What `predict` does about categories that did not occur in `fit`: `warn` encodes them as zeros
             and warns, `error` refuses them.
         encodings: Structural encodings that the network gets besides the features, as `Encodings(return_steps=20)`.
+        pretraining: Let the network predict hidden bits of walks before it learns targets, as `Pretraining(epochs=50)`.
 
     Attributes:
         model_: The trained model.
@@ -335,8 +343,7 @@ def _as_store(graphs: Sequence[GraphLike]) -> GraphStore:
         if like is not None and data.edge_attr is None and data.num_edges == 0:
             data.edge_attr = like.new_empty(0, *like.shape[1:])
     store = GraphStore.from_graphs(found)
-    first_node = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
-    num_left, num_entered = (torch.bincount(ends + first_node, minlength=store.num_nodes) for ends in store.edge_index)
+    num_left, num_entered = (torch.bincount(ends, minlength=store.num_nodes) for ends in store.joined_edge_index)
     refuse_graph(
         (num_entered > 0) & (num_left == 0),
         store.node_ptr,

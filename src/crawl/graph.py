@@ -7,6 +7,7 @@ of the caller's `edge_index` it came from, so walks speak of edges in the caller
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -47,6 +48,7 @@ class Graph:
         graph_ptr: `[G + 1]` int32; the nodes of graph g are `graph_ptr[g]:graph_ptr[g + 1]`.
         num_edges: The number of columns of the given `edge_index`.
         cum_weight: `[A]` int64 or None; running sums, within a row, of the edge weights as integers.
+        graph_keys: `[G]` or None; numbers that walks depend on instead of the place in the batch.
     """
 
     rowptr: Tensor
@@ -56,6 +58,7 @@ class Graph:
     graph_ptr: Tensor
     num_edges: int
     cum_weight: Tensor | None = None
+    graph_keys: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -87,6 +90,11 @@ class Graph:
         """`[N]` of the type of `rowptr`; the number of arcs that leave each node."""
         return self.rowptr[1:] - self.rowptr[:-1]
 
+    @cached_property
+    def one_way(self) -> tuple[int, int] | None:
+        """Source and target of an arc that no arc leads back along; None if all edges can be walked both ways."""
+        return edge_lists.one_way_arc(self.rowptr, self.col)
+
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
         device = as_device(device)
@@ -97,14 +105,13 @@ class Graph:
         """`[N]` int64 keys for `sample_walks`: the same for a node of a graph whichever batch the graph is in.
 
         Args:
-            graph_ids: `[G]` a number from 0 to 2^31 - 1 for each graph, such as its index in the data set; the position
-                in the batch when None. On a GPU the range is not checked, which would wait for the device.
+            graph_ids: `[G]` a number from 0 to 2^31 - 1 for each graph, such as its index in the data set; `graph_keys`
+                or the position in the batch when None. On a GPU the range is not checked, which would wait for it.
         """
-        if graph_ids is None:
-            graph_ids = torch.arange(self.num_graphs, device=self.device)
-        graph_ids = edge_lists.checked_graph_ids(graph_ids, self.num_graphs).to(self.device)
+        own = torch.arange(self.num_graphs, device=self.device) if self.graph_keys is None else self.graph_keys
+        graph_ids = edge_lists.checked_graph_ids(own if graph_ids is None else graph_ids, self.num_graphs)
         local = torch.arange(self.num_nodes, device=self.device) - self.graph_ptr[self.batch].long()
-        return (graph_ids[self.batch] << 32) | local
+        return (graph_ids.to(self.device)[self.batch] << 32) | local
 
     @classmethod
     def from_edge_index(
@@ -181,7 +188,7 @@ class Graph:
         """The graph of a PyG `Data` or `Batch`, which is only read.
 
         Args:
-            data: The graphs. A missing `edge_index` means no edges; a missing `batch` one graph.
+            data: The graphs. A missing `edge_index` means no edges; a missing `batch` one graph. `graph_keys` are kept.
             weighted: Whether a step takes an edge in proportion to its `edge_weight`; False ignores the weights. When
                 None, weights that are not all equal are refused, so that they are not lost unnoticed.
             undirected: Let every edge be walked both ways; see `from_edge_index`.
@@ -189,7 +196,8 @@ class Graph:
         Raises:
             ValueError: For anything that is not a graph, and for unequal weights when `weighted` is None.
         """
-        return cls.from_edge_index(**edge_lists.arguments_of_data(data, weighted), undirected=undirected)
+        graph = cls.from_edge_index(**edge_lists.arguments_of_data(data, weighted), undirected=undirected)
+        return replace(graph, graph_keys=getattr(data, "graph_keys", None))
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph, *, weight: str | None = None, undirected: bool = False) -> Graph:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from crawl.checks import MAX_WIDTH, truth, whole_number
-from crawl.choices import Head, Implementation, Pool, Precision, Strategy
+from crawl.choices import Head, Implementation, PairScore, Pool, Precision, Strategy
 from crawl.nn.batch import Batch
-from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers
+from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers, width_taken
+from crawl.nn.checks import state_after
 from crawl.nn.encoders import Encoder
 from crawl.nn.inputs import NetworkInputs
-from crawl.nn.readout import Readout
+from crawl.nn.readout import PairReadout, Readout
 from crawl.nn.settings import BlockSettings
 from crawl.ops.precision import check_precision, precision
 from crawl.tensor_checks import in_memory
@@ -38,14 +39,15 @@ class Network(NetworkInputs):
 
     A network whose first block is a walk convolution and whose edges keep their features takes the features as they
     are, as in the paper. Otherwise a linear map without bias first brings nodes, and edges if a block changes them, to
-    the width of the layers.
+    the width of the layers. A setting that no block uses is refused, unless it is the default.
 
     Args:
         in_channels: The width of the node features `x`, or an encoder for them. With 1, data without `x` gets ones.
         out_channels: The width of the answer.
         layer: The blocks of a layer: names (`walk`, `virtual_node`, `edge_update`, `gine`, …, see `crawl.nn.BLOCKS`) or
-            `Block` objects, which are copied for each layer. A tuple among them is a `Parallel` of its blocks. The
-            virtual node is left out of the last layer, where no layer would hear it. `walk, virtual_node` when None.
+            `Block` objects, which are copied for each layer. A tuple among them is a `Parallel` of its blocks. What
+            nothing after it would hear is left out of the last layer, as a name or an object: a virtual node at the
+            end, and an edge update that no later block sees. `walk, virtual_node` when None.
         num_layers: The number of layers (L); 3 when None.
         layers: All blocks one by one instead, as names or objects; the same object twice shares its weights.
         hidden_channels: The width of the layers (d).
@@ -59,11 +61,13 @@ class Network(NetworkInputs):
         padding: Pool all positions of walks, not those alone that have a whole window around them; see `CRaWlConv`.
         pool: `sum` or `mean` over the nodes of a graph; None for one answer per node.
         head: `mlp` or `linear`.
+        pair: `dot`, `bilinear` or `mlp` for one answer per pair of nodes, see `PairReadout`; it needs `pool=None`.
         dropout: The dropout rate in the blocks and before the head.
         num_heads: The number of heads of attention.
         mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
-        strategy, p, q, restart: Which walks; see `crawl.WalkPlan`.
-        num_steps, num_eval_steps, start_share, eval_start_share: How long they are and where they start; see there.
+        strategy, p, q, restart, centred: Which walks; see `crawl.WalkPlan`.
+        num_steps, num_eval_steps, start_share, eval_start_share, num_walks: How long they are, where they start and how
+            many there are; see there.
         implementation: `fast` or `reference`; see `CRaWlConv`.
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
 
@@ -89,6 +93,7 @@ class Network(NetworkInputs):
         padding: bool = False,
         pool: Pool | None = "mean",
         head: Head = "mlp",
+        pair: PairScore | None = None,
         dropout: float = 0.0,
         num_heads: int = 4,
         mean_log_degree: float = 1.0,
@@ -100,6 +105,8 @@ class Network(NetworkInputs):
         num_eval_steps: int = 150,
         start_share: float = 1.0,
         eval_start_share: float = 1.0,
+        centred: bool = False,
+        num_walks: int = 1,
         implementation: Implementation = "fast",
         precision: Precision = "tf32",
     ) -> None:
@@ -109,17 +116,26 @@ class Network(NetworkInputs):
         super().__init__(in_channels, edge_dim, parts, channels)
         self.precision = precision
         shares = (start_share, eval_start_share)
-        plan = WalkPlan(strategy, num_steps, num_eval_steps, *shares, window_size, p=p, q=q, restart=restart)
+        plan = WalkPlan(
+            strategy, num_steps, num_eval_steps, *shares, window_size, p, q, restart, centred, num_walks=num_walks
+        )
         widths, window_size = (self.node_channels, channels, self.edge_channels), plan.window_size
         settings = BlockSettings(
             *(*widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),
             *(implementation, padding, plan.has_jumps),
         )
-        blocks = built_blocks(parts, settings)
+        blocks = built_blocks(parts, settings, plan)
         self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice
         self.order = tuple(list(self.blocks).index(block) for block in blocks)
         self.walk_plan = plan if any(block.uses_walks for block in blocks) else None
-        self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
+        self.widths = [width_taken(block, channels) for block in (*blocks[1:], None)]
+        self.readout: Readout | PairReadout
+        if pair is None:
+            self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
+        elif pool is not None or head != "mlp":
+            raise ValueError(f"pair={pair!r} scores pairs of nodes: give pool=None, and leave out head.")
+        else:
+            self.readout = PairReadout(channels, out_channels, score=pair, dropout=dropout)
 
     def forward(
         self, data: Data | Batch, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
@@ -142,9 +158,9 @@ class Network(NetworkInputs):
         batch = batch if batch.is_encoded else self.encode(batch)
         with precision(self.precision):
             state = self.first_state(batch)
-            for i in self.order:
-                state = self.blocks[i](state, batch)
-            out: Tensor = self.readout(state.nodes, batch.nodes)
+            for i, width in zip(self.order, self.widths, strict=True):
+                state = state_after(self.blocks[i], state, batch, width)
+            out: Tensor = self.readout(state.nodes, batch.nodes, batch.targets)
         return out
 
 

@@ -89,7 +89,8 @@ def _message(error: BaseException, place: str, what: str) -> str:
         key, known = sorted(error.extra_fields)[0], [name.removesuffix("_") for name in _names(error.cl)]
         prefix = f"{place}." if place else ""
         near = difflib.get_close_matches(key, known, n=1)
-        hint = f"Did you mean {prefix}{near[0]}?" if near else f"Known are: {', '.join(known)}."
+        others = f"Known are: {', '.join(known)}." if known else "Leave it out: there are no settings here."
+        hint = f"Did you mean {prefix}{near[0]}?" if near else others
         return f"{what} has no key {prefix}{key}. {hint}"
     if isinstance(error, KeyError):
         return f"{what} lacks {place or error.args[0]}."

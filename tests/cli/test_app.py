@@ -101,6 +101,7 @@ def test_help_and_mistakes_need_no_torch(words, without_torch):
         *("train csl --walk.strategy node2vec --walk.p 1 --walk.q -1", "train csl --threads 99999999999999999999"),
         *("train counting --seed -99999999999999999999999999999999999999999999999", "walk E --seed -1"),
         *("walk E --num-steps 99999999999999999999", "walk E --num-steps -1", "walk E --share nan", "walk E --p 0.5"),
+        *("walk E --centred --directed", "walk E --centred --strategy restart", "train csl --walk.num-walks 0"),
         *("walk E --restart 0.5", "walk E --strategy restart --restart 1"),
         *("walk E --seed 99999999999999999999", "walk E --window-size 99999999999999999999", "walk E --share -1"),
         *("walk E --num-walks 99999999999999999999", "walk E --strategy node2vec --p nan", "walk E --start nobody"),

@@ -130,7 +130,7 @@ def test_what_is_no_model_is_refused(crawl, csl_run, tmp_path):
     assert "There is no checkpoint" in crawl.error("evaluate", "missing")
     (tmp_path / "text.safetensors").write_text("text")
     assert "truncated or damaged" in crawl.error("evaluate", "text.safetensors")
-    assert "unfinished training" in crawl.error("evaluate", csl_run / "last.safetensors")
+    assert "load best.safetensors" in crawl.error("evaluate", csl_run / "last.safetensors")
 
 
 def test_an_unfinished_run_is_refused(crawl, csl_run):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from crawl.cli.settings import settings_type
 from crawl.cli.train import described_task
 from crawl.data import Task
 from crawl.runs.recipes import RECIPES
+from crawl.training import Pretrainer
 from crawl.training.trainer import Trainer
 
 CSL_TASK = (
@@ -69,6 +71,53 @@ def test_a_network_of_any_blocks_is_trained_resumed_and_evaluated(crawl, tiny):
     assert crawl("train", "csl", "--out", "side", "--model.layer", "walk+gine", *words).code == 0
 
 
+def test_a_pretraining_is_shown_recorded_and_refused_where_it_has_no_effect(crawl, tiny):
+    flags = ["--pretraining.epochs", "2", "--pretraining.hidden-share", "0.4"]
+    assert crawl("train", "csl", "--out", "run", *flags, *tiny).code == 0
+    record = json.loads(Path("run/result.json").read_text())
+    assert record["config"]["pretraining"] == {"epochs": 2, "hidden_share": 0.4, "lr": None}
+    assert [epoch["epoch"] for epoch in record["pretraining"]] == [1, 2]
+    assert "2 epochs, loss of hidden bits" in crawl("info", "run").out
+    assert crawl("train", "csl", "--out", "none", "--pretraining.epochs", "0", *tiny).code == 0
+    assert "pretraining" not in json.loads(Path("none/config.json").read_text())
+    for words, message in (
+        (["--pretraining.lr", "0.1"], "Without --pretraining.epochs there is no pre-training for --pretraining.lr 0.1"),
+        ([*flags, "--walk.window-size", "0"], "looks at no bits of walks, so it cannot be changed by --pretraining"),
+        (["--model.layer", "gin", "--pretraining.epochs", "2"], "gin cannot be changed by --pretraining.epochs"),
+        (["--pretraining.epochs", "-1"], "pretraining.epochs must be a whole number from 1"),
+    ):
+        assert message in crawl.error("train", "csl", *words)
+    text = crawl("train", "csl", "--help").out
+    assert "--pretraining.hidden-share FLOAT" in text
+    assert "The share of walks whose bits are hidden and predicted." in " ".join(text.split())
+
+
+def test_a_run_begins_with_the_weights_of_another(crawl, tiny, csl_run):
+    done = crawl("train", "csl", "--out", "run", "--init", csl_run, *tiny)
+    assert done.code == 0
+    assert f"11 of 11 modules begin with weights of {csl_run}." in done.err
+    assert f"weights of {csl_run}: 11 modules; 0 were fresh" in " ".join(crawl("info", "run").out.split())
+    assert "No weights of" in crawl.error("train", "csl", "--init", csl_run, *tiny, "--model.hidden-channels", "12")
+    assert "leave out --init" in crawl.error("train", "csl", "--init", csl_run, "--protocol", "folds", *tiny)
+    assert "leave out --init" in crawl.error("train", "--resume", csl_run, "--init", csl_run)
+
+
+def test_info_tells_how_far_a_pretraining_is(crawl, tiny, monkeypatch):
+    epochs = Pretrainer.epochs
+
+    def two(self, on_batch):
+        yield from itertools.islice(epochs(self, on_batch), 2)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("crawl.runs.run._SECONDS_BETWEEN_CHECKPOINTS", 0)
+        patch.setattr(Pretrainer, "epochs", two)
+        crawl("train", "csl", "--out", "run", "--pretraining.epochs", "3", *tiny)
+    text = crawl("info", "run").out
+    assert "unfinished: 2 epochs of 3 of its pre-training" in text
+    assert "after pre-training epoch 2" in text
+
+
 def test_a_network_without_walks(crawl, tiny):
     words = ["--model.layer", "gin", "--model.hidden-channels", "8", "--training.max-epochs", "1", "--out", "run"]
     assert crawl("train", "csl", *words).code == 0
@@ -77,7 +126,24 @@ def test_a_network_without_walks(crawl, tiny):
     assert config["evaluation"]["num_val_repeats"] == 1
 
 
+def test_a_single_layer_has_what_is_heard(crawl, tiny):
+    """`tiny` has one layer."""
+    words = [*tiny, "--out", "run", "--model.layer"]
+    assert "--model.layer" in crawl.error("train", "csl", *words, "walk", "virtual_node")
+    assert "--model.layer" in crawl.error("train", "csl", *words, "walk", "gine", "edge_update")
+    assert "No block after EdgeUpdate" in crawl.error("train", "csl", *words[-3:], "gcn", "edge_update")
+    assert not Path("run").exists()
+    assert crawl("train", "csl", *words, "walk", "virtual_node", "gine").code == 0
+    assert _config(Path("run"))["model"]["layer"] == ["walk", "virtual_node", "gine"]
+
+
 class TestHelp:
+    @pytest.mark.parametrize("command", ["evaluate", "predict", "walk", "distinguish", "report", "datasets", "info"])
+    def test_says_no_default_where_nothing_is_given(self, crawl, command):
+        text = " ".join(crawl(command, "--help").out.replace("│", " ").split())
+        for word in ("{None}", "default: None", "default: )", "default: False"):
+            assert word not in text
+
     def test_shows_what_has_an_effect(self, crawl):
         text = crawl("train", "zinc", "--help").out
         for flag in ("--data.root", "--walk.num-steps", "--model.layer", "--training.patience", "--training.loss"):
@@ -92,6 +158,7 @@ class TestHelp:
         ):
             assert f"{flag} " not in text
         assert "--training.weight-decay" not in text
+        assert "Do not use the identity bits of walks." in text
         assert "default: None" not in text
         assert "default: False" not in text
         assert "default: True" not in text
@@ -105,6 +172,7 @@ class TestHelp:
             ("csl --model.layer gat", "--model.num-heads", "--walk.num-steps"),
             ("csl --walk.strategy node2vec", "--walk.q", "--walk.restart"),
             ("csl --walk.strategy restart", "--walk.restart", "--walk.q"),
+            ("csl --walk.centred", "--walk.num-walks", "--walk.q"),
             ("csv", "--data.path", "--data.root"),
             ("pascalvoc_sp", "--data.root", "--model.pool"),
         ],
@@ -302,7 +370,10 @@ def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
         ("train zinc --data.path x", "zinc cannot be changed by --data.path: leave it out"),
         ("train csl --walk.strategy node2vec --walk.p 1", "node2vec walks need --walk.p and --walk.q"),
         ("train csl --walk.restart 0.2", "cannot be changed by --walk.restart: leave it out"),
+        ("train csl --training.loss l1", "csl cannot be changed by --training.loss: leave it out"),
         ("train csl --walk.strategy restart --walk.restart 2", "restart must be a number between 0 and 1, not 2"),
+        ("train csl --walk.strategy depth_first --walk.centred", "depth_first walks cannot be centred: take uniform"),
+        ("train csl --walk.num-walks 0", "num_walks must be a whole number from 1 to 2147483647, not 0"),
         ("train csl --model.layer walk wlk", "not 'wlk'. Did you mean 'walk'?"),
         ("train csl --training.lr -1", "training.lr must be a positive number, not -1"),
         ("train --resume missing", "missing is not the folder of a run"),

@@ -64,6 +64,11 @@ def test_starts(crawl, edges):
     assert len(_walks(crawl("walk", edges, "--share", "0.01").out)) == 1
 
 
+def test_centred(crawl, edges):
+    walks = _walks(crawl("walk", edges, "--centred", "--num-steps", "5", "--num-walks", "2").out)
+    assert [walk[2] for walk in walks] == list("aabbccdd")
+
+
 def test_weights_and_direction(crawl, tmp_path):
     path = tmp_path / "weighted.csv"
     path.write_text("from,to,weight\n1,2,1e9\n1,3,1e-9\n2,1,1\n3,1,1\n")
@@ -128,6 +133,8 @@ def test_bad_edge_lists(crawl, tmp_path, text, message):
         ("--start a --share 0.5", "exclude each other"),
         ("--share 2", "a share in (0, 1]"),
         ("--directed", "no edge leaves node 'd'"),
+        ("--centred --directed", "--centred walks take edges in both directions: leave out --directed"),
+        ("--centred --strategy node2vec", "node2vec walks cannot be centred"),
         ("--window-size 99", "window_size must be a whole number from 0 to 32"),
     ],
 )

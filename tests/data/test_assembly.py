@@ -10,7 +10,6 @@ import torch
 from torch_geometric.data import Data
 
 from crawl import Graph, WalkPlan, sample_walks
-from crawl.choices import Strategy
 from crawl.data import GraphStore
 from crawl.data.assembly import Assembler, Bucket
 from crawl.data.identity import graph_keys
@@ -23,8 +22,8 @@ DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 PLAN = WalkPlan(num_steps=6, window_size=4)
 
 
-def some_graphs(num_graphs: int = 16) -> GraphStore:
-    """Random graphs of 1 to 7 nodes with features and edges that go one way, both ways, or twice."""
+def some_graphs(num_graphs: int = 16, is_symmetric: bool = False) -> GraphStore:
+    """Random graphs of 1 to 7 nodes with features and edges that go one way, unless symmetric, both ways, or twice."""
     generator = torch.Generator().manual_seed(0)
     graphs = []
     for i in range(num_graphs):
@@ -32,7 +31,7 @@ def some_graphs(num_graphs: int = 16) -> GraphStore:
         node = torch.arange(num_nodes)
         edges = torch.stack([node, (node + 1) % num_nodes])[:, : None if num_nodes > 1 else 0]
         more = torch.randint(num_nodes, (2, i % 4), generator=generator)[:, : None if num_nodes > 1 else 0]
-        edge_index = torch.cat([edges, edges.flip(0), more], dim=1)
+        edge_index = torch.cat([edges, edges.flip(0), more, more.flip(0)[:, : None if is_symmetric else 0]], dim=1)
         graphs.append(
             Data(
                 x=torch.rand(num_nodes, 3, generator=generator),
@@ -118,11 +117,17 @@ def test_padding_points_inside_the_tensors_and_at_nothing_real() -> None:
         assert low <= int(ids.min()) <= int(ids.max()) < high
 
 
-@pytest.mark.parametrize("strategy", ["min_degree", "min_degree_non_backtracking", "depth_first", "restart"])
+PLANS = [
+    *(WalkPlan(name, restart=0.4) for name in ("min_degree", "min_degree_non_backtracking", "depth_first", "restart")),
+    *(WalkPlan(centred=True), WalkPlan(num_walks=3), WalkPlan("min_degree", centred=True, num_walks=2)),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.strategy}-{'centred-' * plan.centred}{plan.num_walks}")
 @pytest.mark.usefixtures("triton_everywhere")
-def test_walks_of_every_strategy_are_those_of_the_graph(strategy: Strategy) -> None:
+def test_walks_of_every_plan_are_those_of_the_graph(plan: WalkPlan) -> None:
     """Also when other graphs were loaded."""
-    store, plan = some_graphs(), WalkPlan(strategy, num_steps=6, window_size=4, restart=0.4)
+    store, plan = some_graphs(is_symmetric=plan.centred), replace(plan, window_size=4)
     keys, first, second = graph_keys(store), torch.arange(6), torch.arange(6, 14)
     graphs = Assembler(store.subset(first), keys[first], DEVICE, most=(8, 60, 120), all_sizes=store.sizes)
     for loaded in (first, second):
@@ -137,6 +142,27 @@ def test_walks_of_every_strategy_are_those_of_the_graph(strategy: Strategy) -> N
                 if name == "edges":  # a jump has the number of edges of its batch
                     wanted_ids = torch.where(wanted_ids == graph.num_edges, walks.num_edges, wanted_ids)
                 assert torch.equal(found_ids, wanted_ids), name
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_centred_walks_need_edges_in_both_directions() -> None:
+    graphs, plan = Assembler(some_graphs(), graph_keys(some_graphs()), DEVICE), WalkPlan(centred=True)
+    with pytest.raises(ValueError, match=r"Centred walks take edges in both directions.*ToUndirected"):
+        graphs.batch(torch.arange(3), plan, 6, 5)
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+@pytest.mark.usefixtures("triton_everywhere")
+def test_several_walks_from_each_start_are_sorted_by_node(share: float | None) -> None:
+    graphs, plan = Assembler(some_graphs(), graph_keys(some_graphs()), DEVICE), replace(PLAN, num_walks=3)
+    graphs.draw_starts(share, 5)
+    once, found = (padded(graphs, torch.tensor([3, 6]), plan=each)[0].walks for each in (PLAN, plan))
+    assert int(found.num_real) == 3 * int(once.num_real)
+    assert torch.equal(found.without_padding().nodes[::3], once.without_padding().nodes)
+    for segments, ids in ((found.visits, found.nodes), (found.steps, found.edges)):
+        flat = ids[: int(found.num_real)].flatten().tolist()
+        expected = [[i for i, owner in enumerate(flat) if owner == k] for k in range(segments.owners.size)]
+        assert rows_of(segments) == expected
 
 
 @pytest.mark.usefixtures("triton_everywhere")

@@ -9,7 +9,6 @@ from torch_geometric.data import Data
 
 from crawl import Graph
 from crawl.data import GraphStore, with_encodings
-from crawl.data.encoded import joined
 from crawl.encodings import Encodings, cycle_counts, return_probabilities, walk_probabilities
 from crawl.nn.encoders import UNKNOWN
 
@@ -55,12 +54,6 @@ def test_no_encodings_change_nothing():
 def test_unknown_categories_stay_unknown():
     store = GraphStore.from_graphs(graphs(x=lambda n: torch.full((n, 1), UNKNOWN)))
     assert set(with_encodings(store, ALL).x[:, 0].long().tolist()) == {UNKNOWN}
-
-
-def test_joined_graphs_are_side_by_side():
-    graph = joined(GraphStore.from_graphs(graphs()))
-    assert graph.graph_ptr.tolist() == [0, 4, 8, 10, 10, 13]
-    assert graph.degree.tolist() == [2] * 4 + [3] * 4 + [0] * 2 + [1, 2, 1]
 
 
 def test_refuses_what_is_not_a_store_or_settings():

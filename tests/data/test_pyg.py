@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.nn import GCNConv
 
 from crawl.data import GraphStore, Split, from_pyg
 
@@ -78,6 +79,18 @@ def test_edge_weights_are_not_lost():
         with pytest.raises(ValueError, match=r"edge_weight, .*: make it a feature \(edge_attr\), or give ignore="):
             from_pyg(dataset)
         assert from_pyg(dataset, ignore=["edge_weight", "edge_attr"]).edge_categories == ()
+
+
+def test_attributes_that_are_not_used_are_named():
+    some = graphs(10, lambda i: torch.tensor([i + 0.5]))
+    for data in some:
+        data.pos, data.z, data.smiles, data.charge = torch.rand(2, 3), torch.tensor([6, 1]), "C", 3
+    for dataset in (some, InMemory(some)):
+        with pytest.warns(
+            UserWarning, match="Of the graphs, charge, pos, z will not be used: put .* into x or edge"
+        ) as caught:
+            from_pyg(dataset)
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 @pytest.mark.parametrize("name", ["x", "edge_attr"])
@@ -163,3 +176,9 @@ def test_one_graph_is_a_data_set_of_one():
     with pytest.raises(ValueError, match="One graph cannot be split into three parts: give graphs for val and test"):
         from_pyg(one)
     assert from_pyg(one, two, three).store.y.tolist() == [[0.5], [1.5], [2.5]]
+
+
+@pytest.mark.parametrize("layer", [GCNConv(2, 2), torch.nn.Sequential(torch.nn.Linear(2, 2))])
+def test_a_layer_is_not_a_data_set(layer) -> None:
+    with pytest.raises(ValueError, match=r"is a layer, not graphs: use crawl\.nn\.from_pyg to make it a block\.$"):
+        from_pyg(layer)

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -374,3 +375,18 @@ def test_tensors_that_cannot_be_used_are_refused(changed, message):
 def test_what_is_not_a_data_set_is_refused(dataset):
     with pytest.raises(ValueError, match=r"Give a PyG data set|must be a PyG Data"):
         GraphStore.from_dataset(dataset)
+
+
+def test_joined_graphs_are_side_by_side() -> None:
+    ring = Data(edge_index=torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]]), num_nodes=3)
+    pair = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+    bare = Data(edge_index=torch.empty(2, 0, dtype=torch.long), num_nodes=2)
+    store = GraphStore.from_graphs([ring, bare, Data(edge_index=bare.edge_index, num_nodes=0), pair])
+    expected = Batch.from_data_list([ring, bare, pair]).edge_index
+    assert torch.equal(store.joined_edge_index, expected)
+    assert torch.equal(replace(store, edge_index=store.edge_index.int()).joined_edge_index, expected)
+    graph = store.joined()
+    assert graph.graph_ptr.tolist() == [0, 3, 5, 5, 7]
+    assert graph.degree.tolist() == [2, 2, 2, 0, 0, 1, 1]
+    with pytest.raises(ValueError, match="can be entered but not left"):
+        GraphStore.from_graphs([Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2)]).joined()

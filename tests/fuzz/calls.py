@@ -82,6 +82,10 @@ def _one_epoch(model: Any, dataset: Any, training: Any, evaluation: Any, seed: A
     return float(next(tr.Trainer(model, dataset, training, evaluation, seed=seed).epochs())["loss"])
 
 
+def _pretrained_epoch(network: Any, dataset: Any, settings: Any, training: Any, seed: Any) -> float:
+    return float(next(tr.Pretrainer(network, dataset, settings, training, seed=seed).epochs())["loss"])
+
+
 def _experiment_of(**values: Any) -> Any:
     """The experiment of a dictionary, if it can be written as JSON."""
     try:
@@ -123,6 +127,7 @@ def _regressor() -> Any:
 _MORE = {  # settings of estimators, at their defaults or near
     "validation_fraction": 0.3, "lr": 1e-3, "dropout": 0.1, "patience": 5, "pool": "sum", "virtual_node": False,
     "batch_size": 3, "random_state": 1, "handle_unknown": "warn", "encodings": ce.Encodings(2, 2, 4),
+    "pretraining": tr.Pretraining(1),
 }  # fmt: skip
 
 
@@ -197,6 +202,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     # walks
     "sample_walks": lambda _: _walks(keys=torch.arange(5)),
     "sample_walks.restart": lambda _: _walks(strategy="restart", restart=0.3, start=None),
+    "sample_walks.centred": lambda _: _walks(strategy="uniform", centred=True, num_walks=2),
     "sample_walks.from_nodes": lambda _: _walks(start=torch.tensor([0, 1, 1]), keys=torch.arange(3)),
     "Walks": lambda _: call(
         crawl.Walks,
@@ -234,7 +240,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "WalkPlan": lambda _: call(
         crawl.WalkPlan,
         strategy="node2vec", num_steps=5, num_eval_steps=6, start_share=0.5, eval_start_share=1.0, window_size=4,
-        p=0.5, q=2.0, restart=0.2,
+        p=0.5, q=2.0, restart=0.2, centred=False, num_walks=2,
     ),
     "WalkPlan.sample": lambda _: call(
         crawl.WalkPlan(window_size=4).sample,
@@ -382,6 +388,15 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         evaluation=_TINY.evaluation,
         seed=0,
     ),
+    "Pretraining": lambda _: call(tr.Pretraining, **asdict(tr.Pretraining(lr=0.1))),
+    "Pretrainer": lambda w: call(
+        _pretrained_epoch,
+        network=world.model(edge_dim=0),
+        dataset=w.dataset,
+        settings=tr.Pretraining(1),
+        training=_TINY.training,
+        seed=0,
+    ),
     "training.predict": lambda w: call(
         tr.predict,
         model=world.model(edge_dim=0), task=_TASK, store=w.store, ids=torch.arange(3), num_repeats=2, seed=0,
@@ -406,6 +421,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "run_experiment.of_a_model": lambda w: call(
         _run, experiment=cr.Experiment(training=_TINY.training), model=world.model(edge_dim=0), dataset=w.dataset
     ),
+    "run_experiment.init": lambda w: call(_run, experiment=_TINY, dataset=w.dataset, init=w.run),
     "run_experiment.with_settings": lambda w: call(
         _run_with,
         dataset=w.dataset, seed=0, num_steps=5, num_eval_steps=5, window_size=4, start_share=0.9, strategy="uniform",

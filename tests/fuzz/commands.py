@@ -44,6 +44,7 @@ _FLAGS = {
         "--p",
         "--q",
         "--restart",
+        "--centred",
         "--seed",
     ),
     "graph": ("--num-nodes", "--nodes", "--features", "--memory-gb"),
@@ -53,6 +54,7 @@ _FLAGS = {
     "train": (
         *("--model.hidden-channels", "--model.num-layers", "--model.dropout", "--model.pool", "--model.head"),
         *("--model.kernel-size", "--model.layer", "--walk.num-steps", "--walk.num-eval-steps", "--walk.window-size"),
+        *("--walk.centred", "--walk.num-walks"),
         *("--walk.strategy", "--walk.start-share", "--training.lr", "--training.batch-size", "--training.factor"),
         *("--training.patience", "--training.schedule", "--training.min-lr", "--training.clip-norm", "--seed"),
         *("--training.optimiser", "--training.weight-decay", "--training.warmup-epochs", "--training.accumulate"),

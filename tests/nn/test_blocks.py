@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,8 @@ from torch.nn.utils.parametrizations import weight_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from crawl import Network
-from crawl.nn import BLOCKS, Block
+from crawl.choices import OF_BLOCKS
+from crawl.nn import BLOCKS, Block, BlockSettings, EdgeUpdate, Parallel, VirtualNodeBlock
 
 each_block = pytest.mark.parametrize("name", BLOCKS)
 EXACT = 1e-10  # relative to the norm, in float64
@@ -191,3 +194,91 @@ def test_names_build_what_they_name() -> None:
 def test_heads_share_the_channels_evenly(name: str) -> None:
     with pytest.raises(ValueError, match=r"num_heads=4.*not 90.*hidden_channels=92"):
         Network(1, 1, layer=(name,), hidden_channels=90)
+
+
+@pytest.mark.parametrize(
+    ("layer", "last"),
+    [
+        (("walk", "virtual_node"), "walk"),
+        (("walk", "virtual_node", "gine"), "walk virtual_node gine"),
+        (("virtual_node", "walk"), "virtual_node walk"),
+        (("walk", VirtualNodeBlock(8)), "walk"),
+        (("walk", ("virtual_node", "gine")), "walk gine"),
+        (("walk", ("virtual_node", "gine", "gru")), "walk gine+gru"),
+        (("walk", ("virtual_node", "gine"), "gin"), "walk virtual_node+gine gin"),
+        (("walk", ("virtual_node", VirtualNodeBlock(8))), "walk"),
+        (("walk", "edge_update", "gine"), "walk edge_update gine"),
+        (("walk", "gine", "edge_update"), "walk gine"),
+        (("gine", "edge_update", "gcn"), "gine gcn"),
+        (("gine", EdgeUpdate(8), "edge_update"), "gine"),
+        (("gine", "virtual_node", "edge_update"), "gine"),
+        (("edge_update", ("gine", "edge_update")), "edge_update gine"),
+        (("walk_edges", "gated_gcn"), "walk_edges gated_gcn"),
+        ((("gine",),), "gine+"),
+    ],
+    ids=str,
+)
+def test_the_last_layer_has_what_is_heard(layer: tuple, last: str) -> None:
+    names = {kind: name for name, kind in BLOCKS.items()}
+
+    def named(block: Block) -> str:
+        if not isinstance(block, Parallel):
+            return names[type(block)]
+        return "+".join(map(named, block.blocks)) + "+" * (len(block.blocks) == 1)
+
+    for num_layers in (1, 3):
+        model = Network(1, 1, layer=layer, num_layers=num_layers, hidden_channels=8, edge_dim=3)
+        assert " ".join(map(named, list(model.blocks)[len(layer) * (num_layers - 1) :])) == last
+
+
+@pytest.mark.parametrize("layer", [("gine", "edge_update"), ("edge_update", ("gcn", "gine", "edge_update"))])
+def test_every_parameter_of_a_network_learns(layer: tuple) -> None:
+    model = Network(WIDTH, 1, layer=layer, num_layers=2, hidden_channels=8, edge_dim=WIDTH)
+    model(make_batch()).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("edge_dim", [3, None])
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize(
+    "layer",
+    [("edge_update",), ("gcn", "edge_update"), ("edge_update", "gcn"), ("gcn", ("gin", EdgeUpdate(8)))],
+    ids=str,
+)
+def test_an_edge_update_that_no_block_sees_is_refused(layer: tuple, num_layers: int, edge_dim: int | None) -> None:
+    with pytest.raises(ValueError, match=r"^No block after EdgeUpdate sees the edges that it changes: leave it out"):
+        Network(1, 1, layer=layer, num_layers=num_layers, hidden_channels=8, edge_dim=edge_dim)
+
+
+def test_an_edge_update_at_the_end_of_a_list_is_refused() -> None:
+    with pytest.raises(ValueError, match="No block after EdgeUpdate sees"):
+        Network(1, 1, layers=["gine", "edge_update", "gine", ("gine", "edge_update")], hidden_channels=8, edge_dim=3)
+
+
+@pytest.mark.parametrize(
+    "parts", [{"layer": ()}, {"layers": []}, {"layer": ("virtual_node",), "num_layers": 1}], ids=str
+)
+def test_a_network_needs_blocks(parts: dict) -> None:
+    with pytest.raises(ValueError, match="A network needs a block"):
+        Network(1, 1, **parts)
+
+
+def test_settings_belong_to_the_blocks_that_read_them() -> None:
+    """`OF_BLOCKS` against what each block takes when it is built."""
+    readers: dict[str, set[str]] = {}
+    for name, kind in BLOCKS.items():
+        read = set()
+
+        class Spy(BlockSettings):
+            def __getattribute__(self, setting: str) -> object:
+                read.add(setting)  # noqa: B023
+                return super().__getattribute__(setting)
+
+        kind.build(Spy(8, 8))
+        if "arguments_of" in read:
+            read = set(inspect.signature(kind).parameters)
+        for setting in read:
+            readers.setdefault(setting, set()).add(name)
+    of_all = {"in_channels", "channels", "edge_channels", "jumps", "dropout", "window_size"}
+    of_some = {field.name for field in fields(BlockSettings)} - of_all
+    assert {setting: readers[setting] for setting in of_some} == {key: set(users) for key, users in OF_BLOCKS.items()}

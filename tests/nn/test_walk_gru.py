@@ -69,7 +69,7 @@ def test_formula(options: dict) -> None:
 
 
 def test_a_network_tells_which_bits_are_used() -> None:
-    model = Network(1, 1, layer=("gru",), num_layers=1, hidden_channels=4, window_size=3, identity=False, kernel_size=1)
+    model = Network(1, 1, layer=("gru",), num_layers=1, hidden_channels=4, window_size=3, identity=False)
     assert model.blocks[0].is_used.flatten().tolist() == [False] * 3 + [True] * 2
     without = Network(1, 1, layer=("gru",), num_layers=1, hidden_channels=4, window_size=0)
     assert without.blocks[0].bits.shape == (0, 4)

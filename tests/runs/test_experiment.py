@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from crawl import WalkPlan
-from crawl.choices import BlockName
+from crawl.choices import WITH_WALKS, BlockName
 from crawl.data import Task
 from crawl.nn import BLOCKS
 from crawl.runs import Benchmark, Csl, Csv, Experiment, GivenModel, Model, Social
-from crawl.runs.experiment import WITH_WALKS, settled
+from crawl.runs.experiment import settled
 from crawl.runs.recipes import RECIPES
 from crawl.training import Cosine, Evaluation, Plateau, Step, Training
 
@@ -78,6 +78,18 @@ def test_what_json_says():
     assert values["walk"] is None
     assert "device" not in json.dumps(values)
     assert "path" not in json.dumps(values)
+
+
+def test_records_from_before_centred_walks_are_the_same():
+    values = json.loads(Experiment().to_json())
+    assert values["walk"].keys() == {
+        *("strategy", "num_steps", "num_eval_steps", "start_share", "eval_start_share", "window_size"),
+        *("p", "q", "restart"),
+    }
+    centred = Experiment(walk=WalkPlan(centred=True, num_walks=2))
+    assert json.loads(centred.to_json())["walk"] == values["walk"] | {"centred": True, "num_walks": 2}
+    assert Experiment.from_json(centred.to_json()) == centred
+    assert Experiment.from_json(Experiment().to_json()) == Experiment(walk=WalkPlan(centred=False, num_walks=1))
 
 
 def test_unknown_keys_suggest_the_right_one():
@@ -191,6 +203,7 @@ def test_node2vec(walk, message):
             "evaluation.num-val-repeats",
         ),
         (Experiment(model=Model(("walk", "virtual_node"), num_layers=1)), CLASSES, "model.layer"),
+        (Experiment(model=Model(("virtual_node+walk", "edge_update"), num_layers=1)), CLASSES, "model.layer"),
         (
             Experiment(model=Model(identity=False, adjacency=False, kernel_size=9), walk=WalkPlan(window_size=4)),
             CLASSES,
@@ -207,6 +220,18 @@ def test_settings_without_effect_are_refused_or_dropped(experiment, task, flag):
     plain = settled(experiment, task, "cpu", experiment)  # as in a recipe, so nobody chose it
     assert getattr(getattr(plain, group), setting) in (getattr(type(getattr(plain, group)), setting), ("walk",))
     assert settled(plain, task, "cpu") == plain
+
+
+@pytest.mark.parametrize("layer", [("walk", "virtual_node", "gine"), ("virtual_node", "walk+gine"), ("walk", "gine")])
+def test_a_single_layer_keeps_what_is_heard(layer):
+    experiment = Experiment(model=Model(layer, num_layers=1))
+    assert settled(experiment, CLASSES, "cpu") == experiment
+
+
+def test_a_single_virtual_node_is_refused():
+    experiment = Experiment(model=Model(("virtual_node",), num_layers=1))
+    with pytest.raises(ValueError, match=r"A model of one layer cannot be changed by --model.layer"):
+        settled(experiment, CLASSES, "cpu")
 
 
 def test_precision_is_for_gpus():

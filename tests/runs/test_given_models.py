@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
+import json
+import math
+from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Data
 from torch_geometric.nn import GINConv, global_add_pool
 
-from crawl import Network, WalkPlan
+from crawl import Graph, Network, WalkPlan, sample_walks
 from crawl.cli import main
+from crawl.data import from_pyg
+from crawl.encodings import Encodings
 from crawl.nn import Batch, BatchNorm, Block, Linear, State
+from crawl.nn.encoders import UNKNOWN
 from crawl.runs import Experiment, GivenModel, Model, TrainedModel, resume_run, run_experiment
+from crawl.runs.records import read_config
 from crawl.runs.run import Stopped
 
 
@@ -125,6 +133,47 @@ def test_the_record_names_the_class(experiment, paths, tmp_path):
     assert record["steps"].startswith("eager: ")
 
 
+def test_the_record_tells_the_walks_of_the_model(experiment, paths, tmp_path):
+    """A `walk` need not be given; if it is, it must be that of the model."""
+    model = network()
+    result = run_experiment(experiment, tmp_path / "run", model=model, dataset=paths)
+    assert result.record["config"]["walk"] == asdict(model.walk_plan)
+    written = read_config(result.folder / "config.json")
+    assert (written.walk, written.model) == (model.walk_plan, GivenModel("crawl.models.Network"))
+    assert TrainedModel.load(result.folder, model=network()).experiment.walk == model.walk_plan
+    again = run_experiment(written, tmp_path / "again", model=network(), dataset=paths)
+    assert again.record["scores"] == result.record["scores"]
+    other = network()
+    other.walk_plan = replace(other.walk_plan, num_steps=7)
+    with pytest.raises(ValueError, match="describe a Network that is not the Network that was given: leave out both"):
+        run_experiment(written, tmp_path / "other", model=other, dataset=paths)
+    assert not (tmp_path / "other").exists()
+    (result.folder / "result.json").unlink()
+    with pytest.raises(ValueError, match=r"started with WalkPlan\(.* has another walk_plan: give it that one"):
+        resume_run(result.folder, model=other, dataset=paths)
+    with pytest.raises(ValueError, match="walks by its own walk_plan: set it there, not by eval_start_share"):
+        TrainedModel.load(result.folder, model=network(), eval_start_share=0.5)
+
+
+def test_runs_of_older_versions_do_not_tell_the_walks_of_a_model(experiment, paths, tmp_path):
+    with pytest.raises(Stopped):
+        run_experiment(experiment, tmp_path / "run", model=network(), dataset=paths, stop=lambda: True)
+    config = tmp_path / "run" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"walk": None}))
+    assert resume_run(tmp_path / "run", model=network(), dataset=paths).record["config"]["walk"] is None
+
+
+def test_the_record_leaves_out_what_other_strategies_have(experiment, paths, tmp_path):
+    model, infinite = network(), network()
+    model.walk_plan = WalkPlan("uniform", num_steps=5, num_eval_steps=5, p=4.0)
+    record = run_experiment(experiment, tmp_path / "run", model=model, dataset=paths).record
+    assert record["config"]["walk"] == asdict(replace(model.walk_plan, p=1.0))
+    infinite.walk_plan = WalkPlan("node2vec", p=math.inf, q=2.0)
+    with pytest.raises(ValueError, match=r"walk\.p=inf cannot be recorded: take a number such as 1e300"):
+        run_experiment(experiment, tmp_path / "infinite", model=infinite, dataset=paths)
+    assert not (tmp_path / "infinite").exists()
+
+
 def test_the_model_must_be_given_again(experiment, paths, tmp_path, capsys):
     with pytest.raises(Stopped):
         run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths, stop=lambda: True)
@@ -132,25 +181,134 @@ def test_the_model_must_be_given_again(experiment, paths, tmp_path, capsys):
         resume_run(tmp_path / "run", dataset=paths)
     assert main(["train", "--resume", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("give the model again, to resume_run(folder, model=…) or TrainedModel.load(folder, model=…).")
+    assert line.endswith("give the model again, with model=… in resume_run or TrainedModel.load.")
     assert main(["info", str(tmp_path / "run")]) == 0
     assert "model=…, dataset=…)" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"give the data set again, with dataset=… in resume_run"):
+        resume_run(tmp_path / "run", model=PyGModel())
+    with pytest.raises(ValueError, match=r"not finished: resume it with resume_run\('.*run', model=…, dataset=…\)\.$"):
+        TrainedModel.load(tmp_path / "run", model=PyGModel())
     resume_run(tmp_path / "run", model=PyGModel(), dataset=paths)
-    with pytest.raises(ValueError, match=r"give the model again, .* TrainedModel\.load\(folder, model=…\)"):
+    with pytest.raises(ValueError, match=r"give the model again, with model=… in .* TrainedModel\.load"):
         TrainedModel.load(tmp_path / "run")
 
 
 def test_another_model_does_not_fit(experiment, paths, tmp_path):
     folder = run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths).folder
+    other_class = "started with a model of the class .*PyGModel, not crawl.models.Network: give one of that class"
     with pytest.raises(ValueError, match="The weights belong to another architecture than the model"):
+        TrainedModel.load(folder, model=PyGModel(3))
+    with pytest.raises(ValueError, match=other_class):
         TrainedModel.load(folder, model=network())
     (folder / "result.json").unlink()
     with pytest.raises(ValueError, match=r"last\.safetensors: .* another architecture .* the run begins anew"):
+        resume_run(folder, model=PyGModel(3), dataset=paths)
+    with pytest.raises(ValueError, match=other_class):
         resume_run(folder, model=network(), dataset=paths)
 
 
+def test_a_class_may_move_to_another_module(experiment, paths, tmp_path, monkeypatch):
+    folder = run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths).folder
+    monkeypatch.setattr(PyGModel, "__module__", "__main__")
+    TrainedModel.load(folder, model=PyGModel())
+
+
+class Interrupted(PyGModel):
+    """A model whose training is interrupted after some steps, once."""
+
+    steps_left = 2
+
+    def forward(self, data):
+        Interrupted.steps_left -= 1
+        if Interrupted.steps_left == 0:
+            raise KeyboardInterrupt
+        return super().forward(data)
+
+
+def test_a_run_that_is_interrupted_in_its_first_epoch_keeps_its_first_weights(experiment, paths, tmp_path):
+    torch.manual_seed(1)
+    model = Interrupted()
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(experiment, tmp_path / "run", model=model, dataset=paths)
+    again = resume_run(tmp_path / "run", model=Interrupted(), dataset=paths)
+    model.load_state_dict(start)
+    whole = run_experiment(experiment, tmp_path / "whole", model=model, dataset=paths)
+    assert again.record["scores"] == whole.record["scores"]
+
+
+class Masked(nn.Module):
+    """A model with a mask whose upper half is infinite, and with noise in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
+        self.head = nn.Linear(2, 2)
+
+    def forward(self, batch: Batch):
+        return self.head(batch.nodes.mean(batch.x + torch.randn_like(batch.x)))
+
+
+def test_an_infinite_buffer_is_loaded_and_noise_repeats(experiment, paths, tmp_path):
+    assert_a_stop_and_a_resume_change_no_bit(experiment, paths, tmp_path, Masked, "cpu")
+    trained = TrainedModel.load(tmp_path / "run", model=Masked())
+    first, again, other = (trained.predict(paths.store, seed=seed).repeats for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+class Walking(PyGModel):
+    """A model that makes its own walks on the data that it gets."""
+
+    def forward(self, data, seed=0):
+        walks = sample_walks(Graph.from_data(data), num_steps=5, strategy="uniform", seed=seed)
+        seen = walks.mean_at_nodes(walks.gather(data.x).cumsum(1))
+        return self.head(global_add_pool(seen, data.batch))
+
+
+def test_the_walks_that_a_model_makes_do_not_depend_on_the_batch(experiment, paths, tmp_path):
+    folder = run_experiment(experiment, tmp_path / "run", model=Walking(), dataset=paths).folder
+    trained = TrainedModel.load(folder, model=Walking())
+    whole, parts = (trained.predict(paths.store, batch_size=size).mean for size in (10, 3))
+    np.testing.assert_allclose(parts, whole, rtol=1e-5)
+    alone = trained.predict(paths.store.subset([7])).mean
+    np.testing.assert_allclose(alone, whole[7:8], rtol=1e-5)
+
+
+def test_encodings_that_a_model_does_not_take_are_named(experiment, paths, tmp_path):
+    experiment = replace(experiment, encodings=Encodings(return_steps=3))
+    with pytest.raises(RuntimeError) as caught:
+        run_experiment(experiment, tmp_path / "run", model=PyGModel(), dataset=paths)
+    (note,) = caught.value.__notes__
+    assert note.startswith("experiment.encodings widen x by 3 columns and edge_attr by 0: a model that is given must")
+
+
+class Categories(nn.Module):
+    """A model that does not care which categories it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(1, 1)
+
+    def forward(self, batch: Batch):
+        return self.head(batch.nodes.mean(batch.x.clamp(0, 1).float()))
+
+
+def test_unknown_categories_are_not_said_to_be_zeros(experiment, tmp_path):
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    graphs = [Data(x=torch.tensor([[0], [1]]), edge_index=edge_index, y=torch.tensor([1.0 * i])) for i in range(10)]
+    dataset = from_pyg(graphs, task="regression")
+    experiment = replace(experiment, training=replace(experiment.training, max_epochs=1))
+    folder = run_experiment(experiment, tmp_path / "run", model=Categories(), dataset=dataset).folder
+    trained = TrainedModel.load(folder, model=Categories())
+    store = replace(dataset.store, x=dataset.store.x + 4)
+    with pytest.warns(UserWarning, match=f"in training are {UNKNOWN} in what Categories gets: 4, 5 in "):
+        trained.predict(store)
+
+
 def test_models_that_are_built_are_not_given(tiny, finished, paths, tmp_path):
-    with pytest.raises(ValueError, match="say how to build a crawl, but a PyGModel was given: leave out model"):
+    with pytest.raises(ValueError, match="describe a crawl that is not the PyGModel that was given: leave out both"):
         run_experiment(tiny, tmp_path / "run", model=PyGModel(), dataset=paths)
     with pytest.raises(ValueError, match="says how to build its model, a crawl: leave out model"):
         TrainedModel.load(finished.folder, model=PyGModel())
@@ -159,9 +317,20 @@ def test_models_that_are_built_are_not_given(tiny, finished, paths, tmp_path):
     with pytest.raises(ValueError, match="give the model again"):
         run_experiment(Experiment(model=GivenModel("here.Mine")), tmp_path / "run", dataset=paths)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ValueError, match="leave out model, or both settings"):
+    with pytest.raises(ValueError, match="leave out both settings, or the model"):
         run_experiment(Experiment(walk=WalkPlan(num_steps=7)), tmp_path / "run", model=PyGModel(), dataset=paths)
     assert Experiment().model == Model()
+
+
+class Positions(PyGModel):
+    def forward(self, data, pos):
+        raise AssertionError
+
+
+def test_a_forward_that_needs_more_leaves_no_folder(experiment, paths, tmp_path):
+    with pytest.raises(ValueError, match="The forward of Positions needs pos"):
+        run_experiment(experiment, tmp_path / "run", model=Positions(), dataset=paths)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_wrong_output_shape_is_one_sentence(experiment, paths, tmp_path):

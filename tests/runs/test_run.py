@@ -226,9 +226,9 @@ class TestNewFolders:
             run_experiment(tiny, finished.folder, dataset=paths)
         assert (finished.folder / "result.json").read_text() == before
         (tmp_path / "notes.txt").write_text("mine")
-        with pytest.raises(ValueError, match="exists already"):
+        with pytest.raises(ValueError, match="exists already: choose another folder"):  # there is no run to resume
             run_experiment(tiny, tmp_path, dataset=paths)
-        with pytest.raises(ValueError, match="exists already"):
+        with pytest.raises(ValueError, match="exists already: choose another folder"):
             run_experiment(tiny, tmp_path / "notes.txt", dataset=paths)
         assert os.listdir(tmp_path) == ["notes.txt"]
 

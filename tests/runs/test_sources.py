@@ -43,7 +43,7 @@ def test_names_lead_to_their_kinds():
 
 def test_files_must_be_there(tmp_path):
     assert existing_path(TU(), tmp_path) == tmp_path
-    with pytest.raises(ValueError, match=r"'csv' need --data\.path, the file or folder to read"):
+    with pytest.raises(ValueError, match=r"'csv' need --data\.path .*file or folder"):
         existing_path(Csv(), None)
     with pytest.raises(ValueError, match=r"There is no file or folder .*missing"):
         existing_path(Csv(), tmp_path / "missing")

@@ -148,7 +148,9 @@ class TestErrors:
         )
 
     def test_the_checkpoint_of_a_training(self, finished):
-        assert "load best.safetensors" in self.error(finished.folder / "last.safetensors")
+        assert "load best.safetensors, which is there when it is finished" in self.error(
+            finished.folder / "last.safetensors"
+        )
 
     def test_a_damaged_checkpoint(self, finished, tmp_path):
         content = bytearray((finished.folder / "best.safetensors").read_bytes())

@@ -11,12 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv
 
 from crawl import CRaWl, Dense, Embedding, Network, OneHot
+from crawl.choices import OF_BLOCKS, WITH_WALKS
 from crawl.data import Dataset, GraphStore, Split, Task, with_encodings
 from crawl.data.assembly import Bucket
 from crawl.encodings import Encodings
-from crawl.nn import BLOCKS, Batch, Block, State, WithEncodings
+from crawl.nn import BLOCKS, Batch, Block, State, WithEncodings, from_pyg
 from crawl.nn.encoders import UNKNOWN
 from crawl.ops.triton.streams import stream_of_thread
 from crawl.training.calling import why_not_captured
@@ -94,15 +96,12 @@ def network(*layer: object, **settings: object) -> Network:
     sees_edges = any(
         name not in ("gcn", "gin", "sage", "virtual_node", "attention", "feed_forward") for name in layer or [None]
     )
-    arguments = {
-        "edge_dim": 2 if sees_edges else None,
-        "hidden_channels": 8,
-        "num_steps": 6,
-        "num_eval_steps": 8,
-        "window_size": 4,
-        "precision": "float32",
-        "num_heads": 2,
-    }
+    names = [name for part in layer or ["walk"] for name in (part if isinstance(part, tuple) else (part,))]
+    arguments = {"edge_dim": 2 if sees_edges else None, "hidden_channels": 8, "precision": "float32"}
+    if any(name in WITH_WALKS for name in names):
+        arguments |= {"num_steps": 6, "num_eval_steps": 8, "window_size": 4}
+    if any(name in OF_BLOCKS["num_heads"] for name in names):
+        arguments["num_heads"] = 2
     if layer:
         arguments |= {"layer": layer, "num_layers": 2}
     return Network(**({"in_channels": 3, "out_channels": 1} | arguments | settings))
@@ -110,7 +109,8 @@ def network(*layer: object, **settings: object) -> Network:
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_captured_equals_eager_for_every_block(name: str, with_edges: Dataset, monkeypatch) -> None:
-    assert_captured_equals_eager(lambda: network(name, "virtual_node"), with_edges, monkeypatch)
+    others = ("gine", "virtual_node") if name == "edge_update" else ("virtual_node",)
+    assert_captured_equals_eager(lambda: network(name, *others), with_edges, monkeypatch)
 
 
 @pytest.mark.parametrize("block", ["walk_edges", "gru"])
@@ -118,6 +118,18 @@ def test_captured_equals_eager_for_every_block(name: str, with_edges: Dataset, m
 def test_captured_equals_eager_for_every_strategy(strategy: str, block: str, with_edges: Dataset, monkeypatch) -> None:
     make = lambda: network(block, strategy=strategy, restart=0.4)  # noqa: E731
     assert_captured_equals_eager(make, with_edges, monkeypatch)
+
+
+@pytest.mark.parametrize("block", ["walk_edges", "gru"])
+@pytest.mark.parametrize(
+    "walks",
+    [{"centred": True}, {"centred": True, "num_walks": 3, "num_steps": 7}, {"num_walks": 2, "start_share": 0.5}],
+    ids=["centred", "three centred", "two"],
+)
+def test_captured_equals_eager_for_centred_and_several_walks(
+    walks: dict[str, object], block: str, with_edges: Dataset, monkeypatch
+) -> None:
+    assert_captured_equals_eager(lambda: network(block, **walks), with_edges, monkeypatch)
 
 
 def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, monkeypatch) -> None:
@@ -329,6 +341,11 @@ def test_what_cannot_be_captured_is_named(make_dataset, make_model) -> None:
     hooked = make_model(dataset)
     hooked.readout.register_forward_hook(lambda *_: None)
     assert why_not_captured(hooked) == "readout (Readout): it has hooks, which run on the host"
+    hooked = make_model(dataset)
+    hooked.readout.register_full_backward_pre_hook(lambda *_: None)
+    assert why_not_captured(hooked) == "readout (Readout): it has hooks, which run on the host"
+    side_by_side = network(("gine", from_pyg(GCNConv(8, 8))))
+    assert why_not_captured(side_by_side).startswith("blocks.0.blocks.1 (PyGBlock): GCNConv looks for self-loops")
 
     class Normed(Block):
         def __init__(self) -> None:
@@ -337,7 +354,7 @@ def test_what_cannot_be_captured_is_named(make_dataset, make_model) -> None:
 
     named = why_not_captured(network("walk", Normed()))
     assert "blocks.1.norm (BatchNorm1d)" in named
-    assert "use crawl.nn.BatchNorm" in named
+    assert "use crawl.nn.BatchNorm, as norm(x, batch.nodes.rows)" in named
 
     class Louder(CRaWl):
         def forward(self, *arguments: object, **more: object) -> torch.Tensor:
@@ -351,6 +368,42 @@ def test_what_cannot_be_captured_is_named(make_dataset, make_model) -> None:
     )
     runner = runner_of(make_model(dataset), replace(dataset, store=empty))
     assert runner.how == "eager: no graph of the data has an edge"
+
+
+class Seeded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 1)
+
+    def forward(self, batch: Batch, seed: int) -> Tensor:
+        return self.head(batch.nodes.mean(batch.x))
+
+
+def test_numbers_that_a_graph_would_keep_and_compiled_models_are_named() -> None:
+    assert "Seeded: its forward takes seed, of which a CUDA graph would keep" in why_not_captured(Seeded())
+    compiled = torch.compile(network("walk"), backend="eager")
+    assert why_not_captured(compiled) == "the model (OptimizedModule): it is compiled by torch.compile"
+
+
+class Noise(Block):
+    """A block that draws from torch's generator."""
+
+    uses_walks = passes_messages = sees_edges = False
+
+    def forward(self, state: State, batch: Batch) -> State:
+        return replace(state, nodes=state.nodes + torch.randn_like(state.nodes))
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_what_captured_evaluations_draw_repeats(with_edges: Dataset) -> None:
+    runner = runner_of(network("gcn", Noise(), edge_dim=None).to(DEVICE).eval(), with_edges)
+    assert runner.reason is None
+    found = []
+    for seed in (3, 3, 4):
+        torch.rand(seed + len(found), device=DEVICE)  # what happened before does not matter
+        found.append(runner.predict(torch.arange(8), 4, seed=seed))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
 
 
 class Waiting(Block):

@@ -11,12 +11,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
-from torch_geometric.nn import global_add_pool
+from torch_geometric.nn import GCNConv, global_add_pool
 
 from crawl import CRaWl, Network
-from crawl.data import Dataset, GraphStore, Split, Task
+from crawl.data import Dataset, GraphStore, Split, Task, from_pyg
+from crawl.nn import Batch, Block, State
 from crawl.training import Cosine, Evaluation, Interval, Plateau, Training
 from crawl.training import Trainer as AnyTrainer
+from crawl.training.calling import Caller
 from crawl.training.evaluation import Scaling, predict, targets_of
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device, task_loss
@@ -407,6 +409,17 @@ def bare_graphs(sizes: list[int], kind: str = "binary") -> Dataset:
     )
 
 
+class Own(nn.Module):
+    """A model of one's own that does not walk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 1)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        return self.head(batch.nodes.mean(batch.edges.sum(batch.sources.spread(batch.x))))
+
+
 class TestOddData:
     @pytest.mark.parametrize("sizes", [[1] * 10, [1, 2, 3, 4, 5, 4, 3, 2, 1, 2]], ids=["single nodes", "no edges"])
     @pytest.mark.parametrize("batch_size", [1, 4])
@@ -419,6 +432,32 @@ class TestOddData:
         trainer = train(model, dataset, replace(FAST, batch_size=batch_size, max_epochs=2))
         assert all(math.isfinite(record["loss"]) for record in trainer.history)
         assert np.isfinite(trainer.evaluate(dataset.split.test, 2, "test").mean).all()
+
+    def test_directed_graphs(self, make_model):
+        """Nodes that cannot be left are in the way of walks alone."""
+        graphs = [
+            Data(x=torch.rand(4, 3), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]), y=float(i)) for i in range(10)
+        ]
+        dataset = from_pyg(graphs, task="regression", fractions=(0.6, 0.2, 0.2))
+        for model in (GIN(3, 1, hidden_channels=8, num_layers=1), Own()):
+            trainer = train(model, dataset, replace(FAST, max_epochs=2))
+            assert np.isfinite(trainer.evaluate(dataset.split.test, 1, "test").mean).all()
+        with pytest.raises(
+            ValueError, match=r"can be entered but not left.*Make the graph undirected \(PyG: ToUndirected"
+        ):
+            train(make_model(dataset), dataset, replace(FAST, max_epochs=2))
+
+    def test_a_model_that_walks_only_later(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        model = make_model(dataset)
+        plan, model.walk_plan = model.walk_plan, None
+        runner = Trainer(model, dataset, FAST, Evaluation()).runner
+        steps = []
+        for model.walk_plan in (None, plan):
+            ids = torch.arange(2)
+            seen = lambda batch: steps.append(batch.walks and batch.walks.num_steps) or batch.x.sum()  # noqa: E731
+            list(runner.run(seen, [ids], 2, seed=0))
+        assert steps == [None, plan.num_eval_steps]
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_features_that_are_not_numbers(self, make_dataset, make_model, value):
@@ -433,9 +472,15 @@ class TestOddData:
         with pytest.raises(ValueError, match=r"^Graph 3 has -inf in y: give finite numbers"):
             train(make_model(dataset), dataset)
 
+    def test_features_that_are_too_large(self, make_dataset, make_model):
+        dataset = make_dataset("regression")
+        dataset.store.x.mul_(1e30)
+        with pytest.raises(ValueError, match=r"NaN or infinity: .* or the features are too large: scale them down\.$"):
+            train(make_model(dataset), dataset)
+
     def test_a_loss_that_explodes(self, make_dataset, make_model):
         dataset = make_dataset("regression", metric="rmse", unit=1e30)
-        with pytest.raises(ValueError, match=r"The loss became inf in epoch 1.*clip_norm"):
+        with pytest.raises(ValueError, match=r"The loss became inf in epoch 1.*scale down features or targets"):
             train(make_model(dataset), dataset)
 
     def test_graphs_without_targets(self, make_dataset, make_model):
@@ -552,7 +597,27 @@ def with_random_slopes(dataset: Dataset) -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("make", [lambda _: Seeded(), with_random_slopes], ids=["evaluation", "slopes"])
+class OnBatches(Drawing):
+    def forward(self, batch: Batch) -> torch.Tensor:
+        return (batch.nodes.mean(batch.x) + torch.randn(3)) @ self.weight
+
+
+class Noise(Block):
+    uses_walks = passes_messages = sees_edges = False
+
+    def forward(self, state: State, batch: Batch) -> State:
+        return replace(state, nodes=state.nodes + torch.randn_like(state.nodes))
+
+
+def with_noise(dataset: Dataset) -> nn.Module:
+    return GIN(3, 1, layer=("gin", Noise()), hidden_channels=4, num_layers=1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda _: Seeded(), lambda _: OnBatches(), with_random_slopes, with_noise],
+    ids=["evaluation", "batches", "slopes", "block"],
+)
 def test_what_torch_draws_repeats(make_dataset, make) -> None:
     dataset = make_dataset("regression")
     histories = []
@@ -616,3 +681,118 @@ def test_a_model_without_anything_to_train_is_refused(make_dataset, make_model) 
     dataset = make_dataset("regression")
     with pytest.raises(ValueError, match="no parameters to train"):
         Trainer(make_model(dataset).requires_grad_(False), dataset, FAST, ONCE)
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_dropout_draws_from_torch_again_after_a_training(make_dataset, make_model, is_interrupted) -> None:
+    dataset = make_dataset("regression")
+    model = make_model(dataset, dropout=0.5)
+    trainer = Trainer(model, dataset, replace(FAST, max_epochs=2), ONCE)
+    if is_interrupted:
+
+        def interrupt(_) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            list(trainer.epochs(interrupt))
+    else:
+        list(trainer.epochs())
+    model.train()
+    answers = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        answers.append(model(dataset.store.batch([0, 1]), seed=1))
+    assert torch.equal(*answers)
+
+
+class Asking(Drawing):
+    """A model that takes a batch, and a seed that it must get."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[int, int | None]] = []
+
+    def forward(self, batch: Batch, seed, num_steps=None):
+        self.seen.append((seed, num_steps))
+        return batch.nodes.mean(batch.x) @ self.weight
+
+
+class AskingForData(Asking):
+    """A model that takes PyG data as well, and a seed for walks on them."""
+
+    def forward(self, batch: Data | Batch, seed=None):
+        return super().forward(batch, seed)
+
+
+def test_a_model_that_takes_a_batch_gets_the_seed_it_asks_for(make_dataset) -> None:
+    dataset = make_dataset("regression")
+    settings = (dataset.task, dataset.store, torch.arange(3))
+    asking, for_data = Asking(), AskingForData()
+    predict(asking, *settings, num_repeats=1, seed=5, num_steps=7)
+    predict(for_data, *settings, num_repeats=1, seed=5)
+    assert asking.seen == [(derive_seed(5, "evaluation", 0), 7)]
+    assert for_data.seen == [(None, None)]
+    with pytest.raises(ValueError, match="AskingForData does not walk: leave out num_steps=7"):
+        predict(for_data, *settings, num_repeats=1, seed=5, num_steps=7)
+
+
+class Remembering(Parts):
+    def get_extra_state(self):
+        return {"calls": 1}
+
+
+class Lazy(Parts):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = GCNConv(-1, 8)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Remembering, "Remembering has _extra_state, which is not a tensor, .*: make it a buffer"),
+        (Lazy, "Lazy has a weight without a size, first.lin.weight, .*: give the number of input channels"),
+    ],
+)
+def test_a_state_that_a_checkpoint_cannot_hold_is_refused(make_dataset, make, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        Trainer(make(), make_dataset("regression"), FAST, ONCE)
+
+
+def test_a_model_that_names_features_that_are_not_there_is_refused(make_dataset) -> None:
+    dataset = make_dataset("regression")
+    bare = replace(dataset, store=replace(dataset.store, x=None))
+    with pytest.raises(ValueError, match="The graphs have no x, but the forward of Parts needs it"):
+        Trainer(Parts(), bare, FAST, ONCE)
+
+
+def test_weights_of_another_dtype_are_named(make_dataset) -> None:
+    trainer = Trainer(Parts().double(), make_dataset("regression"), FAST, ONCE)
+    with pytest.raises(RuntimeError) as caught:
+        next(trainer.epochs())
+    (note,) = caught.value.__notes__
+    assert note.startswith("x is of torch.float32, but the weights of Parts are of torch.float64: call model.to(")
+
+
+def test_a_compiled_model_is_called_as_what_it_compiles() -> None:
+    assert Caller(torch.compile(Parts(), backend="eager")).parts == ["x", "edge_index", "batch"]
+    assert Caller(torch.compile(OnBatches(), backend="eager")).takes_batch
+
+
+class Nested(nn.Module):
+    """A model with a network inside."""
+
+    def __init__(self, **settings) -> None:
+        super().__init__()
+        self.inner = CRaWl(3, 1, hidden_channels=4, num_layers=1, window_size=2, num_steps=6, num_eval_steps=6)
+        self.walk_plan = replace(self.inner.walk_plan, **settings)
+
+    def forward(self, batch: Batch):
+        return self.inner(batch)
+
+
+def test_a_network_inside_with_other_walks_is_refused(make_dataset) -> None:
+    dataset = make_dataset("regression")
+    Trainer(Nested(), dataset, FAST, ONCE)
+    with pytest.raises(ValueError, match=r"inner \(CRaWl\) has WalkPlan\(.* walks of the model.* the same walk_plan"):
+        Trainer(Nested(strategy="uniform"), dataset, FAST, ONCE)

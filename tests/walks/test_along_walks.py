@@ -70,6 +70,11 @@ def test_rows_that_do_not_fit_are_refused(walks: Walks, edges: Tensor, bits: Ten
         walks.gather(rows(7), edges, bits)
 
 
+def test_nodes_without_rows_are_refused(walks: Walks) -> None:
+    with pytest.raises(ValueError, match=r"nodes must have two dimensions.*\[7\]"):
+        walks.gather(torch.zeros(7))
+
+
 def test_values_of_other_walks_are_refused(walks: Walks) -> None:
     with pytest.raises(ValueError, match=r"7"):
         walks.mean_at_nodes(torch.zeros(len(walks), 6, 1))

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from crawl import Graph, Walks, build_graph_file, sample_walks
+from crawl import Graph, Walks, build_graph_file, edge_lists, sample_walks
 from crawl.walks.coverage import Seen
 from crawl.walks.reference import StepLaw
 
 FAR = 2**31 + 10  # the first arc, and the first edge
-LAWS = {
-    "uniform": {},
-    "non_backtracking": {},
-    "node2vec": {"p": 0.5, "q": 2.0},
-    "depth_first": {},
-    "restart": {"restart": 0.3},
-}
-each_law = pytest.mark.parametrize("strategy", LAWS)
+LAWS: list[dict[str, Any]] = [
+    {"strategy": "uniform"},
+    {"strategy": "non_backtracking"},
+    {"strategy": "non_backtracking", "centred": True},
+    {"strategy": "node2vec", "p": 0.5, "q": 2.0},
+    {"strategy": "depth_first"},
+    {"strategy": "restart", "restart": 0.3},
+]
+each_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law['strategy']}{'-centred' * ('centred' in law)}")
 each_weighting = pytest.mark.parametrize("is_weighted", [False, True], ids=["unweighted", "weighted"])
 
 
@@ -71,22 +73,24 @@ def assert_far(walks: tuple[Tensor, ...], expected: Walks) -> None:
 @each_law
 @each_weighting
 @pytest.mark.parametrize("backend", ["numba", "reference"])
-def test_walks_are_the_same(graphs: tuple[Graph, Graph], strategy: str, backend: str) -> None:
+def test_walks_are_the_same(graphs: tuple[Graph, Graph], law: dict[str, Any], backend: str) -> None:
     small, big = graphs
     start = torch.tensor([3, 3, 3, 0, 5, 29, 70, 12])
-    arguments = {"num_steps": 12, "window_size": 5, "start": start, "strategy": strategy, "seed": 4, **LAWS[strategy]}
+    arguments: dict[str, Any] = {"num_steps": 12, "window_size": 5, "start": start, "seed": 4, **law}
     expected = sample_walks(small, **arguments)
     walks = sample_walks(big, backend=backend, **arguments)
     assert_far((walks.nodes, walks.edges, walks.code), expected)
     assert walks.num_edges == big.num_edges
-    if strategy != "restart":
+    if law["strategy"] != "restart":
         again = Walks.from_nodes(big, walks.nodes, 5, walks.edges)
         assert_far((again.nodes, again.edges, again.code), expected)
 
 
 @each_law
 @each_weighting
-def test_triton_walks_are_the_same(graphs: tuple[Graph, Graph], strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_walks_are_the_same(
+    graphs: tuple[Graph, Graph], law: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("triton")
     if torch.cuda.is_available():
         pytest.skip("the whole file would have to be on the GPU")
@@ -98,9 +102,8 @@ def test_triton_walks_are_the_same(graphs: tuple[Graph, Graph], strategy: str, m
     monkeypatch.setattr(GridExecutor, "_restore_args_dev", lambda *_: None)
     small, big = graphs
     start, keys = torch.tensor([3, 3, 0, 5, 29, 70], dtype=torch.int32), torch.arange(6)
-    law = StepLaw.named(strategy, **LAWS[strategy])
-    expected = sample_walks(small, 7, strategy, start, 4, seed=4, keys=keys, **LAWS[strategy])
-    assert_far(gpu.sample(big, start, keys, 7, law, 4, 4), expected)
+    expected = sample_walks(small, 7, start=start, window_size=4, seed=4, keys=keys, **law)
+    assert_far(gpu.sample(big, start, keys, 7, StepLaw.named(**law), 4, 4), expected)
 
 
 @pytest.mark.parametrize("backend", ["numba", "reference"])
@@ -109,10 +112,10 @@ def test_walks_on_a_file_are_those_in_memory(tmp_path: Path, backend: str) -> No
     edge_index = torch.stack([torch.repeat_interleave(graph.degree), graph.col])
     build_graph_file(edge_index, tmp_path / "graph.crawl", num_nodes=81)
     opened, expected = Graph.open(tmp_path / "graph.crawl"), Graph.from_edge_index(edge_index, 81)
-    for strategy in (*LAWS, "min_degree", "min_degree_non_backtracking"):
+    for law in (*LAWS, {"strategy": "min_degree"}, {"strategy": "min_degree_non_backtracking", "centred": True}):
         for start in (None, 0.3, torch.tensor([3, 0, 3])):
-            walks = sample_walks(opened, 9, strategy, start, 4, seed=2, backend=backend)
-            wanted = sample_walks(expected, 9, strategy, start, 4, seed=2)
+            walks = sample_walks(opened, 9, start=start, window_size=4, seed=2, num_walks=2, backend=backend, **law)
+            wanted = sample_walks(expected, 9, start=start, window_size=4, seed=2, num_walks=2, **law)
             assert torch.equal(walks.nodes, wanted.nodes)
             assert torch.equal(walks.edges, wanted.edges)
             assert torch.equal(walks.code, wanted.code)
@@ -133,3 +136,28 @@ def test_pairs_that_numba_counts_are_those_of_torch(undirected: bool) -> None:
         seen.is_walked = torch.rand(graph.num_edges, generator=generator) < 0.3
         total, found = seen.pairs()
         assert torch.equal(seen.coverage().edges, found / total)
+
+
+def test_arcs_that_do_not_lead_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba, torch and a search of all arcs find the first one, in parts and where rows begin far out."""
+    monkeypatch.setattr(edge_lists, "_PART", 7)
+    num_found = 0
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        edge_index = torch.randint(9, (2, 25), generator=generator)
+        edge_index = torch.cat([edge_index, edge_index.flip(0)[:, seed % 3 :], torch.arange(9).expand(2, 9)], dim=1)
+        graph = Graph.from_edge_index(edge_index, 11)
+        arcs = list(zip(torch.repeat_interleave(graph.degree).tolist(), graph.col.tolist(), strict=True))
+        expected = next(((u, v) for u, v in arcs if (v, u) not in arcs), None)
+        num_found += expected is not None
+        far = graph.rowptr.long() + 5, torch.cat([graph.col.new_full((5,), 3), graph.col])
+        for rowptr, col in ((graph.rowptr, graph.col), far):
+            assert edge_lists.one_way_arc(rowptr, col) == expected
+            assert edge_lists.one_way_arc_by_search(rowptr, col) == expected
+    assert 10 < num_found < 50
+    for empty in (
+        Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 3),
+        Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 0),
+    ):
+        assert edge_lists.one_way_arc(empty.rowptr, empty.col) is None
+        assert edge_lists.one_way_arc_by_search(empty.rowptr, empty.col) is None

@@ -217,6 +217,37 @@ def test_keys_of_any_layout_and_integer_type() -> None:
         assert_same(sample_walks(graph, 20, start=torch.tensor([0, 9, 1])[::2], keys=keys), expected)
 
 
+@pytest.mark.parametrize("start", [None, 0.5, torch.tensor([4, 1, 4])], ids=["all", "share", "some twice"])
+def test_several_walks_from_each_start(start: float | Tensor | None) -> None:
+    """They are those of a start that is given several times, and the first one keeps its key."""
+    graph = make_graph(*ring(7), (0, 3), (2, 5))
+    walks = sample_walks(graph, 20, start=start, seed=3, num_walks=3)
+    once = sample_walks(graph, 20, start=start, seed=3)
+    starts = once.nodes[:, 0].repeat_interleave(3)
+    assert_same(walks, sample_walks(graph, 20, start=starts, seed=3))
+    assert torch.equal(walks.nodes[:, 0], starts)
+    assert len({tuple(walk) for walk in walks.nodes.tolist()}) == len(starts)
+    if not isinstance(start, Tensor):
+        assert torch.equal(walks.nodes[::3], once.nodes)
+
+
+def test_several_walks_with_keys_do_not_depend_on_the_batch() -> None:
+    """Walk r from node i of a graph of n nodes has the key of its graph and i + r n."""
+    graph = side_by_side([(ring(5), 6), (ring(3), 3), (ring(4), 4)])
+    keys = graph.node_keys(torch.tensor([9, 7, 2]))
+    walks = sample_walks(graph, 20, seed=3, keys=keys, num_walks=4)
+    assert_same(sample_walks(graph, 20, seed=3, keys=keys, num_walks=1), sample_walks(graph, 20, seed=3, keys=keys))
+    assert torch.equal(walks.nodes[::4], sample_walks(graph, 20, seed=3, keys=keys).nodes)
+    alone = side_by_side([(ring(3), 3)])
+    of_second = sample_walks(alone, 20, seed=3, keys=alone.node_keys(torch.tensor([7])), num_walks=4)
+    assert torch.equal(walks.nodes[20:32] - 6, of_second.nodes)
+    wanted = torch.tensor([(7 << 32) + i + 3 * r for i in range(3) for r in range(4)])
+    by_key = sample_walks(alone, 20, seed=3, start=torch.arange(3).repeat_interleave(4), keys=wanted)
+    assert_same(of_second, by_key)
+    some = sample_walks(alone, 20, seed=3, start=torch.tensor([2, 0]), keys=wanted[[8, 0]], num_walks=4)
+    assert torch.equal(some.nodes, of_second.nodes[[8, 9, 10, 11, 0, 1, 2, 3]])
+
+
 def test_seeds_give_different_walks() -> None:
     graph = make_graph(*ring(9), (0, 3), (2, 5))
     seeds = [0, 1, 2**31, 2**32, 2**63, 2**64 - 1, np.int64(7)]
@@ -240,6 +271,10 @@ def test_seeds_give_different_walks() -> None:
         ({"seed": 0.5}, "seed must be a whole number"),
         ({"strategy": "random"}, r"strategy must be one of uniform, .*, not 'random'"),
         ({"strategy": "node2vec", "p": 0}, "node2vec needs p"),
+        ({"num_walks": 0}, "num_walks must be a whole number from 1 to 2147483647, not 0"),
+        ({"num_walks": 2.0}, "num_walks must be a whole number"),
+        ({"num_walks": 2**31 - 1}, "num_walks=2147483647 walks from each start are too many for this graph"),
+        ({"num_walks": 2**30, "keys": torch.arange(5)}, "walks from each start are too many for this graph"),
         ({"backend": "cuda"}, "backend must be one of auto, reference, numba, triton, not 'cuda'"),
         ({"start": 0.0}, r"start must be None, a share in \(0, 1\], or a tensor of node ids, not 0.0"),
         ({"start": 1.5}, r"start must be None, a share in \(0, 1\]"),

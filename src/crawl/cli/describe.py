@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from crawl.cli.flags import FolderPath
 from crawl.cli.output import print_table
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class ListDatasets:
         data_root: Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.
     """
 
-    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    data_root: FolderPath = None
 
     def run(self) -> None:
         """Print the table."""
@@ -60,7 +61,7 @@ class ImportDataset:
 
     name: Annotated[str, tyro.conf.Positional]
     path: Annotated[Path, tyro.conf.Positional]
-    data_root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    data_root: FolderPath = None
 
     def run(self) -> None:
         """Read, check, write."""
@@ -150,6 +151,10 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     yield from _expected(features)
     if encodings := str(experiment.encodings):
         yield "encodings", encodings
+    if init := record.get("init"):
+        yield "began with", f"weights of {init['run']}: {len(init['taken'])} modules; {len(init['fresh'])} were fresh"
+    if losses := [epoch["loss"] for epoch in record.get("pretraining", ())]:
+        yield "pre-training", f"{len(losses)} epochs, loss of hidden bits {losses[0]:.4f} to {losses[-1]:.4f}"
     yield "data", f"{record.get('data', experiment.data.name)} {trained.where.path or ''}".strip()
     for part, score in record.get("scores", {}).items():
         if score["mean"] is None:
@@ -182,16 +187,20 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
     run = RunFolder(path)
     experiment, history = read_config(run.config), read_history(run)
     yield from _named(run, experiment)
-    yield "state", f"unfinished: {len(history)} epochs of at most {experiment.training.max_epochs}"
+    values = load_checkpoint(run.last)[1] if run.last.is_file() else {}
+    saved = len(values.get("history", ()))
+    done = f"{len(history)} epochs of at most {experiment.training.max_epochs}"
+    if experiment.pretraining is not None and not history:
+        epochs = len(read_history(run, run.pretraining))
+        done = f"{epochs} epochs of {experiment.pretraining.epochs} of its pre-training"
+    yield "state", f"unfinished: {done}"
     if history:
         yield "last epoch", f"at {_time_of(run.metrics)}, loss {_or_dash(history[-1]['loss'])}"
         yield from _best(history)
-    saved = len(load_checkpoint(run.last)[1].get("history", ())) if run.last.is_file() else 0
-    yield "checkpoint", f"after epoch {saved}, at {_time_of(run.last)}" if saved else "none yet: it begins anew"
-    given = [name for name, part in (("model", experiment.model), ("dataset", experiment.data)) if part.name == "given"]
+    title = "epoch" if experiment.pretraining is None or "pretraining" in values else "pre-training epoch"
+    yield "checkpoint", f"after {title} {saved}, at {_time_of(run.last)}" if saved else "none yet: it begins anew"
     whole = path.parent if _has_folds(path.parent) and path.name.startswith("fold-") else path
-    in_python = f"resume_run({str(path)!r}, {', '.join(f'{name}=…' for name in given)})"
-    yield "resume with", in_python if given else f"crawl train --resume {whole}"
+    yield "resume with", experiment.how_to_resume(whole)
 
 
 def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from crawl.checks import between, whole_number
-from crawl.cli.flags import check_positive, check_seed, compute_with
+from crawl.cli.flags import FilePath, Int, Switch, check_positive, check_seed, compute_with
 from crawl.cli.output import STDOUT, is_stream, open_output, print_table, say
 from crawl.cli.walk import read_edge_list
 
@@ -63,11 +63,11 @@ class Distinguish:
     max_k: int = 3
     num_walks: int = 10_000
     confidence: float = 0.95
-    train: bool = False
-    picture: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    header: bool = False
+    train: Switch = False
+    picture: FilePath = None
+    header: Switch = False
     seed: int = 0
-    threads: int | None = None
+    threads: Int = None
 
     def run(self) -> None:
         """Read, compare, print."""

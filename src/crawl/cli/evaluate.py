@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from crawl.cli.flags import WithModel
+from crawl.cli.flags import AnyPath, WithModel
 from crawl.cli.output import printable
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class Evaluate(WithModel):
     """
 
     split: Literal["test", "val", "train"] = "test"
-    data: Path | None = None
+    data: AnyPath = None
 
     def run(self) -> None:
         """Predict, score, print."""

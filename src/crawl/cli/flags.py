@@ -12,12 +12,20 @@ import tyro
 from crawl.checks import whole_number
 
 if TYPE_CHECKING:
-    from crawl.data import GraphStore
+    from crawl.data.one_graph import Store
     from crawl.runs import TrainedModel
     from crawl.training.evaluation import Predictions
 
 Device = Literal["auto", "cpu", "cuda"]
-Threads = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+# What is not given when it is left out, which help need not say.
+Int = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+Float = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
+Word = Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")]
+Words = Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")]
+FilePath = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
+FolderPath = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")]
+AnyPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
+Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 
 
 def check_positive(**flags: int | None) -> None:
@@ -57,12 +65,12 @@ class WithModel:
     """
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    num_repeats: int | None = None
-    num_steps: int | None = None
-    batch_size: int | None = None
+    num_repeats: Int = None
+    num_steps: Int = None
+    batch_size: Int = None
     seed: int = 0
     device: Device = "auto"
-    threads: int | None = None
+    threads: Int = None
 
     def check(self) -> None:
         """Refuse numbers that no model can take."""
@@ -83,7 +91,7 @@ class WithModel:
         return trained
 
     def predictions(
-        self, trained: TrainedModel, store: GraphStore, on_batch: Callable[[], None] | None = None
+        self, trained: TrainedModel, store: Store, on_batch: Callable[[], None] | None = None
     ) -> Predictions:
         """The model's predictions for all graphs of a store, as the flags say."""
         return trained.predict(

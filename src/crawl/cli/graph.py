@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from crawl.cli.flags import FilePath, Int, Switch
 from crawl.cli.output import say
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ class BuildGraph:
 
     edges: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="EDGES")]
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")]
-    undirected: bool = False
-    weighted: bool = False
-    header: bool = False
-    num_nodes: int | None = None
-    nodes: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    features: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    undirected: Switch = False
+    weighted: Switch = False
+    header: Switch = False
+    num_nodes: Int = None
+    nodes: FilePath = None
+    features: FilePath = None
     memory_gb: float = 1.0
 
     def run(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from crawl.cli.flags import WithModel
+from crawl.cli.flags import WithModel, Word
 from crawl.cli.output import STDOUT, open_output, say
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Predict(WithModel):
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = STDOUT
-    smiles: str | None = None
+    smiles: Word = None
     unknown: Literal["warn", "error"] = "warn"
 
     def run(self) -> None:

@@ -14,7 +14,7 @@ import tyro
 from crawl.encodings.settings import Encodings
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OwnFiles
-from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Training
+from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
 _PLACES = {
@@ -34,6 +34,7 @@ class Settings:
         changes: dict[str, Any] = {}
         for group, value in vars(self).items():
             before = getattr(self.base, group)
+            before = Pretraining() if group == "pretraining" and before is None else before
             values = dict(vars(value)) if is_dataclass(value) else value
             if not isinstance(values, dict):
                 changes[group] = values
@@ -41,6 +42,10 @@ class Settings:
             if isinstance(before, Training):
                 kind = SCHEDULES[values.pop("schedule")]
                 values["schedule"] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            if isinstance(before, Pretraining) and values["epochs"] == 0:
+                _refuse_without_epochs(before, values)
+                changes[group] = None
+                continue
             changes[group] = replace(before, **{name: values[name] for name in values if name not in _PLACES})
         return replace(self.base, **changes)
 
@@ -59,6 +64,10 @@ def settings_type(base: Experiment, about: str, strategy: str = WalkPlan.strateg
     groups: list[tuple[str, Any, Any]] = []
     for field in fields(base):
         value = getattr(base, field.name)
+        if field.name == "pretraining":
+            if not base.model.has_walks:
+                continue
+            value = value or Pretraining()
         if not is_dataclass(value):
             groups.append((field.name, _flag(type(value), value, docs[field.name]), value))
         elif flags := list(_flags(base, value, strategy)):
@@ -82,6 +91,8 @@ def _flags(base: Experiment, part: Any, strategy: str) -> Iterator[tuple[str, An
             yield "schedule", _flag(Literal[tuple(SCHEDULES)], value.name, docs["schedule"]), value.name
             yield from _flags(base, value, strategy)
         elif field.name not in hidden:
+            if isinstance(part, Pretraining) and field.name == "epochs" and base.pretraining is None:
+                value = 0
             yield field.name, _flag(hints[field.name], value, docs[field.name]), value
 
 
@@ -100,10 +111,17 @@ def _hidden(base: Experiment, part: Any, strategy: str) -> Sequence[str]:
     return ()
 
 
+def _refuse_without_epochs(usual: Pretraining, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if name != "epochs" and value != getattr(usual, name):
+            flag = f"--pretraining.{name.replace('_', '-')}"
+            raise ValueError(f"Without --pretraining.epochs there is no pre-training for {flag} {value}: give both.")
+
+
 def _flag(hint: Any, default: Any, sentence: str) -> Any:
     """The type of a field with its help: what it does, and the default where the sentence does not tell it."""
     if default is True:
-        sentence = f"Switch off: {sentence[:1].lower()}{sentence[1:]}"
+        sentence = f"Do not {sentence[:1].lower()}{sentence[1:]}"
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
     is_told = shown in (None, "") or isinstance(default, bool)
     inner = next((each for each in typing.get_args(hint) if each is not type(None)), None)
@@ -162,7 +180,8 @@ def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
         if setting in _EVERY_SETTING - used:
             base = kind.base
             parts = {"data": base.data.name, "training": f"{base.training.schedule.name}, {base.training.optimiser}"}
-            what = parts.get(setting.partition(".")[0], base.model.title)
+            of_numbers = setting in ("training.loss", "training.normalise_targets")
+            what = parts.get("data" if of_numbers else setting.partition(".")[0], base.model.title)
             raise ValueError(f"{what} cannot be changed by {flag}: leave it out{_choice_for(setting)}.")
 
 
@@ -181,6 +200,7 @@ _EVERY_SETTING = {
         *(("data", kind) for kind in KINDS.values()),
         *(("training", kind) for kind in (Training, *SCHEDULES.values())),
         *(("walk", WalkPlan), ("model", Model), ("evaluation", Evaluation), ("encodings", Encodings)),
+        ("pretraining", Pretraining),
     )
     for name in (*(field.name for field in fields(kind)), *(_PLACES if group == "data" else ()))
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
-from crawl.cli.flags import Device, Threads, compute_with
+from crawl.cli.flags import AnyPath, Device, FolderPath, Int, Switch, compute_with
 from crawl.cli.output import check_folder, print_table, say
 from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
@@ -47,6 +47,7 @@ class Train(Generic[RecipeT]):
     Attributes:
         recipe: What to train.
         out: The folder of the run, which must be new; the first free runs/NAME-NUMBER when not given.
+        init: Begin with the weights of this finished run, as far as they fit.
         protocol: One run, or one for each fold of the data set.
         baseline: Train a message-passing network on the same data, to compare with.
         device: Where to compute; auto takes a GPU if there is one.
@@ -55,12 +56,13 @@ class Train(Generic[RecipeT]):
     """
 
     recipe: Annotated[RecipeT, tyro.conf.arg(name="")]
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    out: FolderPath = None
+    init: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
     protocol: Literal["single", "folds"] = "single"
     baseline: Baseline = "none"
     device: Device = "auto"
-    threads: Threads = None
-    quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    threads: Int = None
+    quiet: Switch = False
 
     def run(self) -> None:
         """Train, and print what came of it."""
@@ -73,6 +75,8 @@ class Train(Generic[RecipeT]):
             existing_path(experiment.data, where.path)
         if self.protocol == "folds" and isinstance(experiment.data, Csl | Social) and experiment.data.fold:
             raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
+        if self.protocol == "folds" and self.init is not None:
+            raise ValueError("--protocol folds begins anew on every fold: leave out --init.")
         _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
         from crawl.runs.folder import RunFolder
@@ -82,14 +86,14 @@ class Train(Generic[RecipeT]):
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet)
-        experiment = settled(experiment, dataset.task, device.type, settings.base)
+        experiment = settled(experiment, dataset.task, device.type, RECIPES[settings.base.name]())
         _report_skipped(dataset)
         has_folds = self.protocol == "folds"
         folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
         say(described_task(dataset.task))
         with _removed_if_empty(folder), _resumable(folder):
             (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
-            runs = _Runs(folder, where, has_folds, self.quiet, dataset)
+            runs = _Runs(folder, where, has_folds, self.quiet, dataset, self.init)
             report(runs.train(experiment, self.baseline), folder)
 
 
@@ -126,8 +130,8 @@ class Moved:
         root: Where the benchmarks are.
     """
 
-    path: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    root: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    path: AnyPath = None
+    root: FolderPath = None
 
 
 @dataclass(frozen=True)
@@ -144,13 +148,13 @@ class Resume:
         quiet: Show no progress.
     """
 
-    settings: tyro.conf.Positional[tuple[str, ...]]
+    settings: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="")]
     resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     data: Moved = Moved()
     baseline: Baseline = "none"
     device: Annotated[Device | None, tyro.conf.arg(metavar="{auto,cpu,cuda}", help_behavior_hint="")] = None
-    threads: Threads = None
-    quiet: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
+    threads: Int = None
+    quiet: Switch = False
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""
@@ -215,6 +219,7 @@ class _Runs:
     has_folds: bool
     quiet: bool
     dataset: Dataset | None = None
+    init: Path | None = None
 
     def train(self, experiment: Experiment, baseline: Baseline = "none") -> list[Result]:
         """The runs of an experiment, and in folders within those of the baselines that were ever asked for here."""
@@ -236,7 +241,8 @@ class _Runs:
             return run_folds(experiment, place, **how)
         if (place / "config.json").is_file():
             return [resume_run(place, dataset=self.dataset, **how)]
-        return [run_experiment(experiment, place, dataset=self.dataset, **how)]
+        init = self.init if place == self.folder else None  # not for baselines
+        return [run_experiment(experiment, place, dataset=self.dataset, init=init, **how)]
 
 
 def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import tyro
 
 from crawl.choices import Strategy
-from crawl.cli.flags import check_positive, check_seed, compute_with
+from crawl.cli.flags import Int, Switch, Words, check_positive, check_seed, compute_with
 from crawl.cli.graph import GRAPH_SUFFIX
 from crawl.cli.output import STDOUT, is_stream, open_output, say
 
@@ -56,6 +56,7 @@ class WalkEdges:
         num_walks: Walks from every start node.
         start: Names of start nodes; all nodes when not given.
         share: Start from this share of the nodes, drawn at random.
+        centred: Put the start of a walk in its middle.
         directed: Walk along the direction of the edges only.
         header: The first line names the columns.
         p: node2vec's return parameter.
@@ -71,15 +72,16 @@ class WalkEdges:
     strategy: Strategy = "non_backtracking"
     window_size: int = 8
     num_walks: int = 1
-    start: tuple[str, ...] = ()
+    start: Words = ()
     share: float = 1.0
-    directed: bool = False
-    header: bool = False
+    centred: Switch = False
+    directed: Switch = False
+    header: Switch = False
     p: float = 1.0
     q: float = 1.0
     restart: float = 0.1
     seed: int = 0
-    threads: int | None = None
+    threads: Int = None
 
     def run(self) -> None:
         """Read, walk, write."""
@@ -91,6 +93,8 @@ class WalkEdges:
             raise ValueError("--p and --q are those of node2vec walks: leave them out, or add --strategy node2vec.")
         if self.strategy != "restart" and self.restart != WalkEdges.restart:
             raise ValueError("--restart is that of restart walks: leave it out, or add --strategy restart.")
+        if self.centred and self.directed:
+            raise ValueError("--centred walks take edges in both directions: leave out --directed.")
         if self.start and self.share != 1:
             raise ValueError("--start and --share exclude each other: give one of them.")
         from crawl.runs.progress import lines
@@ -131,6 +135,7 @@ class WalkEdges:
             p=self.p,
             q=self.q,
             restart=self.restart,
+            centred=self.centred,
         )
         if self.start:
             first = self._named(names, graph.num_nodes)

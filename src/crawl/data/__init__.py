@@ -7,6 +7,8 @@ from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.folder import from_folder
 from crawl.data.molecules import from_csv, read_molecules
+from crawl.data.nodes import from_graph
+from crawl.data.one_graph import OneGraph
 from crawl.data.pyg import from_pyg
 from crawl.data.splits import (
     Split,
@@ -27,6 +29,7 @@ __all__ = [
     "Dataset",
     "Fingerprint",
     "GraphStore",
+    "OneGraph",
     "Split",
     "Task",
     "choose_split",
@@ -34,6 +37,7 @@ __all__ = [
     "csl",
     "from_csv",
     "from_folder",
+    "from_graph",
     "from_pyg",
     "from_tu",
     "group_split",

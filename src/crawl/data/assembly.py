@@ -14,12 +14,14 @@ from torch import Tensor
 
 from crawl.checks import MAX_COUNT
 from crawl.data.store import GraphStore, rows_of
+from crawl.edge_lists import check_both_ways, checked_edge_list
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.walks.plan import WalkPlan
 from crawl.walks.reference import StepLaw
+from crawl.walks.repeats import repeated_starts
 from crawl.walks.sampling import sampler_for, start_nodes
 from crawl.walks.walks import Walks
 
@@ -31,14 +33,15 @@ _SMALLEST_SHARE = 0.01  # of the usual batch that a bucket is for
 @dataclass(frozen=True)
 class Bucket:
     """The numbers of rows that a batch is padded to, a spare one of each included; no graph has more nodes than
-    `largest_graph`.
+    `largest_graph`, and each start node may start several walks.
     """
 
     num_graphs: int
     num_nodes: int
     num_edges: int
-    num_walks: int
+    num_starts: int
     largest_graph: int
+    num_targets: int = 0
 
 
 class Assembler:
@@ -51,6 +54,7 @@ class Assembler:
         keys: `[G]` the key of each graph; see `Graph.node_keys`.
         device: Where to.
         has_edges: Whether batches are for message passing, so that sums over the edges of each node are made ready.
+        has_walks: Whether there will be walks, so that nodes which cannot be left are refused.
         most: Graphs, nodes and edges that any later `load` brings at most; None if there is none.
         all_sizes: `[2, G]` nodes and edges of all graphs that will ever come; those of the store when None. Bucket
             sizes depend on them alone, and so not on the seed or on which graphs came first.
@@ -63,10 +67,11 @@ class Assembler:
         device: torch.device,
         *,
         has_edges: bool = True,
+        has_walks: bool = True,
         most: tuple[int, int, int] | None = None,
         all_sizes: Tensor | None = None,
     ) -> None:
-        self.device = device
+        self.device, self.has_walks = device, has_walks
         self.has_edges = has_edges and can_use_triton(device)  # elsewhere sums need nothing
         self._all_sizes = (store.sizes if all_sizes is None else all_sizes).double()
         self._most = most
@@ -78,14 +83,18 @@ class Assembler:
         self.store = store = store.to(self.device)
         num_nodes, num_edges = store.num_nodes, store.num_edges
         most_graphs, most_nodes, most_edges = self._most or (len(store), num_nodes, num_edges)
-        batch = torch.repeat_interleave(store.node_ptr.diff(), output_size=num_nodes)
-        edge_graph = torch.repeat_interleave(store.edge_ptr.diff(), output_size=num_edges)
-        edge_index = store.edge_index.long() + store.node_ptr[edge_graph]
         if num_edges > MAX_COUNT:
             raise ValueError(
                 f"The graphs have {num_edges} edges; at most {MAX_COUNT} can be batched: take fewer graphs."
             )
-        graph = Graph.from_edge_index(edge_index, num_nodes, batch=batch, num_graphs=len(store))
+        edge_index = store.joined_edge_index
+        if self.has_walks:
+            graph, most_arcs = store.joined(), most_edges
+        else:  # walks alone need arcs
+            batch = torch.repeat_interleave(store.node_ptr.diff(), output_size=num_nodes)
+            checked_edge_list(edge_index, num_nodes, None, batch, len(store))
+            graph = Graph.from_edge_index(edge_index[:, :0], num_nodes, batch=batch, num_graphs=len(store))
+            most_arcs = 0
         # The last graph is empty, for padding.
         self.node_ptr = self._kept("node_ptr", store.node_ptr, most_graphs + 2, num_nodes)
         self.edge_ptr = self._kept("edge_ptr", store.edge_ptr, most_graphs + 2, num_edges)
@@ -93,8 +102,8 @@ class Assembler:
         self.start_nodes = self._kept("start_nodes", graph.rowptr[1:].clone(), most_nodes)
         self.node_keys = self._kept("node_keys", graph.node_keys(keys), most_nodes)
         rowptr = self._kept("rowptr", graph.rowptr, most_nodes + 1, int(graph.num_arcs))
-        col = self._kept("col", graph.col, most_edges)
-        edge_id = self._kept("edge_id", graph.edge_id, most_edges)
+        col = self._kept("col", graph.col, most_arcs)
+        edge_id = self._kept("edge_id", graph.edge_id, most_arcs)
         self.ends: list[Segments] = []  # from all edges to the nodes at one end
         for end in edge_index:
             ptr = order = longest = None
@@ -131,7 +140,12 @@ class Assembler:
         return kept
 
     def graph_of(self, law: StepLaw) -> Graph:
-        """The graphs with the weights of a law. For a law that is new here, the host waits for the device."""
+        """The graphs with the weights of a law. For a law that is new here, the host waits for the device.
+
+        Refuses graphs that cannot be walked both ways if walks are centred.
+        """
+        if law.is_centred:
+            check_both_ways(self._loaded.one_way)
         if not law.is_by_degree:
             return self.graph
         if self._weighed is None:
@@ -152,8 +166,8 @@ class Assembler:
         self._kept("start_ptr", ptr, len(self.start_ptr), len(starts))
         self._sizes = torch.cat([self.store.sizes, ptr.diff().cpu().unsqueeze(0)])
         num_nodes, num_edges = self._all_sizes
-        num_walks = torch.where(num_edges > 0, (num_nodes * (1.0 if share is None else share)).clamp_min(1.0), 0.0)
-        self._mean_size = torch.stack([num_nodes, num_edges, num_walks]).mean(dim=1)
+        num_starts = torch.where(num_edges > 0, (num_nodes * (1.0 if share is None else share)).clamp_min(1.0), 0.0)
+        self._mean_size = torch.stack([num_nodes, num_edges, num_starts]).mean(dim=1)
 
     def buckets(self, batches: list[Tensor], num_graphs: int) -> list[Bucket]:
         """For each batch of ids the smallest bucket among few.
@@ -175,8 +189,8 @@ class Assembler:
         steps = [math.ceil(round(math.log(max(share, _SMALLEST_SHARE), ratio), 6)) for share in needed]
         buckets = {}
         for step in set(steps):
-            nodes, edges, walks = (math.ceil(size * ratio**step / 16) * 16 for size in usual.tolist())
-            buckets[step] = Bucket(num_graphs + 1, nodes, edges, walks, largest)
+            nodes, edges, starts = (math.ceil(size * ratio**step / 16) * 16 for size in usual.tolist())
+            buckets[step] = Bucket(num_graphs + 1, nodes, edges, starts, largest)
         return [buckets[step] for step in steps]
 
     def padded_ids(self, batches: list[Tensor], num_graphs: int) -> Tensor:
@@ -188,9 +202,9 @@ class Assembler:
 
     def batch(self, ids: Tensor, plan: WalkPlan | None, num_steps: int, seed: int) -> Batch:
         """The graphs `ids`, on the CPU, with walks on them; of exact size."""
-        num_nodes, num_edges, num_walks = self._sizes[:, ids].sum(dim=1).tolist()
+        num_nodes, num_edges, num_starts = self._sizes[:, ids].sum(dim=1).tolist()
         largest = int(self._sizes[0, ids].max()) if len(ids) else 0
-        bucket = Bucket(len(ids), num_nodes, num_edges, num_walks, largest)
+        bucket = Bucket(len(ids), num_nodes, num_edges, num_starts, largest)
         return self._assembled(ids.to(self.device), bucket, plan, num_steps, seed, is_padded=False)
 
     def padded_batch(
@@ -267,11 +281,16 @@ class Assembler:
         is_padded: bool,
         sums_into_edges: bool,
     ) -> Walks:
-        start, graph, ptr, _ = rows_of(self.start_ptr, ids, bucket.num_walks)
-        start, count = self.start_nodes[start], ptr[-1:].int()
+        start, graph, ptr, _ = rows_of(self.start_ptr, ids, bucket.num_starts)
+        start, count = self.start_nodes[start], ptr[-1:].int() * plan.num_walks
+        keys = self.node_keys[start]
+        if plan.num_walks > 1:
+            graph_sizes = (self.node_ptr[ids + 1] - self.node_ptr[ids])[graph]
+            start, keys = repeated_starts(start, keys, graph_sizes, bucket.largest_graph, plan.num_walks)
+            graph = graph.unsqueeze(1).expand(-1, plan.num_walks).flatten()
         node_offset, edge_offset = node_offset[graph].int(), edge_offset[graph].int()
         law = plan.law
-        settings = (self.graph_of(law), start, self.node_keys[start], num_steps, law, plan.window_size, seed)
+        settings = (self.graph_of(law), start, keys, num_steps, law, plan.window_size, seed)
         sizes, has_jumps = (bucket.num_nodes, bucket.num_edges), plan.has_jumps
         if not is_padded:
             nodes, edges, code = sampler_for(self.graph.device)(*settings)
@@ -284,7 +303,7 @@ class Assembler:
         num_owners = bucket.num_edges + has_jumps  # of steps; the number stands for padding
         slots = gpu.Slots(count, node_offset, edge_offset, bucket.num_nodes, num_owners, jump=bucket.num_edges)
         nodes, edges, code = gpu.sample(*settings, slots)
-        longest = bucket.largest_graph * nodes.shape[1]  # no node starts more than one walk
+        longest = bucket.largest_graph * plan.num_walks * nodes.shape[1]  # no node starts more walks
         segments = {"visits": _segments(nodes, bucket.num_nodes, count, longest)}
         if sums_into_edges:
             # All jumps of a batch belong to one owner.

@@ -13,7 +13,6 @@ import torch
 
 from crawl.checks import whole_number
 from crawl.data.dataset import Dataset
-from crawl.data.encoded import joined
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
@@ -76,7 +75,7 @@ def csl(fold: int = 0, laplacian: int = 0) -> Dataset:
         y=torch.arange(len(SKIPS)).repeat_interleave(NUM_COPIES),
     )
     if laplacian:
-        store = replace(store, x=laplacian_eigenvectors(joined(store), laplacian))
+        store = replace(store, x=laplacian_eigenvectors(store.joined(), laplacian))
     return Dataset(name="csl", store=store, task=TASK, split=_split(fold))
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from crawl.checks import MAX_COUNT, as_list, check_type, whole_number
 from crawl.data.features import Columns
+from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
@@ -34,7 +35,7 @@ class Dataset:
     """
 
     name: str
-    store: GraphStore
+    store: GraphStore | OneGraph
     task: Task
     split: Split
     node_categories: tuple[int, ...] = ()
@@ -45,7 +46,7 @@ class Dataset:
     source: object = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        check_type("store", self.store, GraphStore, "build one with GraphStore.from_graphs")
+        check_type("store", self.store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs")
         check_type("task", self.task, Task)
         check_type("split", self.split, Split)
         for name in ("node_categories", "edge_categories"):
@@ -56,7 +57,11 @@ class Dataset:
             raise ValueError(f"The split names graph {int(ids[-1])}, but {self.name} has {len(self.store)} graphs.")
         if self.graph_names is not None and len(as_list("graph_names", self.graph_names, "names")) != len(self.store):
             raise ValueError(f"{self.name} has {len(self.store)} graphs but {len(self.graph_names)} names.")
-        if self.store.y is not None and self.store.y_per_node != (self.task.level == "node"):
+        if isinstance(self.store, OneGraph):
+            level = "pair" if self.store.are_pairs else "node"
+        else:
+            level = "node" if self.store.y_per_node else "graph"
+        if self.store.y is not None and level != self.task.level:
             raise ValueError(f"The task is about {self.task.level}s, but the targets of {self.name} are not.")
 
     def __len__(self) -> int:

@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
 from crawl.checks import check_type
+from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
 from crawl.encodings.cycles import cycle_counts
 from crawl.encodings.probabilities import return_probabilities, walk_probabilities
 from crawl.encodings.settings import Encodings
 from crawl.encodings.transforms import appended
-from crawl.graph import Graph
+
+AnyStore = TypeVar("AnyStore", bound=Store)
 
 
-def joined(store: GraphStore) -> Graph:
-    """All graphs of a store side by side.
-
-    Raises:
-        ValueError: If an edge leads to a node that has none, where a walk would end.
-    """
-    graph = torch.repeat_interleave(store.edge_ptr.diff(), output_size=store.num_edges)
-    edge_index = store.edge_index.long() + store.node_ptr[graph]
-    batch = torch.repeat_interleave(store.node_ptr.diff(), output_size=store.num_nodes)
-    return Graph.from_edge_index(edge_index, store.num_nodes, batch=batch, num_graphs=len(store))
-
-
-def with_encodings(store: GraphStore, encodings: Encodings) -> GraphStore:
+def with_encodings(store: AnyStore, encodings: Encodings) -> AnyStore:
     """The same graphs with encodings appended to `x` and `edge_attr`, as `crawl.nn.WithEncodings` takes them.
 
     The encodings of a graph do not depend on the others. Categories become floating-point numbers of the same value.
 
     Args:
-        store: The graphs.
+        store: The graphs, or one graph with targets.
         encodings: What to append: return probabilities, then square roots of cycle counts, on nodes; walk
             probabilities, then square roots of cycle counts, on edges.
 
     Raises:
         ValueError: If there are too many steps or too long cycles for such large graphs.
     """
-    check_type("store", store, GraphStore, "build one with GraphStore.from_graphs")
+    check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs")
     check_type("encodings", encodings, Encodings)
     if encodings == Encodings():
         return store
-    graph = joined(store)
+    graph = store.graph if isinstance(store, OneGraph) else store.joined()
     of_nodes, of_edges = [], []
     if encodings.return_steps:
         of_nodes.append(return_probabilities(graph, encodings.return_steps))

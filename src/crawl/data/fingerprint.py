@@ -14,6 +14,7 @@ from torch import Tensor
 from crawl.checks import check_type, shown
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, listed
+from crawl.data.one_graph import OneGraph
 from crawl.data.task import Task
 from crawl.plain import structure
 
@@ -52,8 +53,12 @@ class Fingerprint:
         """The fingerprint of a data set."""
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
         store, split = dataset.store, dataset.split
+        if isinstance(store, OneGraph):
+            graphs = _hash(store.graph.rowptr, store.graph.col, store.graph.edge_id, store.owners)
+        else:
+            graphs = _hash(store.node_ptr, store.edge_ptr, store.edge_index.t())
         hashes = {
-            "graphs": _hash(store.node_ptr, store.edge_ptr, store.edge_index.t()),
+            "graphs": graphs,
             "node_features": _hash(store.x, of=dataset.node_categories),
             "edge_features": _hash(store.edge_attr, of=dataset.edge_categories),
             "targets": _hash(store.y),

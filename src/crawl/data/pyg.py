@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data, InMemoryDataset
 
 from crawl.checks import check_type, shown
@@ -21,6 +22,7 @@ from crawl.data.task import Level
 
 PyGDataset: TypeAlias = InMemoryDataset | Sequence[Data] | Data
 
+_USED = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes", "batch", "ptr"}
 _MOST_CATEGORIES = 10_000  # in one column of integers; more are taken for a mistake
 
 
@@ -54,12 +56,15 @@ def from_pyg(
         metric: The score; the usual one of the task when None.
         level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.
         ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`. A store does not keep weights of
-            edges, so data with weights is refused unless they are ignored.
+            edges, so data with weights is refused unless they are ignored. A warning names other attributes, such as
+            `pos`, which are not used, unless they are strings.
         name: What to call it in reports; the name of the data set when None.
 
     Raises:
         ValueError: For anything wrong with the graphs or the choices; the message says what to do.
     """
+    if isinstance(dataset, nn.Module):
+        raise ValueError(f"{type(dataset).__name__} is a layer, not graphs: use crawl.nn.from_pyg to make it a block.")
     if not isinstance(split, str | Path | Split):
         raise ValueError(f"split must be 'random', 'stratified', a file or a Split, not {shown(split)}.")
     if name is not None:
@@ -78,13 +83,16 @@ def from_pyg(
         split = Split(*torch.split(torch.arange(len(store)), [len(part) for part in parts]))
     if store.y is None:
         raise ValueError("The graphs have no targets: set y.")
+    if unused := sorted(_attributes(dataset) - _USED):
+        remedy = "put what a model should see into x or edge_attr"
+        warnings.warn(f"Of the graphs, {', '.join(unused)} will not be used: {remedy}.", UserWarning, stacklevel=2)
     level = "node" if store.y_per_node else "graph"
     found, y = targets_from_tensor(store.y, task, metric, level)
     if isinstance(split, str) and split == "auto":
         split = _own_split(dataset) or "random"
     labels = y if level == "graph" and found.kind in ("binary", "multiclass") else None
-    x, node_categories = _categories("x", store.x)
-    edge_attr, edge_categories = _categories("edge_attr", store.edge_attr)
+    x, node_categories = categories_of("x", store.x)
+    edge_attr, edge_categories = categories_of("edge_attr", store.edge_attr)
     return Dataset(
         name=name or str(getattr(dataset, "name", None) or type(dataset).__name__),
         store=replace(store, x=x, edge_attr=edge_attr, y=y),
@@ -95,6 +103,12 @@ def from_pyg(
     )
 
 
+def _attributes(dataset: Any) -> set[str]:
+    """What graphs have besides names, which are strings; of a data set that is not a list, what its first graph has."""
+    graphs = dataset if isinstance(dataset, list | tuple) else [dataset if isinstance(dataset, Data) else dataset[0]]
+    return {name for data in graphs for name, value in data.to_dict().items() if not isinstance(value, str | list)}
+
+
 def _own_split(dataset: Any) -> Split | None:
     if not hasattr(dataset, "get_idx_split"):
         return None
@@ -102,7 +116,7 @@ def _own_split(dataset: Any) -> Split | None:
     return Split(*(torch.as_tensor(parts[name]) for name in ("train", "valid", "test")))
 
 
-def _categories(name: str, features: Tensor | None) -> tuple[Tensor | None, tuple[int, ...]]:
+def categories_of(name: str, features: Tensor | None) -> tuple[Tensor | None, tuple[int, ...]]:
     """The features, and how many values each column takes if they are categories."""
     if features is None or features.numel() == 0:
         return None, ()

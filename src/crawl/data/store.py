@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import networkx as nx
 import numpy as np
@@ -16,6 +16,7 @@ from torch_geometric.data.data import BaseData
 from crawl.checks import MAX_COUNT, as_list, check_choice, check_type, shown, truth, whole_number
 from crawl.data.task import Level
 from crawl.edge_lists import checked_edge_index, edge_index_of, num_nodes_of, weights_differ
+from crawl.graph import Graph
 from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # of which torch only knows how to convert them
@@ -87,6 +88,21 @@ class GraphStore:
     def device(self) -> torch.device:
         """The device all tensors are on."""
         return self.edge_index.device
+
+    @property
+    def joined_edge_index(self) -> Tensor:
+        """`[2, E]` int64 the edges with ids that count through the nodes of all graphs."""
+        first = torch.repeat_interleave(self.node_ptr[:-1], self.edge_ptr.diff(), output_size=self.num_edges)
+        return self.edge_index.long() + first
+
+    def joined(self) -> Graph:
+        """All graphs side by side.
+
+        Raises:
+            ValueError: If an edge leads to a node that has none, where a walk would end.
+        """
+        batch = torch.repeat_interleave(self.node_ptr.diff(), output_size=self.num_nodes)
+        return Graph.from_edge_index(self.joined_edge_index, self.num_nodes, batch=batch, num_graphs=len(self))
 
     @classmethod
     def from_dataset(
@@ -192,7 +208,7 @@ class GraphStore:
         )
         return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node)
 
-    def checked(self) -> GraphStore:
+    def checked(self) -> Self:
         """The same store, for arrays that come from outside, if they are graphs.
 
         Raises:

@@ -26,6 +26,6 @@ def symmetric(store: GraphStore) -> GraphStore:
 
 def without_reverse(store: GraphStore) -> Tensor:
     """The positions of the edges whose reverse is missing."""
-    source, target = store.edge_index + store.node_ptr[torch.repeat_interleave(store.edge_ptr.diff())]
+    source, target = store.joined_edge_index
     is_there = torch.isin(target * store.num_nodes + source, source * store.num_nodes + target)
     return (~is_there).nonzero().flatten()

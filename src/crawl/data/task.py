@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from crawl.checks import MAX_CHANNELS, as_list, check_choice, shown, whole_number
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
-Level = Literal["graph", "node"]
+Level = Literal["graph", "node", "pair"]
 Metric = Literal["mae", "rmse", "r2", "accuracy", "macro_f1", "ap", "roc_auc"]
 
 _METRICS: dict[Kind, tuple[Metric, ...]] = {  # the first of a kind is its default
@@ -26,7 +26,7 @@ class Task:
     Attributes:
         kind: `regression` (one or more numbers), `binary` (0 or 1), `multiclass` (one of several) or `multilabel`
             (several answers of yes or no, each of which may be missing).
-        level: Whether a graph or a node has a target.
+        level: Whether a graph, a node or a pair of nodes has a target.
         num_outputs: The width of the model's output: the number of targets, 1 for `binary`, of classes, or of labels.
         metric: The score, the usual one of the kind when empty.
         target_names: The names of the targets, where they have any.

@@ -19,7 +19,7 @@ from crawl.nn.message_passing import MessagePassing
 from crawl.nn.norm import BatchNorm
 from crawl.nn.parallel import Parallel
 from crawl.nn.pna import PNA
-from crawl.nn.readout import Readout
+from crawl.nn.readout import PairReadout, Readout
 from crawl.nn.sage import SAGE
 from crawl.nn.settings import BlockSettings
 from crawl.nn.virtual_node import VirtualNode, VirtualNodeBlock
@@ -50,6 +50,7 @@ __all__ = [
     "Linear",
     "MessagePassing",
     "OneHot",
+    "PairReadout",
     "Parallel",
     "Readout",
     "Rows",

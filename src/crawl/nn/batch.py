@@ -36,6 +36,8 @@ class Batch:
         edge_attr: `[E, …]` edge features, or None.
         y: Targets, or None; NaN in padding.
         walks: Walks on the graphs, or None.
+        targets: Which nodes the rows of `y` belong to: one node each, or the first and the second of a pair. None if
+            they belong to all graphs, or to all nodes.
         is_encoded: Whether the encoders of a network have seen `x` and `edge_attr` already.
     """
 
@@ -47,6 +49,7 @@ class Batch:
     edge_attr: Tensor | None = None
     y: Tensor | None = None
     walks: Walks | None = None
+    targets: tuple[Segments, ...] | None = None
     is_encoded: bool = False
 
     @classmethod
@@ -76,6 +79,12 @@ class Batch:
         """The number of graphs, padding included (G)."""
         return self.nodes.owners.size
 
+    def num_answers(self, per_node: bool) -> int:
+        """The number of rows that a network answers with: for targets, or else for all nodes or all graphs."""
+        if self.targets is not None:
+            return self.targets[0].rows.size
+        return self.num_nodes if per_node else self.num_graphs
+
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with the function applied to every tensor, once to one that occurs several times."""
         batch: Batch = _mapped(self, cache(function))
@@ -85,6 +94,8 @@ class Batch:
 def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
         return function(value)
+    if isinstance(value, tuple) and all(isinstance(inner, Segments) for inner in value):
+        return tuple(_mapped(inner, function) for inner in value)
     if isinstance(value, Batch | Segments | Rows | Walks):
         copied = copy.copy(value)
         vars(copied).update({name: _mapped(inner, function) for name, inner in vars(value).items()})

@@ -38,6 +38,7 @@ class Block(nn.Module):
         uses_walks: Whether it reads `batch.walks`.
         passes_messages: Whether it reads `batch.edges` or `batch.sources`.
         sees_edges: Whether it reads `state.edges`.
+        changes_nodes: Whether it returns other `nodes`.
         changes_edges: Whether it returns other `edges`, of the width of the network.
         why_not_captured: Why it cannot run in a captured step, in a few words; None if it can.
     """
@@ -46,6 +47,7 @@ class Block(nn.Module):
     uses_walks: bool = True
     passes_messages: bool = True
     sees_edges: bool = True
+    changes_nodes: bool = True
     changes_edges: bool = False
     why_not_captured: str | None = None
 

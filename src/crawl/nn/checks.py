@@ -1,16 +1,20 @@
-"""Checks of what layers are given: node and edge features, walks, sizes."""
+"""Checks of what layers are given, node and edge features, walks, sizes, and of what blocks return."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from crawl.checks import MAX_WIDTH, check_type, shown, whole_number
+from crawl.nn.batch import Batch
+from crawl.nn.block import State
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import plain_tensor
 from crawl.walks.walks import Walks
+
+_OF_WALKS = {*Walks.__annotations__, *vars(Walks)} - {"device", "to"}  # which tensors have, too
 
 
 def check_rows(x: Tensor, members: Segments, like: Tensor) -> None:
@@ -26,6 +30,25 @@ def check_state(state: Tensor, num_graphs: int, channels: int) -> None:
     """Refuses what is not a row of this many channels for each graph."""
     if plain_tensor("state", state).shape != (num_graphs, channels):
         raise ValueError(f"state must be of shape {[num_graphs, channels]}, not {list(state.shape)}.")
+
+
+def state_after(block: nn.Module, state: State, batch: Batch, width: int | None = None) -> State:
+    """What a block returns. Refuses what is not a state, and nodes that are not of this width, if one is given."""
+    name = type(block).__name__
+    try:
+        new = block(state, batch)
+    except AttributeError as error:
+        if error.obj is None and batch.walks is None and error.name in _OF_WALKS:
+            raise ValueError(f"{name} reads walks, but has uses_walks=False: set it to True.") from error
+        raise
+    if not isinstance(new, State):
+        raise ValueError(f"{name} must return a State, such as replace(state, nodes=…), not {shown(new)}.")
+    expected = [len(state.nodes), width]
+    if width is not None and list(new.nodes.shape) != expected:
+        raise ValueError(
+            f"{name} must return nodes of shape {expected}, as what follows takes, not {shown(new.nodes)}."
+        )
+    return new
 
 
 def checked_kernel_size(kernel_size: Any, window_size: int) -> int:

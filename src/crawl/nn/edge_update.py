@@ -21,7 +21,7 @@ class EdgeUpdate(Block):
         channels: The width of the states of nodes and edges.
     """
 
-    uses_walks = False
+    uses_walks = changes_nodes = False
     changes_edges = True
 
     def __init__(self, channels: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +18,23 @@ from crawl.nn.norm import BatchNorm
 
 # Layers and aggregations of PyG whose shapes depend on the data, or that ask the device for a number.
 _DYNAMIC = {
-    *("ChebConv", "GPSConv", "MFConv", "PANConv", "GraphMultisetTransformer", "GRUAggregation", "LCMAggregation"),
+    *("ChebConv", "GPSConv", "MFConv", "GraphMultisetTransformer", "GRUAggregation", "LCMAggregation"),
     *("LSTMAggregation", "MLPAggregation", "PatchTransformerAggregation", "SetTransformerAggregation"),
     "SortAggregation",
 }
+# Layers of PyG whose `forward` names what blocks have, but means something else.
+_OTHERS = {
+    "DNAConv": "takes what several layers returned",
+    "LINKX": "has a weight for each node of one graph",
+    "MeshCNNConv": "takes the edges of a mesh for its nodes",
+    "PANConv": "returns a matrix besides the nodes",
+    "WLConv": "takes and returns categories",
+}
+_HAND_ON = {"AntiSymmetricConv": "phi", "BasicGNN": "convs", "GPSConv": "conv"}  # edge features, to a layer within
+_EDGE_WIDTHS = {"CGConv": "dim", "GeneralConv": "in_edge_channels", "GMMConv": "dim", "SplineConv": "dim"}
+_NEED_EDGES = ("GINEConv", "NNConv")  # those that do not keep the width of edge features
+_GIVEN = {"x", "edge_index", "edge_attr", "batch"}
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class PyGBlock(Block):
@@ -30,17 +44,23 @@ class PyGBlock(Block):
 
     def __init__(self, layer: nn.Module, activation: Callable[[Tensor], Tensor] | None, norm: BatchNorm | None) -> None:
         super().__init__()
-        check_type("layer", layer, nn.Module, "give a layer of PyG, such as GINEConv(...)")
+        remedy = "give a layer of PyG, such as GINEConv(...), or use crawl.data.from_pyg for graphs"
+        check_type("layer", layer, nn.Module, remedy)
         if norm is not None:
             check_type("norm", norm, BatchNorm, "give crawl.nn.BatchNorm(width)")
-        name, self.accepts = type(layer).__name__, _accepted(layer)
-        if getattr(layer, "cached", False):
-            raise ValueError(f"{name} would use the degrees of its first batch for all others: give it cached=False.")
-        width = getattr(layer, "in_channels", None)
+        for module in layer.modules():
+            _refuse_if_graphs_mix(module)
+        self.accepts, inner = _accepted(layer), _inner(layer)
+        self.width_name = "in_channels" if hasattr(layer, "in_channels") else "channels"
+        width = getattr(layer, self.width_name, None)
         self.in_channels = width if isinstance(width, int) and width > 0 else None
-        self.edge_channels = getattr(layer, "edge_dim", 0) or None
-        has_no_width = hasattr(layer, "edge_dim") and not layer.edge_dim  # then edge_attr is taken and not used
-        self.sees_edges = "edge_attr" in self.accepts and not has_no_width
+        self.edge_width_name = _EDGE_WIDTHS.get(type(inner).__name__, "edge_dim")
+        edge_width = getattr(inner, self.edge_width_name, getattr(_edge_linear(inner), "in_channels", None))
+        has_no_width = hasattr(inner, self.edge_width_name) and not edge_width  # then edge_attr is of no use to it
+        self.edge_channels = edge_width or None
+        supports_edges = getattr(layer, "supports_edge_attr", True)  # models take edge_attr in any case
+        self.sees_edges = inner is not None and "edge_attr" in _accepted(inner) and supports_edges and not has_no_width
+        self.needs_edges = self.edge_channels is not None or type(inner).__name__ in _NEED_EDGES
         self.layer, self.activation, self.norm = layer, activation, norm
         self.why_not_captured = _why_not_captured(layer)
 
@@ -48,18 +68,24 @@ class PyGBlock(Block):
         """The state with new nodes."""
         x = state.nodes
         inputs = {"x": x, "edge_index": batch.edge_index}
-        _check_width(self.layer, "in_channels", self.in_channels, x)
-        if self.sees_edges and state.edges is None and self.edge_channels is not None:
+        _check_width(self.layer, self.width_name, self.in_channels, x)
+        if self.sees_edges and self.needs_edges and state.edges is None:
             raise ValueError(
-                f"{type(self.layer).__name__} has edge_dim={self.edge_channels}, but there are no edge features: give "
-                "the network edge_dim, or the layer edge_dim=None."
+                f"{type(self.layer).__name__} needs edge features, but there are none: give the network edge_dim, or "
+                "make the layer without them."
             )
         if self.sees_edges and state.edges is not None:
-            _check_width(self.layer, "edge_dim", self.edge_channels, state.edges)
+            _check_width(self.layer, self.edge_width_name, self.edge_channels, state.edges)
             inputs["edge_attr"] = state.edges
         if "batch" in self.accepts:
             inputs["batch"] = batch.nodes.owner
-        out = self.layer(**inputs)
+        try:
+            out = self.layer(**inputs)
+        except AssertionError as error:  # by which PyG refuses inputs without a word
+            shapes = ", ".join(f"{name} {list(rows.shape)}" for name, rows in inputs.items())
+            raise ValueError(
+                f"{type(self.layer).__name__} does not take these shapes: {shapes}; make it with other widths."
+            ) from error
         if not isinstance(out, Tensor) or out.dim() != 2 or out.shape[0] != x.shape[0]:
             raise ValueError(
                 f"{type(self.layer).__name__} must return a row for each of {len(x)} nodes, not {shown(out)}."
@@ -82,29 +108,56 @@ def from_pyg(
 
     Args:
         layer: A layer whose `forward` takes `x` and `edge_index` and needs nothing but what is named above. It does
-            not get an `edge_weight`.
+            not get an `edge_weight`. For `GPSConv`, the edges' state goes to the layer in it.
         activation: A function of each value, after the layer; None for none.
         norm: A batch norm before the activation, as wide as what the layer returns; None for none.
 
     Raises:
-        ValueError: If the layer needs something else, or keeps what it has found in its first batch.
+        ValueError: If the layer needs something else, or answers for a graph by what else is in the batch.
     """
     return PyGBlock(layer, activation, norm)
 
 
 def _accepted(layer: nn.Module) -> frozenset[str]:
     """The names of what the layer's `forward` takes. Not the method itself: a copy of the block has another layer."""
-    parameters = inspect.signature(layer.forward).parameters
-    named = {
-        key: value for key, value in parameters.items() if value.kind not in (value.VAR_POSITIONAL, value.VAR_KEYWORD)
-    }
+    parameters, name = inspect.signature(layer.forward).parameters, type(layer).__name__
+    named = {key: value for key, value in parameters.items() if value.kind not in _ANY_NUMBER}
     needed = {key for key, value in named.items() if value.default is value.empty}
-    if not {"x", "edge_index"} <= named.keys() or not needed <= {"x", "edge_index", "edge_attr", "batch"}:
-        raise ValueError(
-            f"from_pyg gives a layer x, edge_index, edge_attr and batch, but {type(layer).__name__} takes "
-            f"{', '.join(named)}: write a Block that calls it."
-        )
-    return frozenset(named)
+    needed |= named.keys() & {"edge_type"} if getattr(layer, "num_relations", 1) > 1 else set()
+    reason = _OTHERS.get(name) or f"takes {', '.join(parameters)}"
+    if type(layer).__module__.startswith("torch_geometric.nn.pool"):
+        reason = "returns other nodes than it takes"
+    elif {"x", "edge_index"} <= named.keys() and needed <= _GIVEN and name not in _OTHERS:
+        return frozenset(named)
+    raise ValueError(
+        f"from_pyg gives a layer x, edge_index, edge_attr and batch and wants a row for each node, but {name} "
+        f"{reason}: write a Block that calls it."
+    )
+
+
+def _inner(layer: nn.Module) -> nn.Module | None:
+    """The layer that edge features go to: one within, if the layer hands on what it gets, as `GPSConv` does."""
+    for kind in type(layer).__mro__:
+        if kind.__name__ in _HAND_ON:
+            inner = getattr(layer, _HAND_ON[kind.__name__])
+            return inner[0] if isinstance(inner, nn.ModuleList) else inner
+    return layer
+
+
+def _edge_linear(layer: nn.Module | None) -> Any:
+    """The linear map of edge features in a layer that does not keep their width itself."""
+    return getattr(layer, {"GENConv": "lin_edge", "GINEConv": "lin"}.get(type(layer).__name__, ""), None)
+
+
+def _refuse_if_graphs_mix(module: nn.Module) -> None:
+    """Refuses a part of a layer by which a graph's answer would depend on other graphs."""
+    name = type(module).__name__
+    if getattr(module, "cached", False):
+        raise ValueError(f"{name} would use the degrees of its first batch for all others: give it cached=False.")
+    if name == "ChebConv" and module.normalization is None:
+        raise ValueError("ChebConv would scale all graphs by the largest of a batch: give it normalization='sym'.")
+    if name == "PerformerAttention":
+        raise ValueError(f"{name} counts padding between the graphs of a batch: give GPSConv attn_type='multihead'.")
 
 
 def _why_not_captured(layer: nn.Module) -> str | None:

@@ -18,7 +18,7 @@ from crawl.nn.blocks import LayerPart, has, takes
 from crawl.nn.encoders import Dense, Encoder, OneHot, WithEncodings
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.readout import Readout
+from crawl.nn.readout import PairReadout, Readout
 from crawl.ops.segments import Rows
 from crawl.tensor_checks import plain_tensor
 from crawl.walks.plan import WalkPlan
@@ -33,7 +33,7 @@ class NetworkInputs(nn.Module):
 
     walk_plan: WalkPlan | None
     blocks: nn.ModuleList
-    readout: Readout
+    readout: Readout | PairReadout
 
     def __init__(
         self, in_channels: int | Encoder, edge_dim: int | Encoder | None, parts: Sequence[LayerPart], channels: int
@@ -46,7 +46,9 @@ class NetworkInputs(nn.Module):
         self.node_norm, self.edge_norm = _norm_of(self.node_encoder), _norm_of(self.edge_encoder)
         self.node_embedding: Linear | None = None
         self.edge_embedding: Linear | None = None
-        self.changes_edges = any(has(part, "changes_edges") for part in parts)
+        self.changes_edges, self.can_see_edges = (
+            any(has(part, name) for part in parts) for name in ("changes_edges", "sees_edges")
+        )
         if self.changes_edges:
             self.edge_embedding = Linear(self.edge_channels, channels) if self.edge_channels else None
             self.edge_channels = channels
@@ -120,7 +122,7 @@ class NetworkInputs(nn.Module):
         x = _checked(self.node_encoder, x, num_nodes)
         width = self.edge_encoder.out_channels
         if not width and not self.ignores_edges and edge_attr is not None:
-            _refuse_unused(plain_tensor("edge_attr", edge_attr))
+            _refuse_unused(plain_tensor("edge_attr", edge_attr), self.can_see_edges)
         if not width or (edge_attr is None and self._edges_may_be_bare):
             return x, None
         return x, _checked(self.edge_encoder, edge_attr, num_edges)
@@ -162,12 +164,12 @@ class NetworkInputs(nn.Module):
         return self.readout.norm.weight
 
 
-def _refuse_unused(edge_attr: Tensor) -> None:
+def _refuse_unused(edge_attr: Tensor, can_be_used: bool) -> None:
     if edge_attr.numel():
         width = edge_attr.shape[1] if edge_attr.dim() > 1 else 1
+        use = f"edge_dim={width} to use them, or " if can_be_used else ""
         raise ValueError(
-            f"The data has edge_attr, but the model edge_dim=0: give it edge_dim={width} to use them, or edge_dim=None "
-            "to ignore them."
+            f"The data has edge_attr, but the model edge_dim=0: give it {use}edge_dim=None to ignore them."
         )
 
 

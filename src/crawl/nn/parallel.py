@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from torch import Tensor, nn
 
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
+from crawl.nn.checks import state_after
 
 
 class Parallel(Block):
@@ -22,13 +24,17 @@ class Parallel(Block):
         if not blocks or not all(isinstance(block, Block) for block in blocks):
             raise ValueError(f"Parallel needs blocks, not {[type(block).__name__ for block in blocks]}.")
         self.blocks = nn.ModuleList(blocks)
-        for name in ("uses_walks", "passes_messages", "sees_edges", "changes_edges"):
+        for name in ("uses_walks", "passes_messages", "sees_edges", "changes_nodes", "changes_edges"):
             setattr(self, name, any(getattr(block, name) for block in blocks))
-        self.why_not_captured = next((block.why_not_captured for block in blocks if block.why_not_captured), None)
+
+    @property
+    def members(self) -> list[Block]:
+        """The blocks."""
+        return cast(list[Block], list(self.blocks))
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state with the changes of all blocks."""
-        states = [block(state, batch) for block in self.blocks]
+        states = [state_after(block, state, batch) for block in self.members]
         nodes = _added(state.nodes, [new.nodes for new in states])
         graphs = _added(state.graphs, [new.graphs for new in states])
         assert nodes is not None
@@ -38,15 +44,15 @@ class Parallel(Block):
 
 def _added(old: Tensor | None, new: Iterable[Tensor | None]) -> Tensor | None:
     changed = [tensor for tensor in new if tensor is not None and tensor is not old]
-    if old is None or not changed:
-        return changed[0] if changed else old
+    if not changed:
+        return old
+    total, shape = changed[0], (changed[0] if old is None else old).shape
     for tensor in changed:
-        if tensor.shape != old.shape:
+        if tensor.shape != shape:
             raise ValueError(
-                f"A block in Parallel changes the shape of the state from {list(old.shape)} to {list(tensor.shape)}: "
+                f"A block in Parallel changes the shape of the state from {list(shape)} to {list(tensor.shape)}: "
                 "put it after another block, or give it the width of the network."
             )
-    total = changed[0]
     for tensor in changed[1:]:
-        total = total + (tensor - old)
+        total = total + (tensor if old is None else tensor - old)
     return total

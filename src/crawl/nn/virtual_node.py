@@ -14,7 +14,6 @@ from crawl.nn.checks import check_rows, check_state
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
-from crawl.nn.settings import BlockSettings
 from crawl.ops.precision import check_precision, precision
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
@@ -69,11 +68,6 @@ class VirtualNodeBlock(Block):
     def __init__(self, channels: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.node = VirtualNode(channels, dropout)
-
-    @classmethod
-    def build(cls, settings: BlockSettings) -> VirtualNodeBlock:
-        """The block for a network that names it `virtual_node`."""
-        return cls(settings.channels, settings.dropout)
 
     def forward(self, state: State, batch: Batch) -> State:
         """The state after nodes and graphs have spoken to each other."""

@@ -32,6 +32,7 @@ from crawl.runs.sources import (
     Superpixels,
     existing_path,
 )
+from crawl.training.checkpoint import check_state
 from crawl.training.seeds import derive_seed
 from crawl.walks.plan import WalkPlan
 
@@ -63,7 +64,7 @@ def build_model(experiment: Experiment, features: Features) -> Network:
         model = Network(
             node_encoder,
             task.num_outputs,
-            layer=[tuple(part.split("+")) if "+" in part else part for part in settings.layer],
+            layer=settings.parts,
             hidden_channels=settings.hidden_channels,
             num_layers=settings.num_layers,
             edge_dim=edge_encoder if sees_edges else None,
@@ -74,7 +75,7 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             head=settings.head,
             dropout=settings.dropout,
             num_heads=settings.num_heads,
-            mean_log_degree=features.mean_log_degree,
+            mean_log_degree=features.mean_log_degree if "pna" in settings.blocks else 1.0,
             precision=settings.precision,
             padding=settings.padding,
             **asdict(walk),
@@ -89,11 +90,25 @@ def build_model(experiment: Experiment, features: Features) -> Network:
 
 
 def check_given(settings: Model | GivenModel, model: nn.Module | None, place: Path) -> None:
-    """Refuse a run without the model that it was given in Python, and a model for one that says how to build it."""
+    """Refuse a run without the model that it was given in Python, one of another class, and a model for a run that says
+    how to build it. The module of the class may be another: a script that is imported has a name."""
     if isinstance(settings, GivenModel) and model is None:
         raise ValueError(settings.remedy)
+    if isinstance(settings, GivenModel) and model is not None:
+        check_type("model", model, nn.Module)
+        if settings.title not in ("", type(model).__name__):
+            raise ValueError(
+                f"This run was started with a model of the class {settings.class_}, not {class_of(model)}: give one of "
+                "that class."
+            )
+        check_state(model)
     if isinstance(settings, Model) and model is not None:
         raise ValueError(f"{place} says how to build its model, a {settings.title}: leave out model.")
+
+
+def class_of(model: nn.Module) -> str:
+    """The name of the class of a model, with that of its module."""
+    return f"{type(model).__module__}.{type(model).__qualname__}"
 
 
 def count_parameters(experiment: Experiment, features: Features) -> int:
@@ -129,8 +144,8 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
     match data:
         case GivenData():
             raise ValueError(
-                "This run was started in Python with a data set of its own: give the data set again, to resume_run("
-                "folder, dataset=…) or to TrainedModel.load(folder).predict(dataset.store)."
+                "This run was started in Python with a data set of its own: give the data set again, with dataset=… in "
+                "resume_run, or as predict(dataset.store) of a TrainedModel."
             )
         case Csl():
             from crawl.data.csl import csl

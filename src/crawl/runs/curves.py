@@ -25,11 +25,19 @@ class CurveGroup:
     runs: Sequence[RunRecord]
 
 
-def draw_curves(groups: Sequence[CurveGroup], title: str, path: Path, *, best_epoch: int | None = None) -> list[Path]:
+def draw_curves(
+    groups: Sequence[CurveGroup],
+    title: str,
+    path: Path,
+    *,
+    best_epoch: int | None = None,
+    pretraining: Sequence[dict[str, Any]] = (),
+) -> list[Path]:
     """Draw loss and score over the epochs: a line for each run, two panels for each metric; the file written.
 
-    The score is that of validation; or of the test split, where only that was tracked. `best_epoch` is marked. Nothing
-    is drawn where no run has epochs, or matplotlib is not installed.
+    The score is that of validation; or of the test split, where only that was tracked. `best_epoch` is marked. The
+    loss of a pre-training has a panel of its own. Nothing is drawn where no run has epochs, or matplotlib is not
+    installed.
     """
     drawn = [group for group in groups if any(run.curve for run in group.runs)]
     try:
@@ -41,10 +49,12 @@ def draw_curves(groups: Sequence[CurveGroup], title: str, path: Path, *, best_ep
         return []
     metrics = list(dict.fromkeys(group.metric for group in drawn))
     num_columns = max(1, min(4, _LETTERS_IN_A_LINE // (max(len(group.name) for group in drawn) + 6)))
-    height = 3.5 * len(metrics) + 0.2 * math.ceil(len(drawn) / num_columns) + 0.3
+    num_rows = len(metrics) + bool(pretraining)
+    height = 3.5 * num_rows + 0.2 * math.ceil(len(drawn) / num_columns) + 0.3
     figure = Figure(figsize=(9, height), layout="constrained")
     colours = colormaps["tab10" if len(groups) <= 10 else "tab20"]
-    for metric, (loss_axes, score_axes) in zip(metrics, figure.subplots(len(metrics), 2, squeeze=False), strict=True):
+    panels = figure.subplots(num_rows, 2, squeeze=False)
+    for metric, (loss_axes, score_axes) in zip(metrics, panels, strict=False):
         of_metric = [(i, group) for i, group in enumerate(groups) if group.metric == metric]
         split = _split_to_draw(run.curve for _, group in of_metric for run in group.runs)
         for i, group in of_metric:
@@ -64,6 +74,13 @@ def draw_curves(groups: Sequence[CurveGroup], title: str, path: Path, *, best_ep
         for axes in (loss_axes, score_axes) if best_epoch else ():
             label = f"best epoch {best_epoch}" if axes is score_axes else None
             axes.axvline(best_epoch, color="gray", linestyle=":", label=label)
+    if pretraining:
+        axes, unused = panels[-1]
+        marker = "." if len(pretraining) == 1 else ""
+        axes.plot([p["epoch"] for p in pretraining], [p["loss"] for p in pretraining], color="gray", marker=marker)
+        axes.set(xlabel="epoch of pre-training", ylabel="loss of hidden bits")
+        _refine(axes, may_be_log=True)
+        unused.remove()
     figure.suptitle(title)
     figure.legend(loc="outside lower center", ncols=num_columns, fontsize="small", frameon=False)
     save_figure(figure, path)

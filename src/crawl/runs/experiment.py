@@ -7,30 +7,27 @@ are stored is not part of it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from crawl.checks import check_choice, check_fields, check_type, real_number, shown, whole_number
-from crawl.choices import BlockName, Head, Pool, Precision
+from crawl.choices import OF_BLOCKS, WITH_CNN, WITH_WALKS, BlockName, Head, Pool, Precision
 from crawl.encodings.settings import Encodings
 from crawl.files import parse_json
 from crawl.plain import LEFT_OUT, structure, tagged, unstructure
 from crawl.runs.former import as_now
 from crawl.runs.sources import Csl, Data
-from crawl.training.settings import Evaluation, Training
+from crawl.training.settings import Evaluation, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crawl.data.task import Task
 
 _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
-_WITH_CNN = ("walk", "walk_edges")  # the blocks that have a CNN along walks
-WITH_WALKS = (*_WITH_CNN, "gru")  # the blocks that use walks
-_OF_BLOCKS = {  # settings that only some blocks use
-    **{"kernel_size": _WITH_CNN, "padding": _WITH_CNN, "identity": WITH_WALKS, "adjacency": WITH_WALKS},
-    "num_heads": ("attention", "gat"),
-}
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,12 @@ class Model:
     @property
     def blocks(self) -> list[str]:
         """The names of all blocks of a layer."""
-        return [block for part in self.layer for block in (part.split("+") if isinstance(part, str) else [part])]
+        return [block for part in self.parts for block in (part if isinstance(part, tuple) else (part,))]
+
+    @property
+    def parts(self) -> list[str | tuple[str, ...]]:
+        """The parts of a layer, as `crawl.Network` takes them."""
+        return [tuple(part.split("+")) if isinstance(part, str) and "+" in part else part for part in self.layer]
 
     @property
     def has_walks(self) -> bool:
@@ -100,7 +102,8 @@ class Model:
     @property
     def without_effect(self) -> list[str]:
         """The settings that no block of this network uses."""
-        return [setting for setting, users in _OF_BLOCKS.items() if not set(users) & set(self.blocks)]
+        unused = [setting for setting, users in OF_BLOCKS.items() if not set(users) & set(self.blocks)]
+        return [setting for setting in unused if hasattr(Model, setting)]
 
     @property
     def title(self) -> str:
@@ -117,7 +120,7 @@ class GivenModel:
     """
 
     name: ClassVar[str] = "given"
-    has_walks: ClassVar[bool] = False  # none that an experiment knows of
+    has_walks: ClassVar[bool] = False  # none that an experiment gives it
     class_: str = ""
 
     @property
@@ -129,8 +132,8 @@ class GivenModel:
     def remedy(self) -> str:
         """What to do where the model is needed."""
         return (
-            f"This run was started in Python with a model of its own, {self.class_}: give the model again, to "
-            "resume_run(folder, model=…) or TrainedModel.load(folder, model=…)."
+            f"This run was started in Python with a model of its own, {self.class_}: give the model again, with "
+            "model=… in resume_run or TrainedModel.load."
         )
 
 
@@ -144,12 +147,13 @@ class Experiment:
     Attributes:
         name: What the folder of the run is called.
         data: Which graphs, which targets, which split.
-        walk: The walks of the network, if it uses any.
+        walk: The walks of the network, if it uses any; for a model that was given, its `walk_plan`.
         model: The network.
         training: How to train.
         evaluation: How to evaluate.
         seed: The seed of everything random.
         encodings: Structural encodings that the network gets besides the features of the data.
+        pretraining: Let the network predict hidden bits of walks before it is trained.
     """
 
     name: str = "run"
@@ -160,6 +164,7 @@ class Experiment:
     evaluation: Evaluation = field(default_factory=Evaluation)
     seed: int = 0
     encodings: Encodings = field(default=Encodings(), metadata=LEFT_OUT)
+    pretraining: Pretraining | None = field(default=None, metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         whole_number("seed", self.seed, 0, 2**64 - 1)
@@ -169,15 +174,21 @@ class Experiment:
             if not isinstance(getattr(self, name), kind):
                 names = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
                 raise ValueError(f"experiment.{name} must be a {names}, not {shown(getattr(self, name))}.")
-        if self.model.has_walks:
-            object.__setattr__(self, "walk", WalkPlan() if self.walk is None else self.walk)
-            assert self.walk is not None
+        if self.walk is None and self.model.has_walks:
+            object.__setattr__(self, "walk", WalkPlan())
+        if self.walk is not None:
             check_type("experiment.walk", self.walk, WalkPlan)
+            if self.walk.p == math.inf:
+                raise ValueError("JSON has no infinity, so walk.p=inf cannot be recorded: take a number such as 1e300.")
+        if self.walk is not None and self.model.has_walks:
             _check_strategy(self.walk)
-        elif self.walk is not None:
+        elif self.walk is not None and isinstance(self.model, Model):
             raise ValueError(
                 f"{self.model.title} does not walk, so it cannot be changed by --walk: leave it out (walk=None)."
             )
+        if self.pretraining is not None:
+            check_type("experiment.pretraining", self.pretraining, Pretraining)
+            _check_has_bits(self.model, self.walk)
         if isinstance(self.model, Model) and not self.model.has_walks:
             object.__setattr__(self, "evaluation", _evaluated_once(self.evaluation, self.model.title))
 
@@ -214,10 +225,15 @@ class Experiment:
         """
         return structure(cls, as_now(values), "The configuration")
 
+    def how_to_resume(self, folder: Path) -> str:
+        """The command that resumes a run in a folder; a call in Python, where what was given is given again."""
+        given = [f"{name}=…" for name, part in (("model", self.model), ("dataset", self.data)) if part.name == "given"]
+        return f"resume_run({str(folder)!r}, {', '.join(given)})" if given else f"crawl train --resume {folder}"
+
     def without_walks(self, model: Model) -> Experiment:
         """The same experiment with a network that does not walk."""
         evaluation = replace(self.evaluation, num_val_repeats=1, num_test_repeats=1)
-        return replace(self, model=model, walk=None, evaluation=evaluation)
+        return replace(self, model=model, walk=None, evaluation=evaluation, pretraining=None)
 
 
 def _check_strategy(walk: WalkPlan) -> None:
@@ -226,6 +242,14 @@ def _check_strategy(walk: WalkPlan) -> None:
     for name in parameters_of_others(walk.strategy):
         if (value := getattr(walk, name)) != getattr(WalkPlan, name):
             raise ValueError(f"{walk.strategy} walks cannot be changed by --walk.{name} {value!r}: leave it out.")
+
+
+def _check_has_bits(model: Model | GivenModel, walk: WalkPlan | None) -> None:
+    """Refuse to pre-train a network without bits to predict; a given model tells that itself."""
+    if isinstance(model, Model) and (walk is None or walk.window_size == 0 or not (model.identity or model.adjacency)):
+        raise ValueError(
+            f"{model.title} looks at no bits of walks, so it cannot be changed by --pretraining: leave it out."
+        )
 
 
 def _evaluated_once(evaluation: Evaluation, model: str) -> Evaluation:
@@ -264,7 +288,7 @@ def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator
         yield f"A {task.kind} task", "training", "loss", Training.loss
         yield f"A {task.kind} task", "training", "normalise_targets", Training.normalise_targets
     if not getattr(experiment.data, "has_validation", True):
-        usual = Evaluation.num_val_repeats if model.has_walks else 1
+        usual = Evaluation.num_val_repeats if walk is not None else 1
         yield "A training without validation", "evaluation", "num_val_repeats", usual
     if not isinstance(model, Model):
         return
@@ -272,9 +296,12 @@ def _without_effect(experiment: Experiment, task: Task, device: str) -> Iterator
         yield "An answer for each node", "model", "pool", Model.pool
     if device == "cpu":
         yield "A computation on the CPU", "model", "precision", Model.precision
-    if model.num_layers == 1 and "virtual_node" in model.layer[1:]:
-        layer = tuple(part for part in model.layer if part != "virtual_node")
+    if model.num_layers == 1:
+        from crawl.nn.blocks import last_layer
+
+        heard: list[Any] = last_layer(model.parts)
+        layer = tuple("+".join(part) if isinstance(part, tuple) else part for part in heard)
         yield "A model of one layer", "model", "layer", layer
-    keeps_kernel = model.kernel_size is not None or not set(_WITH_CNN) & set(model.blocks)
+    keeps_kernel = model.kernel_size is not None or not set(WITH_CNN) & set(model.blocks)
     if walk is not None and keeps_kernel and not (model.identity or model.adjacency):
         yield "A model without bits", "walk", "window_size", WalkPlan.window_size

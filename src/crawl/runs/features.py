@@ -12,8 +12,9 @@ from torch import Tensor
 from crawl.checks import check_choice, check_type, positive_number, whole_number
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
+from crawl.data.encoded import AnyStore
 from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, BOND_COLUMNS, Columns, Unknown
-from crawl.data.store import GraphStore
+from crawl.data.one_graph import OneGraph
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
 
@@ -78,11 +79,13 @@ class Features:
         benchmark = BENCHMARKS[name]
         return cls(benchmark.task, num_node_features=benchmark.widths[0], num_edge_features=benchmark.widths[1])
 
-    def prepared(self, store: GraphStore, handle_unknown: HandleUnknown = "warn") -> GraphStore:
+    def prepared(
+        self, store: AnyStore, handle_unknown: HandleUnknown = "warn", fate: str = "encoded as zeros"
+    ) -> AnyStore:
         """The graphs with features as the model takes them: categories that it was not trained with are `UNKNOWN`.
 
-        Warns of such categories, or refuses them. Refuses features that are missing, too many or not finite, and
-        numbers where the model was trained with categories.
+        Warns of such categories and their fate, or refuses them. Refuses features that are missing, too many or not
+        finite, and numbers where the model was trained with categories.
         """
         check_choice("handle_unknown", handle_unknown, get_args(HandleUnknown))
         unknown = Unknown()
@@ -90,12 +93,12 @@ class Features:
         if unknown and handle_unknown == "error":
             raise ValueError(f"Categories were not there in training: {unknown}.")
         if unknown:
-            warnings.warn(unknown_message(unknown), UserWarning, stacklevel=3)
+            warnings.warn(unknown_message(unknown, fate), UserWarning, stacklevel=3)
         return store
 
-    def encoded(self, store: GraphStore, unknown: Unknown) -> GraphStore:
+    def encoded(self, store: AnyStore, unknown: Unknown) -> AnyStore:
         """The same, with categories that the model was not trained with counted in `unknown`."""
-        store = store.checked()
+        store.checked()
         parts: dict[str, Any] = {}
         for owner, name, ptr, categories, width, gaps in (
             ("node", "x", store.node_ptr, self.node_categories, self.num_node_features, self.node_gaps),
@@ -113,12 +116,13 @@ class Features:
                     unknown.add(owner, column, (features[~known[:, k], k] + first).tolist())
                 features = torch.where(known, features, UNKNOWN)
             parts[name] = features
-        return replace(store, **parts)
+        prepared: AnyStore = replace(store, **parts)
+        return prepared
 
 
-def unknown_message(unknown: Unknown) -> str:
+def unknown_message(unknown: Unknown, fate: str = "encoded as zeros") -> str:
     """What is done about categories that a model was not trained with."""
-    return f"Categories that were not there in training are encoded as zeros: {unknown}."
+    return f"Categories that were not there in training are {fate}: {unknown}."
 
 
 def refuse_graph(wrong: Tensor, ptr: Tensor, problem: str) -> None:
@@ -166,8 +170,11 @@ def _gaps(features: Tensor | None, sizes: tuple[int, ...]) -> Gaps:
 
 
 def _mean_log_degree(dataset: Dataset) -> float:
-    store = dataset.store.subset(dataset.split.train) if len(dataset.split.train) else dataset.store
-    first = store.node_ptr[:-1].repeat_interleave(store.edge_ptr.diff())
-    degree = torch.bincount(store.edge_index[1] + first, minlength=store.num_nodes)
+    store = dataset.store
+    if isinstance(store, OneGraph):
+        degree = store.graph.degree
+    else:
+        store = store.subset(dataset.split.train) if len(dataset.split.train) else store
+        degree = torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes)
     mean = float((degree + 1).log().mean()) if store.num_nodes else 0.0
     return mean or 1.0  # there are no edges, and nothing depends on it

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from crawl.data.dataset import Dataset
+from crawl.data.one_graph import OneGraph
 from crawl.data.task import Task
 from crawl.files import named_if_full, write_atomically
 from crawl.training.evaluation import Predictions, Scaling
@@ -34,8 +35,10 @@ class RunFolder:
     """The files of one run.
 
     `config.json` (the experiment), `where.json` (device and paths), `data.json` (the fingerprint of the data),
-    `split.json`, `metrics.jsonl` (a line per epoch), `events` (TensorBoard), `best.safetensors`, `last.safetensors`,
-    and at the end `result.json`, `predictions.csv` and `curves.png`.
+    `split.json`, `metrics.jsonl` (a line per epoch), `pretraining.jsonl` (the same, of a pre-training), `events`
+    (TensorBoard), `best.safetensors`, `last.safetensors`,
+    `initial.safetensors` (weights of another run to begin with), and at the end `result.json`, `predictions.csv` and
+    `curves.png`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,6 +47,7 @@ class RunFolder:
         self.where = path / "where.json"
         self.best, self.last = path / "best.safetensors", path / "last.safetensors"
         self.metrics, self.result = path / "metrics.jsonl", path / "result.json"
+        self.pretraining, self.initial = path / "pretraining.jsonl", path / "initial.safetensors"
         self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
 
     @classmethod
@@ -55,7 +59,9 @@ class RunFolder:
         if path is not None:
             names = (entry.name for entry in path.iterdir()) if path.is_dir() else ["a file"] if path.exists() else ()
             if any(not name.startswith(".") and name != "where.json" for name in names):
-                raise InUse(f"{path} exists already: resume it with --resume {path}, or choose another folder.")
+                is_run = (path / "config.json").is_file() or (path / "fold-1").is_dir()
+                how = f"resume it with --resume {path}, or " if is_run else ""
+                raise InUse(f"{path} exists already: {how}choose another folder.")
             path.mkdir(parents=True, exist_ok=True)
             return cls(path)
         if not name or set(name) & set("/\\\0"):
@@ -84,14 +90,15 @@ class RunFolder:
                 part.unlink(missing_ok=True)
             yield
 
-    def write_metrics(self, history: Iterable[dict[str, Any]]) -> None:
-        """Write the records of all epochs so far."""
-        write_atomically(self.metrics, "".join(map(_as_line, history)))
+    def write_metrics(self, history: Iterable[dict[str, Any]], file: Path | None = None) -> None:
+        """Write the records of all epochs so far; into `metrics.jsonl` when no file is given."""
+        write_atomically(file or self.metrics, "".join(map(_as_line, history)))
 
-    def append_metrics(self, record: dict[str, Any]) -> None:
+    def append_metrics(self, record: dict[str, Any], file: Path | None = None) -> None:
         """Add the record of one epoch."""
-        with named_if_full(str(self.metrics)), open(self.metrics, "a") as file:
-            file.write(_as_line(record))
+        file = file or self.metrics
+        with named_if_full(str(file)), open(file, "a") as lines:
+            lines.write(_as_line(record))
 
     def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
         """Write a line per test graph, or node: its name, its targets, and mean and walk spread of its predictions.
@@ -99,7 +106,10 @@ class RunFolder:
         A class is written by the name that the column of its probability has.
         """
         ids = dataset.split.test.tolist()
-        if dataset.task.level == "node":
+        if isinstance(dataset.store, OneGraph):
+            owners = dataset.store.owners[dataset.split.test].view(len(ids), -1).tolist()
+            names = [":".join(map(str, owner)) for owner in owners]
+        elif dataset.task.level == "node":
             sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
             names = [f"{graph}:{node}" for graph, size in zip(ids, sizes, strict=True) for node in range(size)]
         else:

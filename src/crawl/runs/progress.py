@@ -67,6 +67,13 @@ def lines(text: str | Callable[[], str], quiet: bool | None = False) -> Iterator
         shown.texts.pop()
 
 
+def say(text: str, quiet: bool | None) -> None:
+    """A line on the error stream, unless `quiet`."""
+    if not quiet and sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+
 class Progress:
     """Where nobody watches: it is told about steps and epochs, and shows nothing."""
 
@@ -98,7 +105,7 @@ class _InLines(Progress):
     def line(self) -> str:
         """How far the training is."""
         trainer, num_batches = self.trainer, self.trainer.num_batches
-        where = f"{self.folder}: epoch {self.num_epochs + 1} of {trainer.training.max_epochs}"
+        where = f"{self.folder}: {trainer.epoch_title} {self.num_epochs + 1} of {trainer.training.max_epochs}"
         doing = f"step {self.num_steps} of {num_batches}" if self.num_steps < num_batches else "validating"
         loss = "" if math.isnan(self.loss) else f", loss {self.loss:.4g}"
         return f"{where}, {doing}{loss}{self._last_epoch()}"
@@ -136,7 +143,7 @@ class _InBar(Progress):
         self.bars.update(
             self.task,
             completed=self.num_steps,
-            description=f"epoch {schedule.epoch + 1}/{schedule.settings.max_epochs}",
+            description=f"{self.trainer.epoch_title} {schedule.epoch + 1}/{schedule.settings.max_epochs}",
             info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}",
         )
 

@@ -86,9 +86,11 @@ def curve_of(history: list[dict[str, Any]]) -> list[dict[str, float | None]]:
     return [{key.partition("_")[0]: value for key, value in epoch.items() if key != "seconds"} for epoch in history]
 
 
-def read_history(run: RunFolder) -> list[dict[str, Any]]:
-    """The records of the epochs so far; refused by the name of the file if they are damaged."""
-    return read_checked(run.metrics, _history, "run it again") if run.metrics.is_file() else []
+def read_history(run: RunFolder, file: Path | None = None) -> list[dict[str, Any]]:
+    """The records of the epochs so far, in `metrics.jsonl` when no file is given; refused by the name of the file if
+    they are damaged."""
+    file = file or run.metrics
+    return read_checked(file, _history, "run it again") if file.is_file() else []
 
 
 def read_run_or_problem(folder: Path, place: str) -> RunRecord | None:
@@ -171,6 +173,8 @@ class Record(TypedDict):
     commit: str | None
     best_epoch: NotRequired[int]
     coverage: NotRequired[dict[str, float]]
+    init: NotRequired[dict[str, Any]]
+    pretraining: NotRequired[list[dict[str, Any]]]
     runs_at_a_time: NotRequired[int]
     steps: NotRequired[str]
     trained: NotRequired[dict[str, Any]]

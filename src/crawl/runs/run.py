@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from crawl.checks import as_path, check_type, shown, truth, whole_number
 from crawl.data.dataset import Dataset
@@ -21,22 +21,25 @@ from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.files import parse_json, write_atomically
 from crawl.plain import read_checked
-from crawl.runs.build import build_model, check_given, load_dataset
+from crawl.runs.build import build_model, check_given, class_of, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
 from crawl.runs.experiment import Experiment, GivenModel, Model, settled
 from crawl.runs.features import Features
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.former import renamed
-from crawl.runs.progress import Progress, lines, watched
+from crawl.runs.initial import InitialWeights
+from crawl.runs.progress import lines, say, watched
 from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.sources import Csl, GivenData
 from crawl.runs.where import Where
-from crawl.training.checkpoint import load_checkpoint, save_checkpoint
+from crawl.training.calling import Caller
+from crawl.training.checkpoint import check_history, load_checkpoint, save_checkpoint
 from crawl.training.evaluation import targets_of
+from crawl.training.pretraining import Pretrainer, with_bits
 from crawl.training.trainer import Trainer, choose_device
-from crawl.walks.plan import WalkPlan
+from crawl.walks.plan import WalkPlan, parameters_of_others
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
@@ -69,6 +72,7 @@ def run_experiment(
     *,
     model: nn.Module | None = None,
     dataset: Dataset | None = None,
+    init: Path | str | None = None,
     device: str = "auto",
     path: Path | str | None = None,
     root: Path | str | None = None,
@@ -81,10 +85,13 @@ def run_experiment(
     Args:
         experiment: What to do.
         folder: Where to write; the first free `runs/NAME-K` when None. A folder in use is refused.
-        model: A model of one's own, which is trained in place and recorded as `given`; to resume such a run, give it
-            again. It is called as `Runner` says. The network of `experiment.model` when None.
+        model: A model of one's own, which is trained in place and recorded as `given`, with its `walk_plan` if it has
+            one; to resume such a run, give it again. It is called as `Runner` says. The network of `experiment.model`
+            when None.
         dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
             `load_dataset` read by `experiment.data`, to spare reading it again.
+        init: The folder of a finished run, or a checkpoint, whose weights to begin with, as far as they fit; a line and
+            the record (`init`) say which do.
         device: Where to compute; `auto` takes a GPU if there is one.
         path: The file or folder of `experiment.data`, if that reads one.
         root: The data root of benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None.
@@ -109,11 +116,17 @@ def run_experiment(
     experiment = settled(experiment, dataset.task, kind, RECIPES.get(experiment.data.name, Experiment)())
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model  # refused before a folder is there
+    if experiment.pretraining is not None:
+        with_bits(model)
+    initial = None if init is None else InitialWeights.take(model, as_path("init", init))
     run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if run.config.is_file():  # another process was faster
             raise InUse(f"Another process has begun a run in {run.path}: choose another folder.")
         where.write(run)
+        if initial is not None:
+            say(str(initial), quiet)
+            initial.keep(run, model)
         write_atomically(run.config, experiment.to_json())
         data = _known_data(run, dataset)
         _keep_split(run, dataset.split)
@@ -150,6 +163,10 @@ def resume_run(
         return _read(run)
     experiment, where = read_config(run.config), Where.read(run).moved(device, path, root)
     check_given(experiment.model, model, run.config)
+    if model is not None and experiment.walk not in (None, _plan_of(model)):  # older versions did not keep it
+        raise ValueError(
+            f"{run.path} was started with {experiment.walk}, but the model has another walk_plan: give it that one."
+        )
     dataset = read_dataset(experiment, where, quiet, dataset)
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model
@@ -194,13 +211,23 @@ def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Datase
     if model is None:
         return experiment
     check_type("model", model, nn.Module)
-    given = GivenModel(f"{type(model).__module__}.{type(model).__qualname__}")
-    if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in (None, WalkPlan()):
+    Caller(model)  # refuses a forward that asks for what nobody gives
+    given, plan = GivenModel(class_of(model)), _plan_of(model)
+    usual = (None, plan, WalkPlan()) if experiment.model == Model() else (None, plan)
+    if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in usual:
         raise ValueError(
-            f"experiment.model and experiment.walk say how to build a {experiment.model.title}, but a "
-            f"{type(model).__name__} was given: leave out model, or both settings."
+            f"experiment.model and experiment.walk describe a {experiment.model.title or 'model'} that is not the "
+            f"{type(model).__name__} that was given: leave out both settings, or the model if they say how to build it."
         )
-    return replace(experiment, model=given, walk=None)
+    return replace(experiment, model=given, walk=plan)
+
+
+def _plan_of(model: nn.Module) -> WalkPlan | None:
+    """The walks of a model that was given, as far as it tells, without parameters that its strategy does not have."""
+    plan = getattr(model, "walk_plan", None)
+    if not isinstance(plan, WalkPlan):
+        return None
+    return replace(plan, **{name: getattr(WalkPlan, name) for name in parameters_of_others(plan.strategy)})
 
 
 def _keep_split(run: RunFolder, now: Split) -> None:
@@ -252,80 +279,110 @@ class _Work:
     quiet: bool | None
     stop: Callable[[], bool] | None
     runs_at_a_time: int
+    seconds_before: float = 0.0  # of epochs before it was resumed
 
     def train_and_evaluate(self) -> Result:
         """Train to the end, evaluate, write everything."""
-        commit = commit_of_code()  # now: another may be there in the end
+        began, commit = time.perf_counter(), commit_of_code()  # now: another may be there in the end
         run, experiment = self.run, self.experiment
         if self.runs_at_a_time == 1:
             reset_peak_memory()
-        trainer = Trainer(
-            self.model,
-            replace(self.dataset, store=with_encodings(self.dataset.store, experiment.encodings)),
-            experiment.training,
-            experiment.evaluation,
-            seed=experiment.seed,
-            device=self.where.device,
-        )
-        if run.last.is_file():
-            commit = both_commits(self._restore(trainer).get("commit", commit), commit)
-        run.write_metrics(trainer.history)  # without epochs after the checkpoint, which come again
-        began = time.perf_counter() - sum(record["seconds"] for record in trainer.history)
-        with watched(trainer, run.path, self.quiet) as progress:
-            self._train(trainer, progress, {"runs_at_a_time": self.runs_at_a_time, "commit": commit})
+        dataset = replace(self.dataset, store=with_encodings(self.dataset.store, experiment.encodings))
+        settings: dict[str, Any] = {"seed": experiment.seed, "device": self.where.device}
+        facts: dict[str, Any] = {"commit": commit}
+        if run.initial.is_file():
+            facts["init"] = InitialWeights.restore(run, self.model)
+        is_begun = run.last.is_file()
+        if experiment.pretraining is not None and not (is_begun and "pretraining" in self._saved()[1]):
+            pretrainer = Pretrainer(self.model, dataset, experiment.pretraining, experiment.training, **settings)
+            facts = self._restore(pretrainer, facts) if is_begun else facts
+            self._train(pretrainer, facts)
+            facts, is_begun = {**facts, "pretraining": pretrainer.records}, False
+            del pretrainer  # and its captured steps
+        with self._widths_named():
+            trainer = Trainer(self.model, dataset, experiment.training, experiment.evaluation, **settings)
+            facts = self._restore(trainer, facts) if is_begun else facts
+            self._train(trainer, facts)
         trainer.use_best_weights()
         with lines(f"{run.path}: writing the results", self.quiet):
             record = self._evaluate(trainer)
-            record |= environment_record(trainer.device, time.perf_counter() - began, self.runs_at_a_time)
-            record |= {"commit": commit, "steps": trainer.runner.how, "where": asdict(self.where)}
+            wall_time = time.perf_counter() - began + self.seconds_before
+            record |= environment_record(trainer.device, wall_time, self.runs_at_a_time)
+            record |= {**facts, "steps": trainer.runner.how, "where": asdict(self.where)}
             description = {"experiment": record["config"], "features": asdict(self.features)}
             description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
             description |= {} if self.data is None else {"data": self.data.to_dict()}
             save_checkpoint(run.best, trainer.model.state_dict(), description)
             drawn = RunRecord(experiment.name, None, curve=curve_of(read_history(run)))
             group = CurveGroup(experiment.name, self.dataset.task.metric, [drawn])
-            draw_curves([group], "Learning curves", run.curves, best_epoch=trainer.best_epoch)
+            extra: dict[str, Any] = {"best_epoch": trainer.best_epoch, "pretraining": facts.get("pretraining", ())}
+            draw_curves([group], "Learning curves", run.curves, **extra)
             write_atomically(run.result, json.dumps(record, indent=2) + "\n")
         return Result(run.path, record)
 
-    def _restore(self, trainer: Trainer) -> dict[str, Any]:
-        """Resume from the checkpoint; the facts that it keeps for the record."""
-        place = ""  # errors of `load_checkpoint` name the file themselves
+    @contextmanager
+    def _widths_named(self) -> Iterator[None]:
+        """Where a given model may not take what encodings have added."""
         try:
-            tensors, values = load_checkpoint(self.run.last)
-            place = f"{self.run.last}: "
+            yield
+        except (RuntimeError, ValueError) as error:
+            encodings = self.experiment.encodings
+            if isinstance(self.experiment.model, GivenModel) and encodings.node_width + encodings.edge_width:
+                error.add_note(
+                    f"experiment.encodings widen x by {encodings.node_width} columns and edge_attr by "
+                    f"{encodings.edge_width}: a model that is given must take them."
+                )
+            raise
+
+    def _saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The checkpoint."""
+        with _remedy_named(""):  # errors name the file themselves
+            return load_checkpoint(self.run.last)
+
+    def _restore(self, trainer: Trainer, facts: dict[str, Any]) -> dict[str, Any]:
+        """Resume from the checkpoint; the facts for the record, with those that it keeps."""
+        tensors, values = self._saved()
+        settings = self.experiment.pretraining
+        with _remedy_named(f"{self.run.last}: "):
             trainer.restore(renamed(tensors, [name for name, _ in self.model.named_parameters()]), values)
             before = whole_number("runs_at_a_time", values.get("runs_at_a_time", 1))
             if not isinstance(values.get("commit"), str | None):
                 raise ValueError(f"its commit is {shown(values['commit'])}.")
-        except ValueError as error:
-            raise ValueError(f"{place}{error} Without that file, the run begins anew.") from None
+            if settings is not None and "pretraining" in values:
+                check_history(values["pretraining"], settings.epochs, "loss")
+                facts = {**facts, "pretraining": values["pretraining"]}
         self.runs_at_a_time = max(self.runs_at_a_time, before)
-        return values
+        self.seconds_before = sum(record["seconds"] for record in (*trainer.history, *facts.get("pretraining", ())))
+        return {**facts, "commit": both_commits(values.get("commit", facts["commit"]), facts["commit"])}
 
-    def _train(self, trainer: Trainer, progress: Progress, facts: dict[str, Any]) -> None:
-        """Train to the end; checkpoints keep `facts` for the record."""
+    def _train(self, trainer: Trainer, facts: dict[str, Any]) -> None:
+        """Train, or pre-train, to the end; checkpoints keep the facts for the record."""
         run = self.run
 
         def save() -> None:
             tensors, values = trainer.state()
-            save_checkpoint(run.last, tensors, {**values, **facts})
+            save_checkpoint(run.last, tensors, {**values, **facts, "runs_at_a_time": self.runs_at_a_time})
 
-        metric = f"val_{trainer.task.metric}"
+        file, prefix = (run.pretraining, "pretraining/") if isinstance(trainer, Pretrainer) else (run.metrics, "")
+        run.write_metrics(trainer.records, file)  # without epochs after the checkpoint, which come again
+        if isinstance(self.experiment.model, GivenModel) and not run.last.is_file():
+            save()  # its first weights come from no seed, so that no later process could begin with them
         saved = time.monotonic()
-        with _events(run.events) as write_event:
-            for record in trainer.epochs(progress.step):
-                run.append_metrics(record)
-                for key in ("loss", "lr", metric):
-                    if record[key] is not None:
-                        write_event(key, record[key], record["epoch"])
+        with watched(trainer, run.path, self.quiet) as progress, _events(run.events) as write_event:
+            for _ in trainer.epochs(progress.step):
+                record = trainer.records[-1]
+                run.append_metrics(record, file)
+                for key in ("loss", "lr", f"val_{trainer.task.metric}"):
+                    if record.get(key) is not None:
+                        write_event(f"{prefix}{key}", record[key], record["epoch"])
                 progress.epoch()
                 if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
                     save()
                     saved = time.monotonic()
                 if self.stop is not None and not trainer.schedule.is_over and self.stop():
                     save()
-                    raise Stopped(f"{run.path} stopped after epoch {record['epoch']}; it can be resumed.")
+                    where = f"{trainer.epoch_title} {record['epoch']}"
+                    raise Stopped(f"{run.path} stopped after {where}; it can be resumed.")
 
     def _evaluate(self, trainer: Trainer) -> dict[str, Any]:
         experiment, dataset = self.experiment, self.dataset
@@ -353,6 +410,15 @@ class _Work:
             "num_parameters": sum(p.numel() for p in trainer.model.parameters()),
             **({} if coverage is None else {"coverage": coverage}),
         }
+
+
+@contextmanager
+def _remedy_named(place: str) -> Iterator[None]:
+    """Say where a checkpoint is wrong, and what to do."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place}{error} Without that file, the run begins anew.") from None
 
 
 @contextmanager

@@ -157,7 +157,7 @@ class Social(_Checked):
 
     Attributes:
         fold: Which of the ten folds is the test split.
-        has_validation: Keep a fold for validation; else it is trained on, too.
+        has_validation: Keep a fold for validation out of training.
     """
 
     name: SocialName = "collab"
@@ -191,7 +191,9 @@ tagged(Data, KINDS)
 def existing_path(data: Data, path: str | Path | None) -> Path:
     """The file or folder of data of one's own. Refuses one that is not given, or not there."""
     if path is None:
-        raise ValueError(f"Data of the kind {data.name!r} need --data.path, the file or folder to read.")
+        raise ValueError(
+            f"Data of the kind {data.name!r} need --data.path (in Python path=…), the file or folder to read."
+        )
     if not Path(path).exists():
         raise ValueError(f"There is no file or folder {path}.")
     return Path(path)

@@ -17,14 +17,16 @@ from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
+from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
+from crawl.nn.encoders import UNKNOWN
 from crawl.plain import structure
 from crawl.runs.build import build_model, check_given
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import former_where, renamed
-from crawl.runs.records import check_record
+from crawl.runs.records import check_record, read_config
 from crawl.runs.where import Where
 from crawl.training.checkpoint import check_weights, load_checkpoint
 from crawl.training.evaluation import Predictions, Scaling, predict
@@ -90,20 +92,23 @@ class TrainedModel:
             if not run.best.is_file() and run.result.is_file():
                 raise ValueError(f"The weights of the run {path} were removed: remove its folder and train it again.")
             if not run.best.is_file():
-                raise ValueError(f"The run {path} is not finished: resume it with crawl train --resume {path}.")
+                how = read_config(run.config).how_to_resume(path)
+                raise ValueError(f"The run {path} is not finished: resume it with {how}.")
             path = run.best
         tensors, description = load_checkpoint(path)
         if "features" not in description:
             raise ValueError(
-                f"{path} is a checkpoint of an unfinished training, not of a model; load best.safetensors."
+                f"{path} is a checkpoint of a training: load best.safetensors, which is there when it is finished."
             )
         with _damage_named(path):
             experiment, features, scaling, record, data, where = _described(description)
+        check_given(experiment.model, model, path)
         if eval_start_share is not None:
+            if model is not None:
+                raise ValueError("A given model walks by its own walk_plan: set it there, not by eval_start_share.")
             if experiment.walk is None:
                 raise ValueError(f"{experiment.model.title} does not walk: leave out eval_start_share.")
             experiment = replace(experiment, walk=replace(experiment.walk, eval_start_share=eval_start_share))
-        check_given(experiment.model, model, path)
         with _damage_named(path):
             weights, is_given = renamed(tensors, ()), model is not None
             if model is None:
@@ -137,7 +142,7 @@ class TrainedModel:
 
     def predict(
         self,
-        store: GraphStore,
+        store: Store,
         *,
         num_repeats: int | None = None,
         num_steps: int | None = None,
@@ -146,27 +151,29 @@ class TrainedModel:
         on_batch: Callable[[], None] | None = None,
         handle_unknown: HandleUnknown = "warn",
     ) -> Predictions:
-        """Predictions for all graphs of a store, in its order.
+        """Predictions for all graphs of a store, or for all targets of one graph, in their order.
 
         Args:
             store: Graphs with the features of the training data. Encodings are computed here, as in the training.
             num_repeats: Evaluations to average; as in the run when None.
             num_steps: Steps of the walks; as in the run when None.
-            seed: Of the walks. A graph gets the same prediction whatever else is in the store.
-            batch_size: Graphs per step; changes no result.
+            seed: Of the walks. A graph gets the same prediction, up to rounding, whatever else is in the store, unless
+                the model draws from torch's generator itself, or makes walks on a `Graph` without `graph_keys`.
+            batch_size: Graphs per step; changes no result, with the same exceptions.
             on_batch: Called after every step.
-            handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros and
-                warns once, `error` refuses them.
+            handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros, or
+                gives a model of one's own a large negative number for them, and warns once; `error` refuses them.
 
         Raises:
             ValueError: If the graphs have other features than the model was trained with, or features that are not
                 finite.
         """
-        check_type("store", store, GraphStore, "build one with GraphStore.from_graphs(graphs)")
+        check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs(graphs)")
         is_network = isinstance(self.experiment.model, Model)
         if num_steps is not None and is_network and self.experiment.walk is None:
             raise ValueError(f"{self.experiment.model.title} does not walk: leave out num_steps.")
-        store = with_encodings(self.features.prepared(store, handle_unknown), self.experiment.encodings)
+        fate = "encoded as zeros" if is_network else f"{UNKNOWN} in what {self.experiment.model.title} gets"
+        store = with_encodings(self.features.prepared(store, handle_unknown, fate), self.experiment.encodings)
         evaluation = self.experiment.evaluation
         return predict(
             self.model,

@@ -7,6 +7,7 @@ from crawl.lazy import lazy
 if TYPE_CHECKING:
     from crawl.training.calling import why_not_captured
     from crawl.training.evaluation import Predictions, predict
+    from crawl.training.pretraining import Pretrainer
     from crawl.training.settings import (
         Cosine,
         CosinePerStep,
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         Interval,
         OneCycle,
         Plateau,
+        Pretraining,
         Step,
         Training,
     )
@@ -27,6 +29,8 @@ __all__ = [
     "OneCycle",
     "Plateau",
     "Predictions",
+    "Pretrainer",
+    "Pretraining",
     "Step",
     "Trainer",
     "Training",
@@ -39,8 +43,10 @@ __getattr__, __dir__ = lazy(
     {
         "crawl.training.calling": ("why_not_captured",),
         "crawl.training.evaluation": ("Predictions", "predict"),
+        "crawl.training.pretraining": ("Pretrainer",),
         "crawl.training.settings": (
-            *("Training", "Evaluation", "Plateau", "Step", "Interval", "Cosine", "CosinePerStep", "OneCycle"),
+            *("Training", "Pretraining", "Evaluation", "Plateau", "Step", "Interval", "Cosine", "CosinePerStep"),
+            "OneCycle",
         ),
         "crawl.training.trainer": ("Trainer",),
     },

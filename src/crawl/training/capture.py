@@ -10,7 +10,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ from torch import Tensor
 
 from crawl.choices import Precision
 from crawl.data.assembly import Assembler, Bucket
+from crawl.data.padding import padded
+from crawl.data.target_assembly import ClosedGraph
 from crawl.nn.batch import Batch
 from crawl.ops.precision import products
 from crawl.ops.triton.streams import shared_stream, stream_of_thread
@@ -43,6 +45,7 @@ class _Recording:
     prepare: torch.cuda.CUDAGraph
     step: torch.cuda.CUDAGraph
     result: Tensor
+    places: list[Tensor] = field(default_factory=list)
 
 
 class Recorder:
@@ -73,13 +76,21 @@ class Recorder:
             self.pools = (torch.cuda.graph_pool_handle(), torch.cuda.graph_pool_handle())
 
     def run(
-        self, graphs: Assembler, functions: Sequence[Function], batches: list[Tensor], batch_size: int, seed: int
+        self,
+        graphs: Assembler | ClosedGraph,
+        functions: Sequence[Function],
+        batches: list[Tensor],
+        batch_size: int,
+        seed: int,
     ) -> Iterator[Tensor]:
         """The result of each function for its batch, in a tensor that the next one may overwrite.
 
         Raises:
             CannotCapture: If a function cannot be captured.
         """
+        if isinstance(graphs, ClosedGraph):
+            yield from self._run_closed(graphs, functions, batches, batch_size, seed)
+            return
         self.seed.fill_(seed - (seed >> 63 << 64))
         buckets = graphs.buckets(batches, batch_size)
         ids = graphs.padded_ids(batches, batch_size)
@@ -96,6 +107,66 @@ class Recorder:
                 yield from self._replay([self.recordings[key] for key in keys], ids)
             finally:  # a consumer that stops early leaves a preparation on its way
                 torch.cuda.current_stream().wait_stream(self.side)
+
+    def _run_closed(
+        self, graphs: ClosedGraph, functions: Sequence[Function], batches: list[Tensor], batch_size: int, seed: int
+    ) -> Iterator[Tensor]:
+        """`run` for batches whose size shows only when they are made: each is made while the step before runs."""
+
+        def made(ids: Tensor) -> tuple[Batch, Bucket]:
+            batch = graphs.batch(ids, self.plan, self.num_steps, seed)
+            bucket = graphs.bucket_of(batch, batch_size)
+            return self.prepare(padded(batch, bucket, graphs.walks_per_target(self.plan))), bucket
+
+        if self.device.type != "cuda":
+            for function, ids in zip(functions, batches, strict=True):
+                yield function(made(ids)[0])
+            return
+        with torch.cuda.device(self.device):
+            here, copied = torch.cuda.current_stream(), torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self.side.wait_stream(here)
+            following = None
+            for i, function in enumerate(functions):
+                if following is None:
+                    with torch.cuda.stream(self.side):
+                        following = made(batches[i])
+                batch, bucket = following
+                here.wait_stream(self.side)
+                if (function, bucket) not in self.recordings:
+                    with _CAPTURING:
+                        self.recordings[function, bucket] = self._captured_step(function, batch)
+                recording = self.recordings[function, bucket]
+                for place, tensor in zip(recording.places, _tensors(batch), strict=True):
+                    place.copy_(tensor)
+                copied.record(here)
+                recording.step.replay()
+                following = None
+                if i + 1 < len(batches):
+                    with torch.cuda.stream(self.side):
+                        self.side.wait_event(copied)  # what it made is no longer needed
+                        following = made(batches[i + 1])
+                yield recording.result
+
+    def _captured_step(self, function: Function, batch: Batch) -> _Recording:
+        """The function for batches of the shape of this one, which are copied to `places`."""
+        live, places = _flat_copy(batch)
+        self._try(function, _with_tensors(batch, places))
+        _release_idle_memory(self.device)
+        step = torch.cuda.CUDAGraph()
+        for generator in self.generators:
+            step.register_generator_state(generator)
+        result = self._captured_function(function, batch, places, step)
+        return _Recording(places[0], live, live, step, step, result, places)
+
+    def _captured_function(
+        self, function: Function, batch: Batch, places: list[Tensor], step: torch.cuda.CUDAGraph
+    ) -> Tensor:
+        try:
+            with _capture(step, self.pools[1], self.own), products(self.precision):
+                # A batch of its own: what the one of the trial has worked out, such as counts, is not of later batches.
+                return function(_with_tensors(batch, places))
+        except RuntimeError as error:
+            raise CannotCapture(str(error).partition("\n")[0]) from error
 
     def _replay(self, recordings: list[_Recording], ids: Tensor) -> Iterator[Tensor]:
         here = torch.cuda.current_stream()
@@ -138,12 +209,7 @@ class Recorder:
             batch = self._prepared(graphs, ids, bucket)
             for place, tensor in zip(made_tensors, _tensors(batch), strict=True):
                 place.copy_(tensor)
-        try:
-            with _capture(step, self.pools[1], self.own), products(self.precision):
-                # A batch of its own: what the one of the trial has worked out, such as counts, is not of later batches.
-                result = function(_with_tensors(batch, live_tensors))
-        except RuntimeError as error:
-            raise CannotCapture(str(error).partition("\n")[0]) from error
+        result = self._captured_function(function, batch, live_tensors, step)
         return _Recording(ids, made, live, prepare, step, result)
 
     def _try(self, function: Function, batch: Batch) -> None:
@@ -170,7 +236,7 @@ class Recorder:
 
 def largest_first(keys: Iterable[tuple[Function, Bucket]]) -> list[tuple[Function, Bucket]]:
     """The order in which to capture: a graph can work in the memory of a larger one, not of a smaller."""
-    return sorted(keys, key=lambda key: (key[1].num_walks, key[1].num_edges), reverse=True)
+    return sorted(keys, key=lambda key: (key[1].num_starts, key[1].num_edges), reverse=True)
 
 
 def _release_idle_memory(device: torch.device) -> None:

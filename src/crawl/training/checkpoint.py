@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from crawl.files import parse_json, write_atomically
 
@@ -68,14 +69,32 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, description
 
 
+def check_state(model: nn.Module) -> None:
+    """Refuse a model whose state a checkpoint cannot hold."""
+    for name, value in model.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"{type(model).__name__} has {name}, which is not a tensor, so a checkpoint would lose it: make it a "
+                "buffer (register_buffer), or let get_extra_state return a tensor."
+            )
+        if is_lazy(value):
+            raise ValueError(
+                f"{type(model).__name__} has a weight without a size, {name}, as lazy layers have until they are "
+                "called: give the number of input channels, or call the model once on some of the data."
+            )
+
+
 def check_weights(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Refuse weights that do not belong to a model, or that are NaN or infinite."""
+    """Refuse weights that do not belong to a model, or that are NaN or infinite where those of the model are not."""
     if tensors.keys() != wanted.keys():
         raise ValueError("The weights belong to another architecture than the model.")
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape or tensor.dtype != wanted[name].dtype:
             raise ValueError(f"The weights belong to another architecture than the model: {name}.")
-        if not bool(tensor.isfinite().all()):
+        wrong = ~tensor.isfinite()
+        if bool(wrong.any()) and not wanted[name].is_meta:  # a mask may be infinite
+            wrong &= wanted[name].to(tensor.device).isfinite()
+        if bool(wrong.any()):
             raise ValueError(f"The weights {name} are NaN or infinite.")
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crawl.checks import MAX_COUNT, MAX_SEED, check_type, whole_number
+from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.graph import Graph
@@ -132,7 +133,7 @@ class Predictions:
 def predict(
     model: nn.Module,
     task: Task,
-    store: GraphStore,
+    store: GraphStore | OneGraph,
     ids: Tensor,
     *,
     num_repeats: int,
@@ -145,7 +146,7 @@ def predict(
     """The model's predictions for the graphs `ids`, in this order; rows are nodes for a node-level task.
 
     The walks of a graph depend on the seed and on the graph, so its prediction does not depend on `batch_size` or on
-    what else is predicted, up to rounding.
+    what else is predicted, up to rounding; what a model draws from torch's generator itself depends on the batch.
 
     Args:
         model: It is called with what its `forward` accepts; see `Runner`.
@@ -161,7 +162,7 @@ def predict(
     """
     check_type("model", model, nn.Module)
     check_type("task", task, Task)
-    check_type("store", store, GraphStore, "build one with GraphStore.from_graphs(graphs)")
+    check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs(graphs)")
     num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
     batch_size = whole_number("batch_size", batch_size, 1, MAX_COUNT)
     if num_steps is not None:
@@ -209,9 +210,9 @@ def predict_with(
 def mean_coverage(runner: Runner, ids: Tensor, *, seed: int, batch_size: int) -> dict[str, float] | None:
     """The shares of `nodes` and `edges` that walks see in the first evaluation of `predict_with`, as means over graphs.
 
-    None for a model without walks, or without graphs.
+    None for a model without walks, without graphs, and for targets of one graph.
     """
-    if runner.plan is None or len(ids) == 0:
+    if runner.plan is None or len(ids) == 0 or isinstance(runner.store, OneGraph):
         return None
     walk_seed, shares = derive_seed(seed, "evaluation", 0), []
     for part in torch.split(ids, batch_size):
@@ -223,10 +224,11 @@ def mean_coverage(runner: Runner, ids: Tensor, *, seed: int, batch_size: int) ->
     return {"nodes": nodes, "edges": edges}
 
 
-def targets_of(store: GraphStore, ids: Tensor) -> Array:
-    """The targets of the graphs `ids` as numbers."""
+def targets_of(store: GraphStore | OneGraph, ids: Tensor) -> Array:
+    """The targets of the graphs `ids`, or the targets `ids` of one graph, as numbers."""
     assert store.y is not None
-    y = store.batch(ids).y if store.y_per_node else store.y[ids.to(store.device)]
+    per_node = isinstance(store, GraphStore) and store.y_per_node
+    y = store.batch(ids).y if per_node else store.y[ids.to(store.y.device)]
     targets: Array = y.double().cpu().numpy()
     return targets
 
@@ -235,7 +237,7 @@ def _as_prediction(task: Task, output: Tensor, scaling: Scaling) -> Tensor:
     if not bool(output.isfinite().all()):
         raise ValueError(
             "The model answers with NaN or infinity: its weights grew too large in training, where a lower training.lr "
-            "or training.clip_norm helps, or the features are far larger than in training."
+            "or training.clip_norm helps, or the features are too large: scale them down."
         )
     if task.kind == "regression":
         return scaling.undo(output)

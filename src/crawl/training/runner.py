@@ -16,12 +16,15 @@ from torch import Tensor, nn
 from crawl.choices import Precision
 from crawl.data.assembly import Assembler
 from crawl.data.identity import graph_keys
+from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
+from crawl.data.target_assembly import ClosedGraph, FullGraph
 from crawl.data.task import Task
+from crawl.nn.batch import Batch
 from crawl.nn.dropout import Dropout
 from crawl.ops.backends import can_use_triton
 from crawl.ops.precision import products
-from crawl.training.calling import Caller, why_not_captured
+from crawl.training.calling import Caller, draws_from_torch, why_not_captured
 from crawl.training.capture import CannotCapture, Recorder
 from crawl.training.seeds import derive_seed
 from crawl.walks.plan import WalkPlan
@@ -42,9 +45,9 @@ class Runner:
         model: What the functions call, by `answer`. It is called with what its `forward` accepts: a `crawl.nn.Batch` if
             the first argument is annotated as one, else a PyG `Batch`, or its `x`, `edge_index`, `edge_attr` and
             `batch` by name, and `seed` and `num_steps` of walks. The walks of a `crawl.nn.Batch` are those of the
-            model's `walk_plan`.
+            model's `walk_plan`, which the networks inside it must have, too.
         task: What it predicts.
-        store: The graphs, wherever they are.
+        store: The graphs, or one graph with targets, wherever they are.
         device: Where the model is.
         largest_batch: The most graphs that any batch will have.
         is_captured: Whether to capture what can be captured.
@@ -52,13 +55,16 @@ class Runner:
 
     Attributes:
         reason: Why functions are not captured; None if they are.
+
+    Raises:
+        ValueError: If the model needs what there is not, or a network inside it wants other walks.
     """
 
     def __init__(
         self,
         model: nn.Module,
         task: Task,
-        store: GraphStore,
+        store: GraphStore | OneGraph,
         device: torch.device,
         *,
         largest_batch: int,
@@ -67,7 +73,8 @@ class Runner:
     ) -> None:
         self.model, self.task, self.device = model, task, device
         self.caller, module = Caller(model), cast(Any, model)
-        self.keys = graph_keys(store)
+        self.keys = torch.zeros(1, dtype=torch.long) if isinstance(store, OneGraph) else graph_keys(store)
+        self._check(store)
         if not is_captured:
             self.reason: str | None = "there are too few batches"
         elif not can_use_triton(device):
@@ -80,12 +87,16 @@ class Runner:
             x, edge_attr = module.checked_features(store.x, store.num_nodes, store.edge_attr, store.num_edges)
             store = replace(store, x=x, edge_attr=edge_attr)
         most_bytes = _free_bytes(device) if most_bytes is None else most_bytes
-        cost = _bytes_on_device(store)
-        self.is_resident = float(cost.sum()) <= most_bytes
-        # Whichever graphs they are, this many fit.
-        self.part_size = max(int((cost.sort(descending=True).values.cumsum(0) <= most_bytes).sum()), largest_batch)
+        if isinstance(store, OneGraph):
+            self.is_resident, self.part_size = True, len(store)
+        else:
+            cost = _bytes_on_device(store)
+            self.is_resident = float(cost.sum()) <= most_bytes
+            # Whichever graphs they are, this many fit.
+            self.part_size = max(int((cost.sort(descending=True).values.cumsum(0) <= most_bytes).sum()), largest_batch)
         self.store = store if self.is_resident else store.to("cpu")
-        self.graphs: Assembler | None = None
+        self.most_bytes = most_bytes
+        self.graphs: Assembler | ClosedGraph | None = None
         self._recorders: dict[tuple[int, bool], tuple[tuple[Any, ...], Recorder]] = {}
         self._words: tuple[int, int | None] = (0, None)
 
@@ -110,15 +121,29 @@ class Runner:
         Raises:
             ValueError: If it does not have the shape that the task needs.
         """
-        answer = self.caller(batch, *self._words)
+        try:
+            answer = self.caller(batch, *self._words)
+        except RuntimeError as error:
+            found, own = getattr(batch.x, "dtype", None), next(self.model.parameters()).dtype
+            if found is not None and found.is_floating_point and found != own:
+                remedy = f"call model.to({found}), or convert x in its forward"
+                error.add_note(
+                    f"x is of {found}, but the weights of {type(self.model).__name__} are of {own}: {remedy}."
+                )
+            raise
         level = self.task.level
-        expected = (batch.num_nodes if level == "node" else batch.num_graphs, self.task.num_outputs)
+        if isinstance(batch, Batch):
+            num_rows = batch.num_answers(level == "node")
+        else:
+            num_rows = batch.num_nodes if level == "node" else batch.num_graphs
+        expected = (num_rows, self.task.num_outputs)
         if answer.shape != expected:
             raise ValueError(
                 f"The model must answer with {self.task.num_outputs} number{'s'[: self.task.num_outputs - 1]} for each "
                 f"{level}, in a tensor of shape {list(expected)}, not {list(answer.shape)}."
             )
-        return answer
+        nodes = None if isinstance(batch, Batch) else getattr(batch, "target_nodes", None)
+        return answer if nodes is None else answer[nodes]
 
     def run(
         self,
@@ -144,7 +169,7 @@ class Runner:
         """
         functions = [functions] * len(batches) if callable(functions) else list(functions)
         self._words = (seed, num_steps)
-        walks = self.plan is not None if self.caller.takes_batch else "num_steps" in self.caller.accepts
+        walks = "num_steps" in self.caller.accepts or (self.caller.takes_batch and self.plan is not None)
         if num_steps is not None and not walks:
             raise ValueError(f"{type(self.model).__name__} does not walk: leave out num_steps={num_steps}.")
         if not self.caller.takes_batch:
@@ -176,16 +201,33 @@ class Runner:
     ) -> Iterator[Tensor]:
         for graphs, part in self._parts(batches, batch_size):
             own, functions = functions[: len(part)], functions[len(part) :]
-            if self.plan is not None:
-                graphs.graph_of(self.plan.law)  # made ready here, since a captured step cannot wait for it
-            graphs.draw_starts(self.plan.starts(is_training) if self.plan is not None else None, seed)
+            if isinstance(graphs, Assembler):
+                if self.plan is not None:
+                    graphs.graph_of(self.plan.law)  # made ready here, since a captured step cannot wait for it
+                graphs.draw_starts(self.plan.starts(is_training) if self.plan is not None else None, seed)
             if recorder is not None:
-                yield from recorder.run(graphs, own, part, batch_size, seed)
+                with self._randomness(part[0]):  # a CUDA graph draws from torch's generator as it is when replayed
+                    yield from recorder.run(graphs, own, part, batch_size, seed)
                 continue
             for function, ids in zip(own, part, strict=True):
-                with self.caller.own_threads(), self._products():
+                with self.caller.own_threads(), self._products(), self._randomness(ids):
                     result = function(graphs.batch(ids, self.plan, num_steps, seed))
                 yield result
+
+    def _check(self, store: GraphStore | OneGraph) -> None:
+        """Refuses a model that takes features by name that the graphs lack, and networks inside it with other plans."""
+        for name in ("x", "edge_attr"):
+            if name in self.caller.parts and name in self.caller.needs and getattr(store, name) is None:
+                raise ValueError(
+                    f"The graphs have no {name}, but the forward of {type(self.model).__name__} needs it: give it to "
+                    f"them, or write {name}=None in forward if the model can do without."
+                )
+        for name, module in self.model.named_modules() if self.caller.takes_batch and self.plan is not None else ():
+            if (plan := getattr(module, "walk_plan", None)) not in (None, self.plan):
+                raise ValueError(
+                    f"{name} ({type(module).__name__}) has {plan}, but would get the walks of the model, which has "
+                    f"{self.plan}: give both the same walk_plan."
+                )
 
     def _products(self) -> AbstractContextManager[None]:
         """The precision of all products of the model, as in a captured step."""
@@ -197,14 +239,15 @@ class Runner:
         for function, ids in zip(functions, batches, strict=True):
             with self.caller.own_threads(), self._randomness(ids):
                 batch = self.store.batch(ids)
-                batch.graph_keys = self.keys[ids.to(self.device)]
+                if isinstance(self.store, GraphStore):
+                    batch.graph_keys = self.keys[ids.to(self.device)]
                 result = function(batch)
             yield result
 
     @contextmanager
     def _randomness(self, ids: Tensor) -> Iterator[None]:
         """Where to evaluate a model of one's own: what it draws from torch's generator depends on our seed."""
-        if self.model.training:
+        if self.model.training or not draws_from_torch(self.model):  # others may train in this process
             yield
             return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -225,11 +268,12 @@ class Runner:
 
         The arguments are those of `run`. `on_batch` is called after every batch is begun.
         """
-        outputs, per_node = [], self.task.level == "node"
+        outputs, per_node = [], self.task.level == "node" and isinstance(self.store, GraphStore)
         batches = list(torch.split(ids, batch_size))
         results = self.run(self._answer_without_gradient, batches, batch_size, num_steps=num_steps, seed=seed)
         for batch, result in zip(batches, results, strict=True):
-            outputs.append(result[: int(self.store.sizes[0, batch].sum()) if per_node else len(batch)].clone())
+            num_rows = int(self.store.sizes[0, batch].sum()) if isinstance(self.store, GraphStore) and per_node else 0
+            outputs.append(result[: num_rows if per_node else len(batch)].clone())
             if on_batch is not None:
                 on_batch()
         return torch.cat(outputs)
@@ -259,14 +303,28 @@ class Runner:
             self._recorders[num_steps, is_training] = signature, recorder
         return recorder
 
-    def _parts(self, batches: list[Tensor], batch_size: int) -> Iterator[tuple[Assembler, list[Tensor]]]:
+    def _resident(self, has_edges: bool, has_walks: bool) -> Assembler | ClosedGraph:
+        """What makes batches of data that stay where they are."""
+        if isinstance(self.store, GraphStore):
+            return Assembler(self.store, self.keys, self.device, has_edges=has_edges, has_walks=has_walks)
+        if self.store.batches == "full":
+            return FullGraph(self.store, self.device, has_edges=has_edges, has_walks=has_walks)
+        fits = self.store.num_bytes <= self.most_bytes
+        return ClosedGraph(self.store.to(self.device) if fits else self.store, self.device, has_edges=has_edges)
+
+    def _parts(self, batches: list[Tensor], batch_size: int) -> Iterator[tuple[Assembler | ClosedGraph, list[Tensor]]]:
         """The batches, as many at a time as have their graphs on the device together."""
-        has_edges = getattr(self.model, "passes_messages", True)
+        has: dict[str, Any] = {"has_edges": getattr(self.model, "passes_messages", True)}
+        has["has_walks"] = self.plan is not None
+        if self.graphs is not None and has["has_walks"] > self.graphs.has_walks:  # the model had no plan before
+            self.graphs = None
         if self.is_resident:
             if self.graphs is None:
-                self.graphs = Assembler(self.store, self.keys, self.device, has_edges=has_edges)
+                self.graphs = self._resident(**has)
             yield self.graphs, batches
             return
+        assert isinstance(self.store, GraphStore)
+        assert self.graphs is None or isinstance(self.graphs, Assembler)
         if batch_size > self.part_size:
             raise ValueError(f"A batch of {batch_size} graphs is larger than largest_batch of this runner.")
         num_batches = self.part_size // batch_size
@@ -278,9 +336,7 @@ class Runner:
                 # Whichever graphs come later, they will not be larger than the largest.
                 largest = self.store.sizes.sort(dim=1, descending=True).values[:, : self.part_size].sum(1)
                 most = (self.part_size, int(largest[0]), int(largest[1]))
-                self.graphs = Assembler(
-                    store, keys, self.device, has_edges=has_edges, most=most, all_sizes=self.store.sizes
-                )
+                self.graphs = Assembler(store, keys, self.device, **has, most=most, all_sizes=self.store.sizes)
             else:
                 self.graphs.load(store, keys)
             ends = torch.tensor([len(batch) for batch in part]).cumsum(0).tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from crawl.checks import between, check_fields, shown
@@ -153,6 +153,40 @@ class Training:
                 f"training.warmup_epochs={self.warmup_epochs} is not for one_cycle, which has a rise of its own: "
                 "leave it out, or use cosine_per_step."
             )
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """Before it is trained, let a network predict the bits of walks whose bits it does not see.
+
+    Batch size, optimiser, weight decay, clipping and accumulation are those of the training. The learning rate falls
+    from step to step along half a cosine.
+
+    Attributes:
+        epochs: Epochs on the training graphs; on the command line, 0 for no pre-training.
+        hidden_share: The share of walks whose bits are hidden and predicted.
+        lr: The first learning rate; that of the training when not given.
+    """
+
+    epochs: int = 50
+    hidden_share: float = 0.5
+    lr: float | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "pretraining")
+        between("pretraining.hidden_share", self.hidden_share, 0, 1)
+
+    def as_training(self, training: Training) -> Training:
+        """How to pre-train before this training."""
+        return replace(
+            training,
+            lr=training.lr if self.lr is None else self.lr,
+            max_epochs=self.epochs,
+            schedule=CosinePerStep(),
+            early_stop=None,
+            warmup_epochs=0.0,
+            average_decay=None,
+        )
 
 
 @dataclass(frozen=True)

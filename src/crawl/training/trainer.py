@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,8 @@ from crawl.nn.dropout import Dropout
 from crawl.ops.losses import known_loss
 from crawl.ops.triton.streams import backward
 from crawl.tensor_checks import as_device
-from crawl.training.checkpoint import check_history, check_weights
+from crawl.training.calling import draws_from_torch
+from crawl.training.checkpoint import check_history, check_state, check_weights
 from crawl.training.evaluation import Predictions, Scaling, mean_coverage, predict_with, targets_of
 from crawl.training.norms import Norms
 from crawl.training.runner import Runner
@@ -48,6 +49,8 @@ class Trainer:
         device: Where to compute; `auto` takes a GPU if there is one.
     """
 
+    epoch_title: ClassVar[str] = "epoch"
+
     def __init__(
         self,
         model: nn.Module,
@@ -63,6 +66,7 @@ class Trainer:
         check_type("training", training, Training)
         check_type("evaluation", evaluation, Evaluation)
         seed = whole_number("seed", seed, -MAX_SEED, MAX_SEED)
+        check_state(model)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ValueError("model has no parameters to train: none of its parameters requires a gradient.")
         if len(dataset.split.train) == 0:
@@ -85,9 +89,6 @@ class Trainer:
         if training.normalise_targets and self.task.kind == "regression":
             self.scaling = Scaling.of(torch.from_numpy(targets_of(self.store, self.split.train)))
         self.generator = torch.Generator(self.device)
-        for module in self.model.modules():
-            if isinstance(module, Dropout):
-                module.generator = self.generator
         self.norms = Norms(self.model)
         self.schedule = Schedule(training, self.task.lower_is_better, -(-self.num_batches // training.accumulate))
         self.update = WeightUpdate(self.model, training, self.schedule.rates())
@@ -99,6 +100,11 @@ class Trainer:
     def num_batches(self) -> int:
         """Training batches per epoch."""
         return -(-len(self.split.train) // self.training.batch_size)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What there is to say about each epoch so far."""
+        return self.history
 
     def epochs(self, on_batch: Callable[[Callable[[], float]], None] | None = None) -> Iterator[dict[str, Any]]:
         """One record per epoch until the schedule says that training is over.
@@ -197,8 +203,8 @@ class Trainer:
         loss = float(total_loss) / len(self.split.train)  # only now: a GPU works on the evaluation meanwhile
         if not math.isfinite(loss):
             raise ValueError(
-                f"The loss became {loss} in epoch {epoch}: look for NaN in the features, "
-                "lower training.lr, or set training.clip_norm."
+                f"The loss became {loss} in epoch {epoch}: lower training.lr, set training.clip_norm, or scale down "
+                "features or targets that are large."
             )
         self.schedule.update(val_score)
         if self.schedule.best in (val_score, None):  # of equal epochs the last, which has learned for longest
@@ -210,24 +216,21 @@ class Trainer:
 
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
-        """Seed our generator, and torch's own if the model may use it."""
+        """Where dropout draws from our generator: seeds it, and torch's own if the model may use that."""
         self.generator.manual_seed(seed)
-        if self._has_own_randomness:  # others may train in this process
-            yield
-            return
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            yield
-
-    @property
-    def _has_own_randomness(self) -> bool:
-        """Whether all dropout is ours, which has the generator; modules of others may use torch's."""
-        for module in self.model.modules():
-            origin, rate = type(module).__module__, getattr(module, "dropout", 0.0)
-            is_random = "dropout" in origin or (isinstance(rate, float) and rate > 0) or isinstance(module, nn.RReLU)
-            if not isinstance(module, Dropout) and (is_random or not origin.startswith(("crawl.", "torch.nn."))):
-                return False
-        return True
+        before = {module: module.generator for module in self.model.modules() if isinstance(module, Dropout)}
+        for module in before:
+            module.generator = self.generator
+        try:
+            if not draws_from_torch(self.model):  # others may train in this process
+                yield
+                return
+            with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+                torch.manual_seed(seed)
+                yield
+        finally:
+            for module, generator in before.items():
+                module.generator = generator
 
     def _score(self, ids: Tensor, num_repeats: int, purpose: str | int) -> float:
         """The mean score of several evaluations."""
@@ -285,15 +288,18 @@ class Trainer:
     def _accumulate(self, batch: Any) -> Tensor:
         """Gradients of one batch; returns its loss."""
         accumulates = self.training.accumulate > 1
-        output = self.runner.answer(batch)
-        settings = (self.task, self.training.loss, output, batch.y, self.scaling)
-        loss, count = task_loss(*settings, is_mean=not accumulates)
+        loss, count = self._loss(batch, is_mean=not accumulates)
         self.update.optimiser.zero_grad()
         backward(loss)
         if accumulates:
             self.update.add_gradients(count)
             loss = loss / count.clamp_min(1)
         return loss.detach()
+
+    def _loss(self, batch: Any, is_mean: bool) -> tuple[Tensor, Tensor]:
+        """The mean or the sum of the losses of a batch, and over how many targets."""
+        settings = (self.task, self.training.loss, self.runner.answer(batch), batch.y, self.scaling)
+        return task_loss(*settings, is_mean=is_mean)
 
     def _changed_by_steps(self) -> list[Tensor]:
         return [*self.model.state_dict().values(), *self.update.changed_by_steps()]

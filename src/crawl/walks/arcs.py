@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from crawl.edge_lists import first_not_below
 from crawl.graph import Graph
 
 
@@ -48,12 +49,9 @@ class SortedArcs:
             return begin + mass
         return first_not_below(self.graph.cum_weight, begin, end, mass + 1)
 
-
-def first_not_below(values: Tensor, begin: Tensor, end: Tensor, bound: Tensor) -> Tensor:
-    """The first place of each range [begin, end), in which values ascend, with one not below the bound; else `end`."""
-    begin, end, bound = torch.broadcast_tensors(begin, end, bound)  # type: ignore[no-untyped-call]
-    while bool((is_open := begin < end).any()):
-        middle = torch.where(is_open, (begin + end) // 2, 0)
-        is_below = is_open & (values[middle] < bound)
-        begin, end = torch.where(is_below, middle + 1, begin), torch.where(is_open & ~is_below, middle, end)
-    return begin
+    def reverse(self, source: Tensor, arc: Tensor) -> Tensor:
+        """The arc that leads back to the source of one; of parallel arcs the one of its rank, or the last if fewer."""
+        target = self.graph.col[arc].long()
+        rank = arc - self.between(source, target)[0]
+        first, last = self.between(target, source)
+        return torch.minimum(first + rank, last - 1)

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from crawl.checks import MAX_COUNT, check_type, share, shown, whole_number
+from crawl.edge_lists import first_not_below
 from crawl.graph import Graph
 from crawl.tensor_checks import holds_integers, plain_tensor
-from crawl.walks.arcs import SortedArcs, first_not_below
+from crawl.walks.arcs import SortedArcs
 from crawl.walks.reference import code_dtype
 
 _MOST_EDGES = 2**62
@@ -94,7 +95,9 @@ def check_values(values: Tensor, nodes: Tensor) -> None:
 
 def check_rows_to_add(nodes: Tensor, edges: Tensor | None, bits: Tensor | None, num_bits: int) -> None:
     """Refuses rows of nodes, edges and bits that are not of one width, and what is not a row for each bit."""
-    width = plain_tensor("nodes", nodes).shape[1:]
+    if plain_tensor("nodes", nodes).dim() != 2:
+        raise ValueError(f"nodes must have two dimensions, a row for each node, not {shown(nodes)}.")
+    width = nodes.shape[1:]
     for name, rows in {"edges": edges, "bits": bits}.items():
         if rows is not None and plain_tensor(name, rows).shape[1:] != width:
             raise ValueError(f"{name} must have rows as wide as those of nodes, {shown(nodes)}, not {shown(rows)}.")

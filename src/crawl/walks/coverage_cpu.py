@@ -8,7 +8,7 @@ from numba import njit
 from torch import Tensor
 
 from crawl.graph import Graph
-from crawl.walks.cpu import lower_bound
+from crawl.walks.cpu_rows import lower_bound
 
 
 def pairs(graph: Graph, is_walked: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,8 @@
 
 It equals `reference.sample` bit for bit. Each lane is a walk. The nodes of its window stay in registers, and one pass
 over the row of the node it has reached gives the adjacency bits and the arcs that lead back. Nothing is stored except
-the results and, for depth-first searches, the nodes that they have found.
+the results and, for depth-first searches, the nodes that they have found. The two arms of centred walks are drawn one
+after the other; a second kernel writes their bits, along the joined walks.
 """
 
 # mypy: allow-untyped-decorators
@@ -19,7 +20,7 @@ from torch import Tensor
 from crawl.graph import Graph
 from crawl.walks import philox
 from crawl.walks.gpu_depth_first import depth_first_arc, parent_in_search
-from crawl.walks.gpu_rows import NO_NODE, NO_TARGET, arc_at, mass_before, row_of, search
+from crawl.walks.gpu_rows import NO_NODE, NO_TARGET, arc_at, mass_before, reverse_arc, row_of, search
 from crawl.walks.reference import StepLaw, code_dtype
 
 # A program is one warp: a thread is a walk, no warp waits for another, and a small batch spreads over the whole GPU.
@@ -117,12 +118,41 @@ def sample(
             IS_NODE2VEC=law.node2vec is not None,
             IS_DEPTH_FIRST=law.is_depth_first,
             RESTARTS=law.restart > 0,
-            WINDOW_SIZE=window_size,
+            IS_CENTRED=law.is_centred,
+            WINDOW_SIZE=0 if law.is_centred else window_size,
             BLOCK=_BLOCK,
             num_warps=1,
             enable_fp_fusion=False,  # nothing here is a float, but Triton 3.9 warns if this is left open
         )
-    return nodes, edges, code
+    return nodes, edges, encode(graph, nodes, window_size, slots) if law.is_centred else code
+
+
+def encode(graph: Graph, nodes: Tensor, window_size: int, slots: Slots | None = None) -> Tensor:
+    """`[W, T]` codes of the bits seen along the given walks; see `reference.encode`, which this equals bit for bit.
+
+    `slots` are those of `sample`; the codes of walks that are not there are 0.
+    """
+    nodes = nodes.int().contiguous()
+    if window_size == 0 or nodes.numel() == 0:
+        return torch.zeros(nodes.shape, dtype=code_dtype(window_size), device=nodes.device)
+    code = torch.empty(nodes.shape, dtype=code_dtype(window_size), device=nodes.device)
+    with torch.cuda.device(nodes.get_device()):
+        _encode[(triton.cdiv(nodes.numel(), _BLOCK),)](
+            graph.rowptr,
+            graph.col,
+            nodes,
+            code,
+            nodes if slots is None else slots.num_walks,
+            nodes if slots is None else slots.node_offset,
+            nodes.numel(),
+            nodes.shape[1],
+            HAS_SLOTS=slots is not None,
+            WINDOW_SIZE=window_size,
+            BLOCK=_BLOCK,
+            num_warps=1,
+            enable_fp_fusion=False,
+        )
+    return code
 
 
 # Numbers that change from call to call must not become part of the compiled kernel.
@@ -163,6 +193,7 @@ def _walk(
     IS_NODE2VEC: tl.constexpr,
     IS_DEPTH_FIRST: tl.constexpr,
     RESTARTS: tl.constexpr,
+    IS_CENTRED: tl.constexpr,
     WINDOW_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
@@ -193,8 +224,14 @@ def _walk(
     if IS_DEPTH_FIRST:
         found += walk
         tl.store(found, here, mask=is_walk)
-    tl.store(nodes, here - node_shift, mask=is_slot)
-    tl.store(code, tl.zeros([BLOCK], code.dtype.element_ty), mask=is_slot)
+    centre = 0  # the position of the start
+    if IS_CENTRED:
+        centre = num_steps // 2
+    num_ahead = num_steps - centre
+    first_ahead = here
+    tl.store(nodes + centre, here - node_shift, mask=is_slot)
+    if not IS_CENTRED:
+        tl.store(code, tl.zeros([BLOCK], code.dtype.element_ty), mask=is_slot)
 
     for step in range(num_steps):
         total = mass_before(cum_weight, begin, end, IS_WEIGHTED)
@@ -249,12 +286,59 @@ def _walk(
             jumps = is_walk & (chance.to(tl.int64) < restart)
             here = tl.where(jumps, tl.load(start + walk, mask=is_walk, other=no_node), here)
             edge = tl.where(jumps, (jump + edge_shift).to(edge.dtype), edge)
+        node, node_place, edge_place = here, step + 1, step
+        if IS_CENTRED:
+            if step >= num_ahead:  # the arm that is read backwards
+                arc = reverse_arc(rowptr, col, window[0], begin, end, arc, here, is_walk)
+                edge = tl.load(edge_id + arc, mask=is_walk, other=no_edge)
+            is_ahead = step < num_ahead
+            node_place = tl.where(is_ahead, centre + step + 1, num_steps - 1 - step)
+            edge_place = tl.where(is_ahead, centre + step, num_steps - 1 - step)
+            first_ahead = tl.where(step == 0, here, first_ahead)
+            turns = step + 1 == num_ahead  # to the start, as if the walk had come from the first node ahead
+            here = tl.where(turns, tl.load(start + walk, mask=is_walk, other=no_node), here)
+            window = (tl.where(turns, first_ahead, window[0]),) + window[1:]  # noqa: RUF005
         begin, end = row_of(rowptr, here, is_walk)
         bits, first, last = _look_back(col, begin, end, here, window, SKIPS_PREVIOUS or IS_NODE2VEC, WINDOW_SIZE)
         # Stores come last: a store waits for its value, and the loads after it would wait with it.
-        tl.store(nodes + (step + 1), here - node_shift, mask=is_slot)
-        tl.store(edges + step, edge - edge_shift, mask=is_slot)
-        tl.store(code + (step + 1), bits.to(code.dtype.element_ty), mask=is_slot)
+        tl.store(nodes + node_place, node - node_shift, mask=is_slot)
+        tl.store(edges + edge_place, edge - edge_shift, mask=is_slot)
+        if not IS_CENTRED:
+            tl.store(code + (step + 1), bits.to(code.dtype.element_ty), mask=is_slot)
+
+
+@triton.jit(do_not_specialize=["num_places", "num_positions"])
+def _encode(
+    rowptr: tl.tensor,
+    col: tl.tensor,
+    nodes: tl.tensor,
+    code: tl.tensor,
+    num_walks: tl.tensor,
+    node_offset: tl.tensor,
+    num_places: tl.int64,
+    num_positions: tl.int32,
+    HAS_SLOTS: tl.constexpr,
+    WINDOW_SIZE: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """Each lane is a position of a walk."""
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    walk, position = place // num_positions, place % num_positions
+    is_place = place < num_places
+    is_walk = is_place
+    shift = tl.zeros([BLOCK], tl.int32)
+    if HAS_SLOTS:
+        is_walk = is_place & (walk < tl.load(num_walks))
+        shift = tl.load(node_offset + walk, mask=is_walk, other=0)
+    here = tl.load(nodes + place, mask=is_walk, other=0) + shift
+    window = (here,) * WINDOW_SIZE
+    for j in tl.static_range(1, WINDOW_SIZE + 1):  # a queue, so that the latest node comes first in the end
+        is_there = is_walk & (position >= j)
+        node = tl.load(nodes + (place - j), mask=is_there, other=0) + shift
+        window = window[1:] + (tl.where(is_there, node, NO_NODE),)  # noqa: RUF005
+    begin, end = row_of(rowptr, here, is_walk)
+    bits, _, _ = _look_back(col, begin, end, here, window, False, WINDOW_SIZE)
+    tl.store(code + place, bits.to(code.dtype.element_ty), mask=is_place)
 
 
 @triton.jit

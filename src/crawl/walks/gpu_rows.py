@@ -48,6 +48,25 @@ def arcs_between(col: tl.tensor, begin: tl.tensor, end: tl.tensor, target: tl.te
 
 
 @triton.jit
+def reverse_arc(
+    rowptr: tl.tensor,
+    col: tl.tensor,
+    node: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    arc: tl.tensor,
+    target: tl.tensor,
+    is_walk: tl.tensor,
+) -> tl.tensor:
+    """The arc that leads back from the target of an arc of a node, whose row is given; see `SortedArcs.reverse`."""
+    first, last = arcs_between(col, begin, end, target)
+    rank = arc - first
+    begin, end = row_of(rowptr, target, is_walk)
+    first, last = arcs_between(col, begin, end, node)
+    return tl.minimum(first + rank, last - 1)
+
+
+@triton.jit
 def arc_at(
     cum_weight: tl.tensor, begin: tl.tensor, end: tl.tensor, mass: tl.tensor, IS_WEIGHTED: tl.constexpr
 ) -> tl.tensor:

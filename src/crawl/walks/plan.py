@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from crawl.checks import (
     MAX_COUNT,
+    check_centred,
     check_choice,
     check_node2vec,
     check_restart,
@@ -16,6 +17,7 @@ from crawl.checks import (
     whole_number,
 )
 from crawl.choices import Strategy
+from crawl.plain import LEFT_OUT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,6 +47,8 @@ class WalkPlan:
         p: node2vec's return parameter.
         q: node2vec's in-out parameter.
         restart: The chance that a step of `restart` walks jumps back to the start.
+        centred: Put the start of a walk in its middle.
+        num_walks: Walks from each start node.
     """
 
     strategy: Strategy = "non_backtracking"
@@ -56,6 +60,8 @@ class WalkPlan:
     p: float = 1.0
     q: float = 1.0
     restart: float = 0.1
+    centred: bool = field(default=False, metadata=LEFT_OUT)
+    num_walks: int = field(default=1, metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         check_choice("strategy", self.strategy, get_args(Strategy))
@@ -67,6 +73,8 @@ class WalkPlan:
         if self.strategy == "node2vec":
             check_node2vec(self.p, self.q)
         checked["restart"] = check_restart(self.restart)
+        checked["centred"] = check_centred(self.strategy, self.centred)
+        checked["num_walks"] = whole_number("num_walks", self.num_walks)
         vars(self).update(checked)
 
     @property
@@ -74,7 +82,7 @@ class WalkPlan:
         """How a step is drawn."""
         from crawl.walks.reference import StepLaw
 
-        return StepLaw.named(self.strategy, self.p, self.q, self.restart)
+        return StepLaw.named(self.strategy, self.p, self.q, self.restart, self.centred)
 
     @property
     def has_jumps(self) -> bool:
@@ -126,4 +134,6 @@ class WalkPlan:
             q=self.q,
             keys=None if graph_keys is None else graph.node_keys(graph_keys),
             restart=self.restart,
+            centred=self.centred,
+            num_walks=self.num_walks,
         )

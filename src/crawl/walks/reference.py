@@ -13,8 +13,9 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from crawl.checks import check_choice, check_node2vec, check_restart
+from crawl.checks import check_centred, check_choice, check_node2vec, check_restart
 from crawl.choices import Strategy
+from crawl.edge_lists import check_both_ways
 from crawl.graph import Graph
 from crawl.walks.arcs import SortedArcs, scaled
 from crawl.walks.depth_first import DepthFirst
@@ -36,6 +37,10 @@ class StepLaw:
         is_depth_first: Whether a walk is a depth-first search; see `DepthFirst`.
         restart: A step jumps back to the start of its walk with the chance `restart` / 2^32. It follows no edge; the
             number of edges of the graph stands for it.
+        is_centred: Whether a walk of t steps has its start at position c = floor(t / 2), where two arms begin. Steps 0
+            to t - c - 1 lead ahead from it, as those of any walk. Steps t - c to t - 1 lead to the positions c - 1,
+            c - 2, …, 0: from the start, too, the first one as if the walk had come from position c + 1. This arm is
+            read backwards, so its edges are those of the arcs that lead back; see `SortedArcs.reverse`.
     """
 
     skips_previous: bool = False
@@ -43,11 +48,15 @@ class StepLaw:
     is_by_degree: bool = False
     is_depth_first: bool = False
     restart: int = 0
+    is_centred: bool = False
 
     @classmethod
-    def named(cls, strategy: str, p: float = 1.0, q: float = 1.0, restart: float = 0.1) -> StepLaw:
+    def named(
+        cls, strategy: str, p: float = 1.0, q: float = 1.0, restart: float = 0.1, centred: bool = False
+    ) -> StepLaw:
         """The law of a strategy; p and q are those of `node2vec`, `restart` is that of `restart`."""
         check_choice("strategy", strategy, get_args(Strategy))
+        centred = check_centred(strategy, centred)
         if strategy == "restart":
             return cls(restart=math.ceil(check_restart(restart) * 2**32))
         if strategy != "node2vec":
@@ -55,6 +64,7 @@ class StepLaw:
                 skips_previous=strategy.endswith("non_backtracking"),
                 is_by_degree=strategy.startswith("min_degree"),
                 is_depth_first=strategy == "depth_first",
+                is_centred=centred,
             )
         check_node2vec(p, q)
         back, ahead = 1 / min(p, 1e300), max(1.0, 1 / q)  # p may be an integer that is too long for a float
@@ -64,7 +74,12 @@ class StepLaw:
         return cls(node2vec=(back_odds, ahead_odds, common, other))
 
     def on(self, graph: Graph) -> Graph:
-        """The graph with the weights that steps are drawn in proportion to: what every sampler takes."""
+        """The graph with the weights that steps are drawn in proportion to: what every sampler takes.
+
+        Refuses a graph for centred walks if it cannot be walked both ways.
+        """
+        if self.is_centred:
+            check_both_ways(graph.one_way)
         return weighed_by_degree(graph) if self.is_by_degree else graph
 
 
@@ -75,17 +90,25 @@ def sample(
     arcs = SortedArcs(graph)
     visited, walked = [start.long()], []
     search = DepthFirst(arcs, visited[0])
-    for step in range(num_steps):
+    num_back = num_steps // 2 if law.is_centred else 0
+    for step in range(num_steps - num_back):
         if law.is_depth_first:
             arc = search.next_arc(visited[-1], _word(seed, step, keys))
         else:
-            arc = _draw_arc(arcs, visited, keys, law, seed)
+            arc = _draw_arc(arcs, visited, step, keys, law, seed)
         target, edge = graph.col[arc].long(), graph.edge_id[arc]
         if law.restart:
             jumps = philox(seed, step, RESTART, keys)[0] < law.restart
             target, edge = torch.where(jumps, visited[0], target), torch.where(jumps, graph.num_edges, edge)
         visited.append(target)
         walked.append(edge)
+    if num_back:  # the arm that is read backwards
+        behind = [visited[1], visited[0]]
+        for step in range(num_steps - num_back, num_steps):
+            arc = _draw_arc(arcs, behind, step, keys, law, seed)
+            walked.insert(0, graph.edge_id[arcs.reverse(behind[-1], arc)])
+            behind.append(graph.col[arc].long())
+        visited = behind[:1:-1] + visited
     nodes = torch.stack(visited, dim=1)
     edges = torch.stack(walked, dim=1) if walked else torch.empty_like(nodes[:, 1:], dtype=graph.edge_id.dtype)
     return nodes.int(), edges, encode(graph, nodes, window_size)
@@ -110,10 +133,9 @@ def code_dtype(window_size: int) -> torch.dtype:
     return torch.int16 if window_size <= 8 else torch.int32 if window_size <= 16 else torch.int64
 
 
-def _draw_arc(arcs: SortedArcs, visited: list[Tensor], keys: Tensor, law: StepLaw, seed: int) -> Tensor:
-    step, here = len(visited) - 1, visited[-1]
-    total = arcs.total(here)
-    word = _word(seed, step, keys)
+def _draw_arc(arcs: SortedArcs, visited: list[Tensor], step: int, keys: Tensor, law: StepLaw, seed: int) -> Tensor:
+    here = visited[-1]
+    total, word = arcs.total(here), _word(seed, step, keys)
     if step == 0 or (not law.skips_previous and law.node2vec is None):
         return arcs.at(here, scaled(word, total))
     first, last = arcs.between(here, visited[-2])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable
 from typing import get_args
 
@@ -14,9 +12,11 @@ from crawl.checks import MAX_SEED, check_choice, check_window_size, whole_number
 from crawl.choices import Backend, Strategy
 from crawl.graph import Graph
 from crawl.tensor_checks import in_memory
+from crawl.walks.backends import backend_for
 from crawl.walks.checks import check_graph, checked_keys, checked_share, checked_starts
 from crawl.walks.philox import START, philox
 from crawl.walks.reference import StepLaw
+from crawl.walks.repeats import several_walks, start_keys
 from crawl.walks.walks import Walks
 
 
@@ -33,6 +33,8 @@ def sample_walks(
     *,
     keys: Tensor | None = None,
     restart: float = 0.1,
+    centred: bool = False,
+    num_walks: int = 1,
 ) -> Walks:
     """Random walks on a graph, with the identity and adjacency bits of a sliding window.
 
@@ -56,17 +58,27 @@ def sample_walks(
         q: node2vec's in-out parameter, from 0.001 to 1000.
         backend: `auto` takes `numba` on a CPU, `triton` on a GPU, `reference` elsewhere. All give the same walks.
         keys: int64, one for each node (`start` None or a share) or one for each start (`start` a tensor). Walks with
-            the same key and start are the same walk. By default the key of a node is its id; when `start` repeats a
-            node, each repetition within the call gets a key of its own: to split such starts into several calls, give
-            keys. `Graph.node_keys` makes keys that do not depend on the batch.
+            the same key and start are the same walk. By default the key of a node is its id, or its `Graph.node_keys`,
+            which do not depend on the batch, if the graph has `graph_keys`. For a tensor `start` it is the id, and each
+            repetition of a node within the call gets another: to split such starts into several calls, give keys.
         restart: The chance of a jump back, between 0 and 1; the other strategies do not use it.
+        centred: Put the start in the middle of its walk, at position `num_steps // 2`: an arm leads ahead from there,
+            and another one, which is read backwards, leads there. The walk is then a long one seen from its middle.
+            Every edge must be there in both directions; `node2vec`, `depth_first` and `restart` walks cannot be.
+        num_walks: Walks from each start; they come one after the other. Walk r = 0, 1, … has the key of the start plus
+            r · 2^32, or, if keys are given, plus r times the number of nodes of its graph, which keeps the keys of
+            `Graph.node_keys` apart.
 
     Raises:
         ValueError: If an argument is out of its range.
     """
-    seed = whole_number("seed", seed, 0, MAX_SEED)
-    draw = walks_from(graph, num_steps, strategy, window_size, seed, p, q, backend, restart)
-    return draw(*start_nodes(graph, start, keys, seed))
+    seed, num_walks = whole_number("seed", seed, 0, MAX_SEED), whole_number("num_walks", num_walks)
+    draw = walks_from(graph, num_steps, strategy, window_size, seed, p, q, backend, restart, centred)
+    nodes, own_keys = start_nodes(graph, start, keys, seed)
+    if num_walks > 1:
+        with in_memory(f"{nodes.numel() * num_walks} walks of {num_steps} steps"):
+            nodes, own_keys = several_walks(graph, nodes, None if keys is None else own_keys, num_walks)
+    return draw(nodes, own_keys)
 
 
 def walks_from(
@@ -79,6 +91,7 @@ def walks_from(
     q: float = 1.0,
     backend: Backend = "auto",
     restart: float = 0.1,
+    centred: bool = False,
 ) -> Callable[[Tensor, Tensor], Walks]:
     """A function of start nodes and keys, as `start_nodes` gives them, that samples their walks; see `sample_walks`.
 
@@ -86,7 +99,7 @@ def walks_from(
     """
     check_graph(graph)
     num_steps, window_size = whole_number("num_steps", num_steps, 0, 2**31 - 2), check_window_size(window_size)
-    seed, law = whole_number("seed", seed, 0, MAX_SEED), StepLaw.named(strategy, p, q, restart)
+    seed, law = whole_number("seed", seed, 0, MAX_SEED), StepLaw.named(strategy, p, q, restart, centred)
     check_choice("backend", backend, get_args(Backend))
     sampler = sampler_for(graph.device, backend)
     with in_memory(f"The weights of {graph.num_arcs} arcs"):
@@ -104,10 +117,11 @@ def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None,
     """The start node and the key of every walk; see `sample_walks`."""
     if isinstance(start, Tensor):
         start = checked_starts(graph, start)
-        return start.int(), _start_keys(start) if keys is None else checked_keys(keys, start)
+        return start.int(), start_keys(start) if keys is None else checked_keys(keys, start)
     walkable = graph.degree > 0
     all_nodes = torch.arange(graph.num_nodes, device=graph.device)
-    keys = all_nodes if keys is None else checked_keys(keys, all_nodes)
+    own = all_nodes if graph.graph_keys is None else graph.node_keys()
+    keys = own if keys is None else checked_keys(keys, all_nodes)
     if start is not None:
         walkable = walkable & _drawn_share(graph, walkable, keys, checked_share(start), seed)
     nodes = walkable.nonzero().squeeze(1)
@@ -124,26 +138,7 @@ def _drawn_share(graph: Graph, walkable: Tensor, keys: Tensor, share: float, see
     return (word < round(share * 2**32)) | (rank == smallest[graph.batch])
 
 
-def _start_keys(start: Tensor) -> Tensor:
-    """A start's node id; repetition r of a node within the call adds r * 2^32."""
-    order = torch.argsort(start, stable=True)
-    position = torch.arange(start.numel(), device=start.device)
-    is_first = torch.ones_like(start, dtype=torch.bool)
-    is_first[1:] = start[order][1:] != start[order][:-1]
-    first = torch.cummax(torch.where(is_first, position, 0), 0).values
-    repetition = torch.empty_like(start)
-    repetition[order] = position - first
-    return start | (repetition << 32)
-
-
 def sampler_for(device: torch.device, backend: str = "auto") -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """The function that samples there; its arguments are those of `reference.sample`."""
-    if backend == "auto":
-        has_triton = device.type == "cuda" and importlib.util.find_spec("triton") is not None
-        backend = "triton" if has_triton else "numba" if device.type == "cpu" else "reference"
-    if backend == "triton" and importlib.util.find_spec("triton") is None:
-        raise ValueError("backend='triton' needs the package triton: install it, or use backend='auto'.")
-    # numba and triton take a second to import, and one device needs one of them
-    module = {"reference": "crawl.walks.reference", "numba": "crawl.walks.cpu", "triton": "crawl.walks.gpu"}[backend]
-    sampler: Callable[..., tuple[Tensor, Tensor, Tensor]] = importlib.import_module(module).sample
+    sampler: Callable[..., tuple[Tensor, Tensor, Tensor]] = backend_for(device, backend).sample
     return sampler

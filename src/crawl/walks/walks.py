@@ -15,7 +15,7 @@ from crawl.graph import Graph
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.tensor_checks import as_device
-from crawl.walks import reference
+from crawl.walks.backends import backend_for
 from crawl.walks.checks import check_graph, check_ids, check_parts, check_rows_to_add, check_values, checked_steps
 from crawl.walks.coverage import Coverage, Seen
 from crawl.walks.jumps import rows_of_steps
@@ -74,7 +74,7 @@ class Walks:
         """
         window_size = check_window_size(window_size)
         nodes, edges = checked_steps(graph, nodes, edges)
-        code = reference.encode(graph, nodes, window_size)
+        code = backend_for(graph.device).encode(graph, nodes, window_size)
         return cls(nodes, edges, code, window_size, graph.num_nodes, graph.num_edges)
 
     @property

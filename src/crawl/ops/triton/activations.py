@@ -288,18 +288,9 @@ def norm_sums(shape: Shape, windows: Tensor, statistics: Tensor, grad_hidden: Te
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
             _sum_grads[grid](
-                windows,
-                statistics,
-                grad_hidden,
-                unit,
-                shape.count,
-                parts,
-                shape.windows_per_walk,
-                STRIDE=shape.stride,
-                TILES=_TILES,
-                ROWS=ROWS,
-                CHANNELS=CHANNELS,
-            )
+                windows, statistics, grad_hidden, unit, shape.count, parts, shape.windows_per_walk,
+                STRIDE=shape.stride, TILES=_TILES, ROWS=ROWS, CHANNELS=CHANNELS,
+            )  # fmt: skip
     return sum_parts(parts)
 
 
@@ -349,18 +340,10 @@ def bit_weight_backward(shape: Shape, walks: WalkTensors, grad_rows: Tensor, pre
     parts = grad_rows.new_empty(num_parts, num_code_bits, shape.stride, dtype=torch.float32)
     with torch.cuda.device(grad_rows.get_device()):
         _bit_weight[(num_parts, triton.cdiv(shape.stride, 64))](
-            grad_rows,
-            walks.code,
-            shape.count,
-            parts,
-            shape.num_positions,
-            STRIDE=shape.stride,
-            BITS=num_code_bits,
-            PRECISION=dot_precision(precision),
-            ROWS=ROWS,
-            CHANNELS=64,
+            grad_rows, walks.code, shape.count, parts, shape.num_positions,
+            STRIDE=shape.stride, BITS=num_code_bits, PRECISION=dot_precision(precision), ROWS=ROWS, CHANNELS=64,
             num_warps=4,
-        )
+        )  # fmt: skip
     return sum_parts(parts)
 
 

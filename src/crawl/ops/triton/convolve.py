@@ -30,33 +30,13 @@ def convolve(
     with torch.cuda.device(windows.get_device()):
         for first_tap, num_taps in shape.passes:
             _convolve[(num_blocks, triton.cdiv(shape.stride, CHANNELS))](
-                node_rows,
-                node_rows if edge_rows is None else edge_rows,
-                code_rows,
-                kernel,
-                walks.nodes,
-                walks.edges,
-                walks.code,
-                shape.count,
-                windows,
-                moments,
-                shape.num_positions,
-                shape.kernel_size,
-                first_tap,
-                C=shape.num_channels,
-                STRIDE=shape.stride,
-                TAPS=num_taps,
-                IS_FIRST=first_tap == 0,
-                IS_LAST=first_tap + num_taps == shape.kernel_size,
-                NUM_BYTES=shape.num_code_bytes,
-                HAS_EDGES=edge_rows is not None,
-                MARGIN=shape.margin,
-                IS_LARGE=shape.is_large(node_rows, edge_rows),
-                WALKS=_WALKS[0],
-                CHANNELS=CHANNELS,
-                num_warps=1,
-                maxnreg=_REGISTERS[0],
-            )
+                node_rows, node_rows if edge_rows is None else edge_rows, code_rows, kernel, walks.nodes, walks.edges,
+                walks.code, shape.count, windows, moments, shape.num_positions, shape.kernel_size, first_tap,
+                C=shape.num_channels, STRIDE=shape.stride, TAPS=num_taps, IS_FIRST=first_tap == 0,
+                IS_LAST=first_tap + num_taps == shape.kernel_size, NUM_BYTES=shape.num_code_bytes,
+                HAS_EDGES=edge_rows is not None, MARGIN=shape.margin, IS_LARGE=shape.is_large(node_rows, edge_rows),
+                WALKS=_WALKS[0], CHANNELS=CHANNELS, num_warps=1, maxnreg=_REGISTERS[0],
+            )  # fmt: skip
     return moments
 
 
@@ -222,28 +202,11 @@ def rows_backward(
     with torch.cuda.device(windows.get_device()):
         for first_tap, num_taps in shape.passes:
             _rows_backward[(triton.cdiv(shape.num_walks, _WALKS[1]), triton.cdiv(shape.stride, CHANNELS))](
-                kernel,
-                shape.count,
-                windows,
-                grad_hidden,
-                statistics,
-                sums,
-                unit,
-                grad_rows,
-                shape.num_positions,
-                shape.kernel_size,
-                first_tap,
-                C=shape.num_channels,
-                STRIDE=shape.stride,
-                TAPS=num_taps,
-                IS_FIRST=first_tap == 0,
-                MARGIN=shape.margin,
-                IS_LARGE=shape.is_large(kernel),
-                WALKS=_WALKS[1],
-                CHANNELS=CHANNELS,
-                num_warps=1,
-                maxnreg=_REGISTERS[1],
-            )
+                kernel, shape.count, windows, grad_hidden, statistics, sums, unit, grad_rows, shape.num_positions,
+                shape.kernel_size, first_tap,
+                C=shape.num_channels, STRIDE=shape.stride, TAPS=num_taps, IS_FIRST=first_tap == 0, MARGIN=shape.margin,
+                IS_LARGE=shape.is_large(kernel), WALKS=_WALKS[1], CHANNELS=CHANNELS, num_warps=1, maxnreg=_REGISTERS[1],
+            )  # fmt: skip
     return grad_rows
 
 
@@ -318,34 +281,13 @@ def taps_backward(
     with torch.cuda.device(windows.get_device()):
         for first_tap, num_taps in shape.passes:
             _taps_backward[(num_blocks, triton.cdiv(shape.stride, CHANNELS))](
-                node_rows,
-                node_rows if edge_rows is None else edge_rows,
-                code_rows,
-                walks.nodes,
-                walks.edges,
-                walks.code,
-                shape.count,
-                windows,
-                grad_hidden,
-                statistics,
-                sums,
-                unit,
-                parts,
-                shape.num_positions,
-                shape.kernel_size,
-                first_tap,
-                C=shape.num_channels,
-                STRIDE=shape.stride,
-                TAPS=num_taps,
-                NUM_BYTES=shape.num_code_bytes,
-                HAS_EDGES=edge_rows is not None,
-                MARGIN=shape.margin,
-                IS_LARGE=shape.is_large(node_rows, edge_rows),
-                WALKS=_WALKS[2],
-                CHANNELS=CHANNELS,
-                num_warps=1,
-                maxnreg=_REGISTERS[2],
-            )
+                node_rows, node_rows if edge_rows is None else edge_rows, code_rows, walks.nodes, walks.edges,
+                walks.code, shape.count, windows, grad_hidden, statistics, sums, unit, parts, shape.num_positions,
+                shape.kernel_size, first_tap,
+                C=shape.num_channels, STRIDE=shape.stride, TAPS=num_taps, NUM_BYTES=shape.num_code_bytes,
+                HAS_EDGES=edge_rows is not None, MARGIN=shape.margin, IS_LARGE=shape.is_large(node_rows, edge_rows),
+                WALKS=_WALKS[2], CHANNELS=CHANNELS, num_warps=1, maxnreg=_REGISTERS[2],
+            )  # fmt: skip
     return sum_parts(parts)
 
 

@@ -56,22 +56,10 @@ def mix_windows(
     if shape.num_windows:
         with torch.cuda.device(windows.get_device()):
             _mix[_grid(shape, 0)](
-                windows,
-                statistics,
-                mix_t,
-                shape.count,
-                mixed,
-                is_active,
-                shape.windows_per_walk,
-                shape.num_windows,
-                STRIDE=shape.stride,
-                IS_LARGE=shape.is_large(windows),
-                ROWS=_ROWS[0],
-                PRECISION=_precision(mix_t),
-                num_warps=_WARPS[0],
-                num_stages=_STAGES[0],
-                maxnreg=_REGISTERS[0],
-            )
+                windows, statistics, mix_t, shape.count, mixed, is_active, shape.windows_per_walk, shape.num_windows,
+                STRIDE=shape.stride, IS_LARGE=shape.is_large(windows), ROWS=_ROWS[0], PRECISION=_precision(mix_t),
+                num_warps=_WARPS[0], num_stages=_STAGES[0], maxnreg=_REGISTERS[0],
+            )  # fmt: skip
     return mixed, is_active
 
 

@@ -119,19 +119,10 @@ def _launch(
                 rows, ptr, order, is_active, sums, num_positions, len(out), **settings
             )
         _sum_rows[(len(out), num_blocks)](
-            rows,
-            ptr,
-            order,
-            is_active,
-            sums,
-            out,
-            out if counts is None else counts,
-            out if add is None else add,
+            rows, ptr, order, is_active, sums, out, out if counts is None else counts, out if add is None else add,
             num_positions,
-            HAS_ADDEND=add is not None,
-            HAS_PIECES=num_pieces > 0,
-            **settings,
-        )
+            HAS_ADDEND=add is not None, HAS_PIECES=num_pieces > 0, **settings,
+        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["num_positions"])
@@ -168,24 +159,9 @@ def _sum_rows(
         first_piece, last_piece = (begin + PIECE - 1) // PIECE, end // PIECE
         if first_piece < last_piece:
             total, count = _add_places(
-                rows,
-                order,
-                is_active,
-                begin,
-                first_piece * PIECE,
-                channel,
-                inside,
-                total,
-                count,
-                num_positions,
-                NUM_CHANNELS,
-                KERNEL_SIZE,
-                IS_STEP,
-                IS_WINDOW,
-                FINDS_ACTIVE,
-                HAS_ORDER,
-                BLOCK_ROWS,
-            )
+                rows, order, is_active, begin, first_piece * PIECE, channel, inside, total, count, num_positions,
+                NUM_CHANNELS, KERNEL_SIZE, IS_STEP, IS_WINDOW, FINDS_ACTIVE, HAS_ORDER, BLOCK_ROWS,
+            )  # fmt: skip
             for first in range(first_piece, last_piece, BLOCK_ROWS):
                 piece = first + tl.arange(0, BLOCK_ROWS)
                 is_piece = piece < last_piece
@@ -195,24 +171,9 @@ def _sum_rows(
                 count += tl.load(place + NUM_CHANNELS, mask=is_piece, other=0)
             begin = last_piece * PIECE
     total, count = _add_places(
-        rows,
-        order,
-        is_active,
-        begin,
-        end,
-        channel,
-        inside,
-        total,
-        count,
-        num_positions,
-        NUM_CHANNELS,
-        KERNEL_SIZE,
-        IS_STEP,
-        IS_WINDOW,
-        FINDS_ACTIVE,
-        HAS_ORDER,
-        BLOCK_ROWS,
-    )
+        rows, order, is_active, begin, end, channel, inside, total, count, num_positions,
+        NUM_CHANNELS, KERNEL_SIZE, IS_STEP, IS_WINDOW, FINDS_ACTIVE, HAS_ORDER, BLOCK_ROWS,
+    )  # fmt: skip
     value = tl.sum(total, axis=0)
     if IS_WINDOW:
         num_rows = tl.maximum(tl.sum(count, axis=0), 1)
@@ -257,24 +218,9 @@ def _sum_pieces(
         total = tl.zeros([BLOCK_ROWS, BLOCK_CHANNELS], tl.float32)
         count = tl.zeros([BLOCK_ROWS], tl.float32)
         total, count = _add_places(
-            rows,
-            order,
-            is_active,
-            begin,
-            end,
-            channel,
-            inside,
-            total,
-            count,
-            num_positions,
-            NUM_CHANNELS,
-            KERNEL_SIZE,
-            IS_STEP,
-            IS_WINDOW,
-            FINDS_ACTIVE,
-            HAS_ORDER,
-            BLOCK_ROWS,
-        )
+            rows, order, is_active, begin, end, channel, inside, total, count, num_positions,
+            NUM_CHANNELS, KERNEL_SIZE, IS_STEP, IS_WINDOW, FINDS_ACTIVE, HAS_ORDER, BLOCK_ROWS,
+        )  # fmt: skip
         place = sums + piece * (NUM_CHANNELS + 1)
         tl.store(place + channel, tl.sum(total, axis=0), mask=inside)
         if tl.program_id(1) == 0:

@@ -1,0 +1,123 @@
+"""One graph whose nodes are to be classified, or have numbers to be predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from crawl.checks import check_type, shown, whole_number
+from crawl.data.dataset import Dataset
+from crawl.data.one_graph import Batches, OneGraph
+from crawl.data.pyg import categories_of
+from crawl.data.splits import Fractions, Split, choose_split
+from crawl.data.targets import AnyKind, targets_from_tensor
+from crawl.edge_lists import edge_index_of
+from crawl.graph import Graph
+from crawl.tensor_checks import as_ids, plain_tensor
+
+_PARTS = ("train", "val", "test")
+
+
+def from_graph(
+    data: Data,
+    *,
+    nodes: Tensor | Sequence[int] | None = None,
+    split: str | Path | Split = "auto",
+    fold: int = 0,
+    fractions: Fractions = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    task: AnyKind = "auto",
+    metric: str | None = None,
+    batches: Batches = "full",
+    undirected: bool = False,
+    name: str = "graph",
+) -> Dataset:
+    """One graph with a target for its nodes, or for some of them. Its graph is known whole: a task on one graph is
+    transductive, and the split says which targets are for what.
+
+    Args:
+        data: The graph, with a row of `y` for each node; NaN is a target that is missing.
+        nodes: The nodes that have targets. When None, those in `train_mask`, `val_mask` and `test_mask`, if the data
+            have these, or else all whose target is not missing.
+        split: `auto` takes the masks, if there are any, or else `random`; see `from_pyg` for the others. A split names
+            positions in `nodes`.
+        fold: Which column of the masks, where these have several.
+        fractions, seed: For parts that are drawn.
+        task, metric: As in `from_pyg`.
+        batches: Whether a batch is the `full` graph, or `closed` walks around its targets; see `OneGraph`.
+        undirected: Let every edge be walked both ways.
+        name: What to call it in reports.
+
+    Raises:
+        ValueError: For anything wrong with the graph, the targets or the masks; the message says what to do.
+    """
+    check_type("data", data, Data, "give one graph as a PyG Data")
+    check_type("name", name, str)
+    graph = Graph.from_data(data, undirected=undirected)
+    if graph.num_graphs != 1:
+        raise ValueError(f"data holds {graph.num_graphs} graphs: use crawl.data.from_pyg for a set of graphs.")
+    y = data.y
+    if not isinstance(y, Tensor) or y.dim() == 0 or y.shape[0] != graph.num_nodes:
+        raise ValueError(f"y must have a row for each of the {graph.num_nodes} nodes, not {shown(y)}.")
+    masks = masks_of(data, fold)
+    if nodes is not None:
+        nodes = as_ids("nodes", nodes)
+    elif masks is not None:
+        nodes = torch.stack(list(masks.values())).any(dim=0).nonzero().flatten()
+    else:
+        known = ~y.isnan() if y.is_floating_point() else torch.ones_like(y, dtype=torch.bool)
+        nodes = known.view(len(y), -1).any(dim=1).nonzero().flatten().cpu()
+    wrong = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
+    if wrong.numel():
+        raise ValueError(f"There is no node {int(wrong[0])}: the graph has nodes 0 to {graph.num_nodes - 1}.")
+    found, targets = targets_from_tensor(y[nodes.to(y.device)], task, metric, "node")
+    if split == "auto" and masks is not None:
+        split = Split(*(mask[nodes].nonzero().flatten() for mask in masks.values()))
+    elif split == "auto":
+        split = "random"
+    labels = targets if found.kind in ("binary", "multiclass") else None
+    chosen = choose_split(split, len(nodes), labels, fractions, seed)
+    if labels is not None:
+        check_classes(labels, chosen, found.class_names)
+    x, node_categories = categories_of("x", data.x)
+    edge_attr, edge_categories = categories_of("edge_attr", data.edge_attr)
+    store = OneGraph(graph, nodes, x, edge_attr, targets, edge_index_of(data), batches)
+    return Dataset(name, store, found, chosen, node_categories, edge_categories)
+
+
+def masks_of(data: Data, fold: int) -> dict[str, Tensor] | None:
+    """The three masks of a PyG `Data`, on the CPU, in the given fold; None if it has none of them."""
+    found = {part: getattr(data, f"{part}_mask", None) for part in _PARTS}
+    if all(mask is None for mask in found.values()):
+        if fold != 0:
+            raise ValueError(f"fold={fold} chooses a column of train_mask, val_mask and test_mask: data has none.")
+        return None
+    masks = {}
+    for part, mask in found.items():
+        if mask is None:
+            raise ValueError(f"data has masks, but no {part}_mask: give train_mask, val_mask and test_mask.")
+        mask = plain_tensor(f"{part}_mask", mask)
+        if mask.dtype != torch.bool or mask.dim() not in (1, 2) or mask.shape[0] != data.num_nodes:
+            raise ValueError(
+                f"{part}_mask must be booleans, one for each of {data.num_nodes} nodes, not {shown(mask)}."
+            )
+        columns = mask.view(len(mask), -1)
+        whole_number("fold", fold, 0, columns.shape[1] - 1)
+        masks[part] = columns[:, fold].cpu()
+    for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
+        both = (masks[first] & masks[second]).nonzero()
+        if both.numel():
+            raise ValueError(f"Node {int(both[0])} is in {first}_mask and in {second}_mask: masks must not overlap.")
+    return masks
+
+
+def check_classes(labels: Tensor, split: Split, names: tuple[str, ...]) -> None:
+    """Refuses a class that validation or test has and training lacks: nothing could learn it."""
+    missing = sorted(set(labels[split.ids].tolist()) - set(labels[split.train].tolist()))
+    if missing:
+        name = names[int(missing[0])] if names else int(missing[0])
+        raise ValueError(f"No target of class {name} is in the training split: choose another split, or leave it out.")

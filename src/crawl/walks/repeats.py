@@ -1,0 +1,56 @@
+"""Several walks from one start: their keys."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from crawl.checks import MAX_COUNT
+from crawl.graph import Graph
+
+
+def start_keys(start: Tensor) -> Tensor:
+    """A start's node id; repetition r of a node within the call adds r * 2^32."""
+    order = torch.argsort(start, stable=True)
+    position = torch.arange(start.numel(), device=start.device)
+    is_first = torch.ones_like(start, dtype=torch.bool)
+    is_first[1:] = start[order][1:] != start[order][:-1]
+    first = torch.cummax(torch.where(is_first, position, 0), 0).values
+    repetition = torch.empty_like(start)
+    repetition[order] = position - first
+    return start | (repetition << 32)
+
+
+def several_walks(graph: Graph, nodes: Tensor, keys: Tensor | None, num_walks: int) -> tuple[Tensor, Tensor]:
+    """Start nodes and keys of several walks from each start; of starts with default keys when None."""
+    if keys is not None:
+        sizes = graph.graph_ptr.diff()[graph.batch[nodes]]
+        return repeated_starts(nodes, keys, sizes, graph.num_nodes, num_walks)
+    nodes, _ = repeated_starts(nodes, nodes.long(), nodes, 0, num_walks)
+    return nodes, start_keys(nodes.long())
+
+
+def repeated_starts(
+    nodes: Tensor, keys: Tensor, graph_sizes: Tensor, largest: int, num_walks: int
+) -> tuple[Tensor, Tensor]:
+    """Each start `num_walks` times, and keys for them; nothing here waits for the device.
+
+    A key of `Graph.node_keys` has the id of the graph in its upper half, and in its lower half the index i of a node
+    among the n of its graph. Walk r from this node gets i + r · n there: no other walk does, whichever batch the graph
+    is in, and walk 0 keeps its key. Keys of other kinds have r · n added all the same.
+
+    Args:
+        nodes: `[W]` the starts.
+        keys: `[W]` int64, the key of each.
+        graph_sizes: `[W]` the number of nodes of the graph of each.
+        largest: None of these is larger.
+        num_walks: How many walks from each.
+
+    Raises:
+        ValueError: If these are more walks than there are keys.
+    """
+    if len(nodes) * num_walks > MAX_COUNT or largest * num_walks > 2**32:
+        raise ValueError(f"num_walks={num_walks} walks from each start are too many for this graph: take fewer.")
+    repetition = torch.arange(num_walks, device=nodes.device)
+    keys = keys.unsqueeze(1) + graph_sizes.long().unsqueeze(1) * repetition
+    return nodes.unsqueeze(1).expand(-1, num_walks).flatten(), keys.flatten()
