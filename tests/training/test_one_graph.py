@@ -157,7 +157,10 @@ def test_it_learns_repeats_and_resumes(batches: str, level: str, make: Callable[
     training = Training(lr=0.02, batch_size=12, max_epochs=30 if level == "node" else 8)
 
     def trainer() -> Trainer:
-        return Trainer(network(level=level), dataset, training, Evaluation(num_val_repeats=1), seed=1, device="cpu")
+        layer = ("walk", "gine", "virtual_node") if batches == "closed" else ("walk", "gine")
+        return Trainer(
+            network(*layer, level=level), dataset, training, Evaluation(num_val_repeats=1), seed=1, device="cpu"
+        )
 
     first = trainer()
     history = list(first.epochs())
@@ -227,8 +230,14 @@ def test_networks_that_closed_batches_are_not_for(settings: dict[str, Any], mess
         predict(model, dataset.task, dataset.store, torch.tensor([0]), num_repeats=1, seed=0)
 
 
+def test_a_virtual_node_of_one_graph_is_refused() -> None:
+    dataset = of_nodes("full")
+    with pytest.raises(ValueError, match=r"blocks\..*VirtualNode.*batches='closed'"):
+        Runner(network(), dataset.task, dataset.store, torch.device("cpu"), largest_batch=4)
+
+
 def test_readouts_and_targets_must_fit() -> None:
     for level, make in (("pair", of_nodes), ("node", of_pairs)):
         dataset = make("full")
         with pytest.raises(ValueError, match="pair"):
-            predict(network(level=level), dataset.task, dataset.store, torch.tensor([0]), num_repeats=1, seed=0)
+            predict(network("walk", level=level), dataset.task, dataset.store, torch.tensor([0]), num_repeats=1, seed=0)

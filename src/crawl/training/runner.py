@@ -22,6 +22,7 @@ from crawl.data.target_assembly import ClosedGraph, FullGraph
 from crawl.data.task import Task
 from crawl.nn.batch import Batch
 from crawl.nn.dropout import Dropout
+from crawl.nn.virtual_node import VirtualNode
 from crawl.ops.backends import can_use_triton
 from crawl.ops.precision import products
 from crawl.training.calling import Caller, draws_from_torch, why_not_captured
@@ -221,6 +222,13 @@ class Runner:
                 raise ValueError(
                     f"The graphs have no {name}, but the forward of {type(self.model).__name__} needs it: give it to "
                     f"them, or write {name}=None in forward if the model can do without."
+                )
+        if isinstance(store, OneGraph) and store.batches == "full":
+            virtual = [name for name, module in self.model.named_modules() if isinstance(module, VirtualNode)]
+            if virtual:
+                raise ValueError(
+                    f"{virtual[0]} (VirtualNode) normalises over the graphs of a batch, and a batch of the full graph "
+                    "has one, so it would say the same whatever the graph is: leave it out, or use batches='closed'."
                 )
         for name, module in self.model.named_modules() if self.caller.takes_batch and self.plan is not None else ():
             if (plan := getattr(module, "walk_plan", None)) not in (None, self.plan):
