@@ -117,3 +117,10 @@ def test_archives_of_graph_files_have_no_names(crawl, edges, tmp_path):
         assert sorted(file) == ["bits", "edges", "nodes", "window_size"]
         assert file["nodes"].shape == (4, 4)
         assert file["bits"].shape == (4, 4, 0)
+
+
+def test_centred_walks_on_a_graph_file(crawl, edges):
+    crawl("graph", "build", edges, "-o", "graph.crawl", "--undirected")
+    flags = ("--centred", "--num-steps", "5", "--num-walks", "2", "--start", "1", "0")
+    lines = crawl("walk", "graph.crawl", *flags).out.splitlines()[1:]
+    assert [line.split(",")[2] for line in lines] == ["1", "1", "0", "0"]
