@@ -60,6 +60,17 @@ def test_gpu_benchmark_in_smoke_mode(tmp_path: Path) -> None:
         assert header in section.partition("\n## ")[0]
 
 
+@pytest.mark.slow
+def test_big_graph_benchmark_with_a_small_graph(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "big_graph.py"), "--nodes", "100", "--edges", "500", "--starts", "20"]
+    done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    stages = json.loads((tmp_path / "big_graph.json").read_text())["stages"]
+    assert len(stages) == 4
+    assert all(stage["seconds"] > 0 and stage["peak_mb"] >= stage["before_mb"] > 0 for stage in stages.values())
+    assert done.stdout.strip() == (tmp_path / "big_graph.md").read_text().strip()
+
+
 @pytest.mark.parametrize("fails_in_epoch", [1, 2])
 def test_trainings_at_the_same_time_stop_if_one_fails(tmp_path: Path, monkeypatch, fails_in_epoch: int) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)

@@ -16,7 +16,7 @@ MODULES = {
 ORDER = [
     {f"crawl.{name}" for name in ("checks", "choices", "files", "lazy", "memory", "plain", "tensor_checks", "threads")},
     {"crawl.ops"},
-    {"crawl.edge_lists", "crawl.graph"},
+    {"crawl.edge_lists", "crawl.graph", "crawl.graph_files", "crawl.one_way_cpu"},
     {"crawl.walks"},
     {"crawl.encodings"},
     {"crawl.nn"},

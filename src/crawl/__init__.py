@@ -7,6 +7,7 @@ from crawl.lazy import lazy
 if TYPE_CHECKING:
     from crawl.estimators import CRaWlClassifier, CRaWlNodeClassifier, CRaWlRegressor
     from crawl.graph import Graph
+    from crawl.graph_files import build_graph_file, open_features
     from crawl.models import CRaWl, Network
     from crawl.nn import CRaWlConv, Dense, Embedding, OneHot, Readout, Segments, VirtualNode
     from crawl.walks import WalkPlan, Walks, sample_walks
@@ -28,6 +29,8 @@ __all__ = [
     "VirtualNode",
     "WalkPlan",
     "Walks",
+    "build_graph_file",
+    "open_features",
     "sample_walks",
 ]
 
@@ -36,6 +39,7 @@ __getattr__, __dir__ = lazy(
     {
         "crawl.estimators": ("CRaWlClassifier", "CRaWlNodeClassifier", "CRaWlRegressor"),
         "crawl.graph": ("Graph",),
+        "crawl.graph_files": ("build_graph_file", "open_features"),
         "crawl.models": ("CRaWl", "Network"),
         "crawl.nn": ("CRaWlConv", "Dense", "Embedding", "OneHot", "Readout", "Segments", "VirtualNode"),
         "crawl.walks": ("WalkPlan", "Walks", "sample_walks"),

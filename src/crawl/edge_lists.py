@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from torch_geometric.data import Data
 
-_PART = 2**24  # arcs that are looked at together
+_PART = 2**22  # arcs that are looked at together
 
 
 def checked_edge_list(
@@ -77,28 +77,59 @@ def arguments_of_networkx(graph: nx.Graph, weight: str | None) -> dict[str, Any]
 
 
 def check_dead_ends(rowptr: Tensor, target: Tensor) -> None:
-    """Refuses a graph with an edge to a node that no edge leaves."""
-    dead_end = (rowptr[1:] == rowptr[:-1])[target]
-    if bool(dead_end.any()):
-        raise ValueError(
-            f"Node {int(target[dead_end][0])} can be entered but not left, so a walk would end there. "
-            "Make the graph undirected (PyG: ToUndirected; crawl.Graph: undirected=True), or add a self-loop there."
-        )
+    """Refuses a graph with an edge to a node that no edge leaves, or with a row that is too long to be drawn from."""
+    if rowptr.numel() > 1 and target.numel() > MAX_COUNT and int(rowptr.diff().max()) >= MAX_COUNT:
+        raise ValueError(f"A node has {int(rowptr.diff().max())} arcs; at most {MAX_COUNT - 1} are supported.")
+    is_dead_end = (rowptr[1:] == rowptr[:-1])[target]
+    if bool(is_dead_end.any()):
+        raise ValueError(dead_end(int(target[is_dead_end][0])))
+
+
+def dead_end(node: int) -> str:
+    """What is wrong with a graph in which walks end at a node."""
+    return (
+        f"Node {node} can be entered but not left, so a walk would end there. "
+        "Make the graph undirected (PyG: ToUndirected; crawl.Graph: undirected=True), or add a self-loop there."
+    )
+
+
+def index_type(count: int) -> torch.dtype:
+    """The integers that count this far: int32 while that is enough."""
+    return torch.int32 if count <= MAX_COUNT else torch.int64
 
 
 def one_way_arc(rowptr: Tensor, col: Tensor) -> tuple[int, int] | None:
     """Source and target of the first arc that no arc leads back along; None if each has one."""
-    num_nodes, num_arcs = len(rowptr) - 1, len(col)
-    source = torch.repeat_interleave(rowptr.diff(), output_size=num_arcs)
-    arcs = source.long() * num_nodes + col  # ascending
-    for first in range(0, num_arcs, _PART):
-        part = slice(first, first + _PART)
-        back = col[part].long() * num_nodes + source[part]
-        is_missing = arcs[torch.searchsorted(arcs, back).clamp_max(num_arcs - 1)] != back
+    if rowptr.device.type == "cpu":
+        from crawl.one_way_cpu import one_way_arc_on_cpu  # numba takes a second to import
+
+        return one_way_arc_on_cpu(rowptr, col)
+    return one_way_arc_by_search(rowptr, col)
+
+
+def one_way_arc_by_search(rowptr: Tensor, col: Tensor) -> tuple[int, int] | None:
+    """`one_way_arc` in plain torch: the source of each arc is looked for in the row of its target."""
+    first, end = int(rowptr[0]), int(rowptr[-1])
+    for begin in range(first, end, _PART):
+        arc = torch.arange(begin, min(begin + _PART, end), dtype=rowptr.dtype, device=rowptr.device)
+        source, target = torch.searchsorted(rowptr, arc, right=True) - 1, col[begin : begin + len(arc)].long()
+        row_end = rowptr[target + 1].long()
+        place = first_not_below(col, rowptr[target].long(), row_end, source)
+        is_missing = (place == row_end) | (col[place.clamp_max(end - 1)] != source)
         if bool(is_missing.any()):
-            arc = first + int(is_missing.long().argmax())
-            return int(source[arc]), int(col[arc])
+            which = int(is_missing.long().argmax())
+            return int(source[which]), int(target[which])
     return None
+
+
+def first_not_below(values: Tensor, begin: Tensor, end: Tensor, bound: Tensor) -> Tensor:
+    """The first place of each range [begin, end), in which values ascend, with one not below the bound; else `end`."""
+    begin, end, bound = torch.broadcast_tensors(begin, end, bound)  # type: ignore[no-untyped-call]
+    while bool((is_open := begin < end).any()):
+        middle = torch.where(is_open, (begin + end) // 2, 0)
+        is_below = is_open & (values[middle] < bound)
+        begin, end = torch.where(is_below, middle + 1, begin), torch.where(is_open & ~is_below, middle, end)
+    return begin
 
 
 def check_both_ways(one_way: tuple[int, int] | None) -> None:
@@ -151,8 +182,6 @@ def checked_edge_index(edge_index: Tensor) -> Tensor:
         raise ValueError(
             f"edge_index must hold integers, not {edge_index.dtype}; call edge_index.long() if it holds ids."
         )
-    if edge_index.shape[1] > MAX_COUNT:
-        raise ValueError(f"The graph has {edge_index.shape[1]} edges; at most {MAX_COUNT} are supported.")
     return edge_index if edge_index.dtype == torch.int32 else edge_index.long()
 
 

@@ -14,10 +14,13 @@ import torch
 from torch import Tensor
 
 from crawl import edge_lists
-from crawl.checks import MAX_COUNT, truth
+from crawl.checks import truth
+from crawl.graph_files.layout import open_graph
 from crawl.tensor_checks import as_device, in_memory
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import networkx as nx
     from torch_geometric.data import Data
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 class Graph:
     """A graph, or a batch of graphs side by side, in compressed rows. Memory is O(N + E).
 
-    Build one with `from_edge_index`, `from_data` or `from_networkx`, which check it; the constructor checks nothing.
+    Build one with `from_edge_index`, `from_data` or `from_networkx`, which check it, or open a file; the constructor
+    checks nothing.
 
     * **Order** of the edges does not matter. Arcs are kept sorted by (source, target, column).
     * **Parallel edges** are separate arcs: a step picks an arc, so a doubled edge is twice as likely.
@@ -37,9 +41,9 @@ class Graph:
     * **Isolated nodes**, empty graphs and graphs without edges are fine: no walk starts there.
 
     Attributes:
-        rowptr: `[N + 1]` int32; the arcs of node v are `rowptr[v]:rowptr[v + 1]`.
+        rowptr: `[N + 1]` int32, or int64 from 2^31 arcs on; the arcs of node v are `rowptr[v]:rowptr[v + 1]`.
         col: `[A]` int32; the node each arc leads to, ascending within a row.
-        edge_id: `[A]` int32; the column of the given `edge_index` each arc came from.
+        edge_id: `[A]` int32, or int64 from 2^31 edges on; the column of the given `edge_index` each arc came from.
         batch: `[N]` int32; the graph each node belongs to.
         graph_ptr: `[G + 1]` int32; the nodes of graph g are `graph_ptr[g]:graph_ptr[g + 1]`.
         num_edges: The number of columns of the given `edge_index`.
@@ -83,7 +87,7 @@ class Graph:
 
     @property
     def degree(self) -> Tensor:
-        """`[N]` int32; the number of arcs that leave each node."""
+        """`[N]` of the type of `rowptr`; the number of arcs that leave each node."""
         return self.rowptr[1:] - self.rowptr[:-1]
 
     @cached_property
@@ -142,7 +146,7 @@ class Graph:
         )
         device, num_edges = edge_index.device, edge_index.shape[1]
         source, target = edge_index[0], edge_index[1]
-        edge_id = torch.arange(num_edges, device=device, dtype=torch.int32)
+        edge_id = torch.arange(num_edges, device=device, dtype=edge_lists.index_type(num_edges))
         order_key = source * num_nodes + target
         if undirected:
             reverse_key = target * num_nodes + source
@@ -151,8 +155,6 @@ class Graph:
             edge_id = torch.cat([edge_id, edge_id[missing]])
             order_key = torch.cat([order_key, reverse_key[missing]])
             del reverse_key, missing
-            if source.numel() > MAX_COUNT:
-                raise ValueError(f"The graph has {source.numel()} arcs; at most {MAX_COUNT} are supported.")
         if bool((order_key[1:] < order_key[:-1]).any()):
             order = torch.sort(order_key, stable=True).indices
             source, target, edge_id = source[order], target[order], edge_id[order]
@@ -164,7 +166,22 @@ class Graph:
         cum_weight = None
         if edge_weight is not None:
             cum_weight = edge_lists.integer_weight_sums(edge_weight[edge_id], source, rowptr)
-        return cls(rowptr.int(), target.int(), edge_id, batch, graph_ptr, num_edges, cum_weight)
+        rowptr = rowptr.to(edge_lists.index_type(source.numel()))
+        return cls(rowptr, target.int(), edge_id, batch, graph_ptr, num_edges, cum_weight)
+
+    @classmethod
+    def open(cls, path: str | Path, *, verify: bool = True) -> Graph:
+        """The graph in a file of `build_graph_file`, mapped into memory: walks read the rows that they visit.
+
+        Args:
+            path: The file. It must not change while the graph is used; building it anew does not change it.
+            verify: Compare the checksums and look at all numbers, which reads the file once. Sizes are always compared.
+                Leave it out only for files that were verified before: what walks do on damaged rows is not defined.
+
+        Raises:
+            ValueError: If it is not a graph file, or it is damaged; the message says what to do.
+        """
+        return cls(**open_graph(path, verify))
 
     @classmethod
     def from_data(cls, data: Data, *, weighted: bool | None = None, undirected: bool = False) -> Graph:

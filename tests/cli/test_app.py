@@ -60,6 +60,8 @@ _WITHOUT_TORCH_ARE = {
     "train folder --data.path missing": 2,
     "evaluate RUN --num-repeats 0": 2,
     "predict RUN missing.csv": 2,
+    "graph build --help": 0,
+    "graph build edges.csv -o graph.txt": 2,
     "walk edges.txt --num-walks 0": 2,
     "distinguish rook shrikhande --confidence 2": 2,
     "reproduce zinc": 2,

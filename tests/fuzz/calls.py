@@ -161,6 +161,27 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         num_graphs=1,
         undirected=False,
     ),
+    "Graph.open": lambda w: call(crawl.Graph.open, path=w.graph_file, verify=True),
+    "open_features": lambda w: call(crawl.open_features, path=str(w.graph_file), verify=True),
+    "build_graph_file": lambda w: call(
+        crawl.build_graph_file,
+        source=w.edges,
+        path=w.folder / "built.crawl",
+        num_nodes=5,
+        undirected=True,
+        weighted=False,
+        header=False,
+        features=np.ones((5, 2)),
+        memory_gb=1.0,
+        on_progress=None,
+    ),
+    "build_graph_file.of arrays": lambda w: call(
+        crawl.build_graph_file,
+        source=world.edges(4),
+        path=w.folder / "built.crawl",
+        num_nodes=4,
+        edge_weight=torch.ones(world.edges(4).shape[1]),
+    ),
     "Graph.from_data": lambda _: call(crawl.Graph.from_data, data=world.data(), weighted=False, undirected=False),
     "Graph.from_networkx": lambda _: call(
         crawl.Graph.from_networkx, graph=_cycle(weight=2.5), weight="weight", undirected=False

@@ -47,6 +47,7 @@ _FLAGS = {
         "--centred",
         "--seed",
     ),
+    "graph": ("--num-nodes", "--nodes", "--features", "--memory-gb"),
     "distinguish": ("--num-steps", "--windows", "--max-k", "--num-walks", "--confidence", "--seed"),
     "predict": ("--smiles", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device"),
     "evaluate": ("--split", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device", "--data"),
@@ -143,6 +144,17 @@ def _walk(rng: random.Random, world: World, folder: Path) -> list[str]:
     return words + rng.sample(["--directed", "--header"], rng.randrange(2))
 
 
+def _graph(rng: random.Random, world: World, folder: Path) -> list[str]:
+    if rng.random() < 0.4:
+        victim = folder / "graph.crawl"
+        shutil.copy(world.graph_file, victim)
+        _damage(rng, victim, rng.choice(("delete", "truncate", "flip", "replace", "folder")))
+        return rng.choice((["graph", "check", str(victim)], ["walk", str(victim), "--num-steps", "5"]))
+    source = str(world.edges) if rng.random() < 0.4 else rng.choice((str(hostile_file(rng, folder)), "-"))
+    words = ["graph", "build", source, "-o", str(_place_to_write(rng, folder, rng.choice(("a.crawl", "a.txt"))))]
+    return words + rng.sample(["--undirected", "--header", "--weighted"], rng.randrange(3))
+
+
 def _distinguish(rng: random.Random, world: World, folder: Path) -> list[str]:
     def graph() -> str:
         return rng.choice(NAMES) if rng.random() < 0.6 else str(hostile_file(rng, folder))
@@ -221,7 +233,7 @@ def _datasets(rng: random.Random, world: World, folder: Path) -> list[str]:
 
 _MAKERS: tuple[Callable[[random.Random, World, Path], list[str]], ...] = (
     *(_walk, _walk, _distinguish, _distinguish, _predict, _predict, _evaluate, _info, _train_csl, _train_csv),
-    *(_train_folder, _resume, _report, _datasets),
+    *(_train_folder, _resume, _report, _datasets, _graph, _graph),
 )
 
 

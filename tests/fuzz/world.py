@@ -14,7 +14,7 @@ import networkx as nx
 import torch
 from torch_geometric.data import Data
 
-from crawl import CRaWl, Graph, WalkPlan
+from crawl import CRaWl, Graph, WalkPlan, build_graph_file
 from crawl.cli import main
 from crawl.data import Dataset, GraphStore, from_pyg
 from crawl.runs import Experiment, Model, TrainedModel, run_experiment
@@ -61,6 +61,13 @@ class World:
     def edges(self) -> Path:
         """An edge list of a small graph."""
         return self._written("edges.txt", "0 1\n1 2\n2 0\n2 3\n3 4\n4 2\n")
+
+    @cached_property
+    def graph_file(self) -> Path:
+        """The graph of the edge list, with features, in a file."""
+        path = self.folder / "graph.crawl"
+        build_graph_file(self.edges, path, undirected=True, features=torch.ones(5, 2))
+        return path
 
     @cached_property
     def split(self) -> Path:

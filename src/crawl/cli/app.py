@@ -18,6 +18,7 @@ from crawl.cli.describe import Datasets, Info
 from crawl.cli.distinguish import Distinguish
 from crawl.cli.embed import Embed
 from crawl.cli.evaluate import Evaluate
+from crawl.cli.graph import GraphCommand
 from crawl.cli.output import STDOUT_NAME, printable, replace_closed_streams, say
 from crawl.cli.predict import Predict
 from crawl.cli.report import Report
@@ -97,6 +98,7 @@ def parse(arguments: Sequence[str]) -> Command:
         "info": Info,
         "datasets": Datasets,
         "report": Report,
+        "graph": GraphCommand,
         "walk": WalkEdges,
         "distinguish": Distinguish,
     }

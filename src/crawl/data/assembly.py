@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from crawl.checks import MAX_COUNT
 from crawl.data.store import GraphStore, rows_of
 from crawl.edge_lists import check_both_ways, checked_edge_list
 from crawl.graph import Graph
@@ -82,6 +83,10 @@ class Assembler:
         self.store = store = store.to(self.device)
         num_nodes, num_edges = store.num_nodes, store.num_edges
         most_graphs, most_nodes, most_edges = self._most or (len(store), num_nodes, num_edges)
+        if num_edges > MAX_COUNT:
+            raise ValueError(
+                f"The graphs have {num_edges} edges; at most {MAX_COUNT} can be batched: take fewer graphs."
+            )
         edge_index = store.joined_edge_index
         if self.has_walks:
             graph, most_arcs = store.joined(), most_edges

@@ -86,7 +86,7 @@ def induced_edges(graph: Graph, visited: Visited) -> tuple[Tensor, Tensor]:
     They come source by source, and for each source in the order of its arcs.
     """
     if graph.device.type == "cpu":
-        targets = torch.arange(int(visited.target[-1]) + 2 if len(visited.target) else 1)
+        targets = torch.arange(int(visited.target[-1]) + 2 if len(visited.target) else 1, device="cpu")
         ptr = torch.searchsorted(visited.target, targets)
         return induced_edges_on_cpu(graph.rowptr, graph.col, graph.edge_id, visited.node, ptr)
     return induced_edges_by_search(graph, visited)

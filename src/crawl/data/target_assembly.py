@@ -95,7 +95,8 @@ class ClosedGraph:
             raise ValueError(f"Closed batches follow edges, which {plan.strategy} walks do not: use batches='full'.")
         owners = store.owners[ids].to(graph.device)
         starts = torch.stack(_ends(owners), dim=1)
-        target, end = (graph.degree[starts] > 0).nonzero(as_tuple=True)  # no walk starts at an isolated node
+        can_be_left = graph.rowptr[starts + 1] > graph.rowptr[starts]  # no walk starts at an isolated node
+        target, end = can_be_left.nonzero(as_tuple=True)
         start = starts[target, end]
         walks = sample_walks(
             graph,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from crawl.edge_lists import first_not_below
 from crawl.graph import Graph
 
 
@@ -15,35 +16,38 @@ def scaled(word: Tensor, total: Tensor) -> Tensor:
 
 
 class SortedArcs:
-    """The arcs of a graph as sorted 64-bit keys, so that finding an arc is one binary search."""
+    """The arcs of a graph, found by binary search in the rows of their nodes; other rows are not looked at."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.rowptr = graph.rowptr.long()
-        source = torch.repeat_interleave(graph.degree.long())
-        self.by_target = source * graph.num_nodes + graph.col
-        self.by_mass = None if graph.cum_weight is None else (source << 31) + graph.cum_weight
+
+    def row(self, node: Tensor) -> tuple[Tensor, Tensor]:
+        """The range [begin, end) of the arcs of a node."""
+        return self.graph.rowptr[node].long(), self.graph.rowptr[node + 1].long()
 
     def between(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The range [first, last) of arcs from source to target; empty if there is none."""
-        key = source * self.graph.num_nodes + target
-        return torch.searchsorted(self.by_target, key), torch.searchsorted(self.by_target, key, right=True)
+        begin, end = self.row(source)
+        first = first_not_below(self.graph.col, begin, end, target)
+        return first, first_not_below(self.graph.col, begin, end, target + 1)
 
     def mass_before(self, node: Tensor, arc: Tensor) -> Tensor:
         """The mass of the arcs of a node that come before the given one."""
+        begin, _ = self.row(node)
         if self.graph.cum_weight is None:
-            return arc - self.rowptr[node]
-        return torch.where(arc > self.rowptr[node], self.graph.cum_weight[(arc - 1).clamp_min(0)], 0)
+            return arc - begin
+        return torch.where(arc > begin, self.graph.cum_weight[(arc - 1).clamp_min(0)], 0)
 
     def total(self, node: Tensor) -> Tensor:
         """The mass of all arcs of a node: their number, or the sum of their integer weights."""
-        return self.mass_before(node, self.rowptr[node + 1])
+        return self.mass_before(node, self.row(node)[1])
 
     def at(self, node: Tensor, mass: Tensor) -> Tensor:
         """The arc of a node in which a number from 0 to its total mass - 1 falls."""
-        if self.by_mass is None:
-            return self.rowptr[node] + mass
-        return torch.searchsorted(self.by_mass, (node << 31) + mass, right=True)
+        begin, end = self.row(node)
+        if self.graph.cum_weight is None:
+            return begin + mass
+        return first_not_below(self.graph.cum_weight, begin, end, mass + 1)
 
     def reverse(self, source: Tensor, arc: Tensor) -> Tensor:
         """The arc that leads back to the source of one; of parallel arcs the one of its rank, or the last if fewer."""

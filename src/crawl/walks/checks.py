@@ -6,10 +6,13 @@ import torch
 from torch import Tensor
 
 from crawl.checks import MAX_COUNT, check_type, share, shown, whole_number
+from crawl.edge_lists import first_not_below
 from crawl.graph import Graph
 from crawl.tensor_checks import holds_integers, plain_tensor
 from crawl.walks.arcs import SortedArcs
 from crawl.walks.reference import code_dtype
+
+_MOST_EDGES = 2**62
 
 
 def check_graph(graph: object) -> None:
@@ -24,7 +27,8 @@ def check_parts(nodes: Tensor, edges: Tensor, code: Tensor, window_size: int) ->
             raise ValueError(f"Walks hold tensors of two dimensions, not {shown(value)}: use Walks.from_nodes.")
     num_walks, num_positions = nodes.shape
     fits = edges.shape == (num_walks, max(num_positions - 1, 0)) and code.shape == nodes.shape
-    if not fits or (nodes.dtype, edges.dtype, code.dtype) != (torch.int32, torch.int32, code_dtype(window_size)):
+    fits &= (nodes.dtype, code.dtype) == (torch.int32, code_dtype(window_size))
+    if not fits or edges.dtype not in (torch.int32, torch.int64):
         raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
 
 
@@ -35,7 +39,7 @@ def check_ids(
     for name, ids, number in (("nodes", nodes, num_nodes), ("edges", edges, num_edges)):
         if number is None:
             continue
-        number = whole_number(f"num_{name}", number, 0, MAX_COUNT)
+        number = whole_number(f"num_{name}", number, 0, MAX_COUNT if name == "nodes" else _MOST_EDGES)
         if ids.numel() and ids.device.type == "cpu":
             low, high = (int(bound) for bound in torch.aminmax(ids))
             if low < 0 or high >= number + (has_jumps and name == "edges"):
@@ -77,22 +81,10 @@ def checked_steps(graph: Graph, nodes: Tensor, edges: Tensor | None) -> tuple[Te
     if not holds_integers(edges) or edges.shape != first.shape:
         raise ValueError(f"edges must be a tensor of integers of shape {list(first.shape)}.")
     edges = edges.to(graph.device).long().contiguous()
-    if not _edges_fit(graph, nodes, edges):
+    arc = first_not_below(graph.edge_id, first, last, edges)  # arcs between the same nodes are in the order of edges
+    if bool((arc == last).any()) or bool((graph.edge_id[arc] != edges).any()):
         raise ValueError("edges must name, for every step, a column of edge_index that joins its two nodes.")
-    return nodes.int(), edges.int()
-
-
-def _edges_fit(graph: Graph, nodes: Tensor, edges: Tensor) -> bool:
-    """Whether each edge joins the two nodes of its step, in that direction."""
-    edge_id, order = torch.sort(graph.edge_id.long())
-    arc = SortedArcs(graph).by_target[order]
-    wanted = nodes[:, :-1] * graph.num_nodes + nodes[:, 1:]
-    first = torch.searchsorted(edge_id, edges)
-    fits = torch.zeros_like(edges, dtype=torch.bool)
-    for position in (first, first + 1):  # an edge walked both ways has two arcs
-        inside = position.clamp_max(max(graph.num_arcs - 1, 0))
-        fits |= (edge_id[inside] == edges) & (arc[inside] == wanted)
-    return bool(fits.all())
+    return nodes.int(), edges.to(graph.edge_id.dtype)
 
 
 def check_values(values: Tensor, nodes: Tensor) -> None:
@@ -127,7 +119,7 @@ def checked_starts(graph: Graph, start: Tensor) -> Tensor:
         low, high = int(start.min()), int(start.max())
         if low < 0 or high >= graph.num_nodes:
             raise ValueError(f"start holds node {low if low < 0 else high}; the nodes are 0 to {graph.num_nodes - 1}.")
-        isolated = start[graph.degree[start] == 0]
+        isolated = start[graph.rowptr[start] == graph.rowptr[start + 1]]
         if isolated.numel():
             raise ValueError(f"No walk can start at node {int(isolated[0])}: it has no edge.")
     return start

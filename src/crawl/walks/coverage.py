@@ -23,27 +23,44 @@ class Coverage(NamedTuple):
     edges: Tensor
 
 
-def coverage(
-    nodes: Tensor, edges: Tensor, num_nodes: int | None, num_edges: int | None, has_jumps: bool, graph: Graph
-) -> Coverage:
-    """The coverage of walks, given by their tensors and sizes, on the graph, which must be theirs."""
-    edges = edges[edges < graph.num_edges] if has_jumps else edges
-    check_graph_of(nodes, num_nodes, edges, num_edges, graph)
-    is_visited = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-    is_visited[nodes.long()] = True
-    is_walked = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
-    is_walked[edges.long()] = True
-    source = torch.repeat_interleave(graph.degree.long(), output_size=graph.num_arcs)
-    low, high = torch.minimum(source, graph.col), torch.maximum(source, graph.col)
-    pairs, pair_of_arc = torch.unique(low * graph.num_nodes + high, return_inverse=True)
-    is_seen = torch.zeros_like(pairs, dtype=torch.bool)
-    is_seen[pair_of_arc[is_walked[graph.edge_id.long()]]] = True
-    graph_of_pair = graph.batch[pairs // max(graph.num_nodes, 1)]
-    return Coverage(
-        *(_share_of_each(*of, graph.num_graphs) for of in ((is_visited, graph.batch), (is_seen, graph_of_pair)))
-    )
+class Seen:
+    """The nodes and edges of a graph that walks have seen so far: a byte for each."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.is_visited = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+        self.is_walked = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
+
+    def add(self, nodes: Tensor, edges: Tensor, num_nodes: int | None, num_edges: int | None, has_jumps: bool) -> None:
+        """Add walks, given by their tensors and sizes; the graph must be theirs."""
+        edges = edges[edges < self.graph.num_edges] if has_jumps else edges
+        check_graph_of(nodes, num_nodes, edges, num_edges, self.graph)
+        self.is_visited[nodes.long()] = True
+        self.is_walked[edges.long()] = True
+
+    def coverage(self) -> Coverage:
+        """The shares of what there is."""
+        graph = self.graph
+        visited = torch.bincount(graph.batch[self.is_visited], minlength=graph.num_graphs)
+        nodes = _shares(graph.graph_ptr.diff(), visited)
+        if graph.device.type != "cpu":
+            return Coverage(nodes, _shares(*self.pairs()))
+        from crawl.walks.coverage_cpu import pairs  # numba takes a second to import
+
+        return Coverage(nodes, _shares(*pairs(graph, self.is_walked)))
+
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """The number of pairs of neighbours in each graph, and of those that were seen."""
+        graph = self.graph
+        source = torch.repeat_interleave(graph.degree.long(), output_size=graph.num_arcs)
+        low, high = torch.minimum(source, graph.col), torch.maximum(source, graph.col)
+        pairs, pair_of_arc = torch.unique(low * graph.num_nodes + high, return_inverse=True)
+        is_seen = torch.zeros_like(pairs, dtype=torch.bool)
+        is_seen[pair_of_arc[self.is_walked[graph.edge_id.long()]]] = True
+        owner = graph.batch[pairs // max(graph.num_nodes, 1)]
+        total, seen = (torch.bincount(rows, minlength=graph.num_graphs) for rows in (owner, owner[is_seen]))
+        return total, seen
 
 
-def _share_of_each(is_seen: Tensor, owner: Tensor, num_owners: int) -> Tensor:
-    total, seen = (torch.bincount(rows, minlength=num_owners) for rows in (owner, owner[is_seen]))
+def _shares(total: Tensor, seen: Tensor) -> Tensor:
     return torch.where(total > 0, seen / total.clamp_min(1), 1.0)

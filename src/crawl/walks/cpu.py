@@ -31,7 +31,7 @@ def sample(
         raise ValueError(f"backend='numba' needs a graph on the CPU, not on {graph.device}; use backend='auto'.")
     num_walks = start.numel()
     nodes = torch.empty(num_walks, num_steps + 1, dtype=torch.int32, device="cpu")
-    edges = torch.empty(num_walks, num_steps, dtype=torch.int32, device="cpu")
+    edges = torch.empty(num_walks, num_steps, dtype=graph.edge_id.dtype, device="cpu")
     code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size), device="cpu")
     if num_walks == 0:
         return nodes, edges, code
@@ -129,12 +129,12 @@ def _walk(
     size = min(BLOCK, num_walks - low)
     # position-major copies of this block's output: the lanes of one position lie side by side
     visited = np.empty((num_positions, BLOCK), np.int32)
-    walked = np.empty((num_positions, BLOCK), np.int32)
+    walked = np.empty((num_positions, BLOCK), edge_id.dtype)
     packed = np.empty((num_positions, BLOCK), code.dtype)
     key = np.empty(BLOCK, np.int64)
     words = np.empty((4, BLOCK), np.uint32)
-    row, degree = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.int32)
-    neighbour = np.empty(BLOCK, np.int32)
+    row, degree = np.empty(BLOCK, rowptr.dtype), np.empty(BLOCK, np.int32)
+    neighbour, chosen = np.empty(BLOCK, np.int32), np.empty(BLOCK, rowptr.dtype)
     before, back = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.int32)  # arcs that precede, that lead back
     identity, adjacency = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
     num_kept = num_positions if is_depth_first else 1
@@ -189,20 +189,20 @@ def _walk(
                     mass += skipped
                 arc = arc_at(cum_weight, row[b], end, mass)
                 visited[i + 1, b], walked[i, b] = col[arc], edge_id[arc]
-                neighbour[b] = arc
+                chosen[b] = arc
         else:
             for b in range(BLOCK):
                 skipped = back[b] if back[b] < degree[b] else np.int32(0)
                 choice = np.int32(_scaled(words[i % 4, b], degree[b] - skipped))
                 choice += skipped if choice >= before[b] else np.int32(0)
-                neighbour[b] = row[b] + choice
+                chosen[b] = row[b] + choice
             for b in range(BLOCK):
-                visited[i + 1, b] = col[neighbour[b]]
-                walked[i, b] = edge_id[neighbour[b]]
+                visited[i + 1, b] = col[chosen[b]]
+                walked[i, b] = edge_id[chosen[b]]
         if is_centred and i >= num_ahead:
             for b in range(BLOCK):
                 end = row[b] + degree[b]
-                walked[i, b] = edge_id[reverse_arc(rowptr, col, visited[here, b], row[b], end, neighbour[b])]
+                walked[i, b] = edge_id[reverse_arc(rowptr, col, visited[here, b], row[b], end, chosen[b])]
         if restart > 0:
             for b in range(BLOCK):
                 if np.int64(_philox(seed, i, philox.RESTART, key[b])[0]) < restart:
@@ -231,7 +231,7 @@ def _encode(rowptr, col, window_size, nodes, code, block):
     size = min(BLOCK, num_walks - low)
     visited = np.empty((num_positions, BLOCK), np.int32)
     packed = np.empty((num_positions, BLOCK), code.dtype)
-    row, degree = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.int32)
+    row, degree = np.empty(BLOCK, rowptr.dtype), np.empty(BLOCK, np.int32)
     neighbour = np.empty(BLOCK, np.int32)
     before, back = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.int32)
     identity, adjacency = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)

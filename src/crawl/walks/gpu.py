@@ -75,7 +75,7 @@ def sample(
         )
     num_walks = start.numel()
     nodes = torch.empty(num_walks, num_steps + 1, dtype=torch.int32, device=graph.device)
-    edges = torch.empty(num_walks, num_steps, dtype=torch.int32, device=graph.device)
+    edges = torch.empty(num_walks, num_steps, dtype=graph.edge_id.dtype, device=graph.device)
     code = torch.empty(num_walks, num_steps + 1, dtype=code_dtype(window_size), device=graph.device)
     if num_walks == 0:
         return nodes, edges, code
@@ -184,8 +184,8 @@ def _walk(
     common: tl.int64,
     other: tl.int64,
     no_node: tl.int32,
-    no_edge: tl.int32,
-    jump: tl.int32,
+    no_edge: tl.int64,
+    jump: tl.int64,
     restart: tl.int64,
     HAS_SLOTS: tl.constexpr,
     IS_WEIGHTED: tl.constexpr,
@@ -285,7 +285,7 @@ def _walk(
             chance, _, _, _ = tl.philox(seed, step, _RESTART, key_low, key_high)
             jumps = is_walk & (chance.to(tl.int64) < restart)
             here = tl.where(jumps, tl.load(start + walk, mask=is_walk, other=no_node), here)
-            edge = tl.where(jumps, jump + edge_shift, edge)
+            edge = tl.where(jumps, (jump + edge_shift).to(edge.dtype), edge)
         node, node_place, edge_place = here, step + 1, step
         if IS_CENTRED:
             if step >= num_ahead:  # the arm that is read backwards

@@ -13,6 +13,7 @@ from crawl.checks import (
     check_restart,
     check_window_size,
     share,
+    truth,
     whole_number,
 )
 from crawl.choices import Strategy
@@ -121,6 +122,7 @@ class WalkPlan:
         from crawl.walks.sampling import sample_walks
 
         check_graph(graph)
+        is_training = truth("is_training", is_training)
         return sample_walks(
             graph,
             num_steps=self.steps(is_training) if num_steps is None else num_steps,

@@ -110,7 +110,7 @@ def sample(
             behind.append(graph.col[arc].long())
         visited = behind[:1:-1] + visited
     nodes = torch.stack(visited, dim=1)
-    edges = torch.stack(walked, dim=1) if walked else torch.empty_like(nodes[:, 1:], dtype=torch.int32)
+    edges = torch.stack(walked, dim=1) if walked else torch.empty_like(nodes[:, 1:], dtype=graph.edge_id.dtype)
     return nodes.int(), edges, encode(graph, nodes, window_size)
 
 

@@ -72,18 +72,45 @@ def sample_walks(
     Raises:
         ValueError: If an argument is out of its range.
     """
+    seed, num_walks = whole_number("seed", seed, 0, MAX_SEED), whole_number("num_walks", num_walks)
+    draw = walks_from(graph, num_steps, strategy, window_size, seed, p, q, backend, restart, centred)
+    nodes, own_keys = start_nodes(graph, start, keys, seed)
+    if num_walks > 1:
+        with in_memory(f"{nodes.numel() * num_walks} walks of {num_steps} steps"):
+            nodes, own_keys = several_walks(graph, nodes, None if keys is None else own_keys, num_walks)
+    return draw(nodes, own_keys)
+
+
+def walks_from(
+    graph: Graph,
+    num_steps: int,
+    strategy: Strategy,
+    window_size: int,
+    seed: int,
+    p: float = 1.0,
+    q: float = 1.0,
+    backend: Backend = "auto",
+    restart: float = 0.1,
+    centred: bool = False,
+) -> Callable[[Tensor, Tensor], Walks]:
+    """A function of start nodes and keys, as `start_nodes` gives them, that samples their walks; see `sample_walks`.
+
+    Call it with some of them at a time, and memory for these is enough.
+    """
     check_graph(graph)
     num_steps, window_size = whole_number("num_steps", num_steps, 0, 2**31 - 2), check_window_size(window_size)
     seed, law = whole_number("seed", seed, 0, MAX_SEED), StepLaw.named(strategy, p, q, restart, centred)
-    num_walks = whole_number("num_walks", num_walks)
     check_choice("backend", backend, get_args(Backend))
     sampler = sampler_for(graph.device, backend)
-    nodes, own_keys = start_nodes(graph, start, keys, seed)
-    with in_memory(f"{nodes.numel() * num_walks} walks of {num_steps} steps"):
-        if num_walks > 1:
-            nodes, own_keys = several_walks(graph, nodes, None if keys is None else own_keys, num_walks)
-        sampled = sampler(law.on(graph), nodes, own_keys, num_steps, law, window_size, seed)
-    return Walks(*sampled, window_size, graph.num_nodes, graph.num_edges, has_jumps=law.restart > 0)
+    with in_memory(f"The weights of {graph.num_arcs} arcs"):
+        weighed = law.on(graph)
+
+    def draw(nodes: Tensor, keys: Tensor) -> Walks:
+        with in_memory(f"{nodes.numel()} walks of {num_steps} steps"):
+            sampled = sampler(weighed, nodes, keys, num_steps, law, window_size, seed)
+        return Walks(*sampled, window_size, graph.num_nodes, graph.num_edges, has_jumps=law.restart > 0)
+
+    return draw
 
 
 def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:

@@ -16,8 +16,8 @@ from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.tensor_checks import as_device
 from crawl.walks.backends import backend_for
-from crawl.walks.checks import check_ids, check_parts, check_rows_to_add, check_values, checked_steps
-from crawl.walks.coverage import Coverage, coverage
+from crawl.walks.checks import check_graph, check_ids, check_parts, check_rows_to_add, check_values, checked_steps
+from crawl.walks.coverage import Coverage, Seen
 from crawl.walks.jumps import rows_of_steps
 
 
@@ -29,8 +29,8 @@ class Walks:
 
     Attributes:
         nodes: `[W, T]` int32; the nodes visited.
-        edges: `[W, T - 1]` int32; the columns of the given `edge_index` walked along: `edges[w, i - 1]` leads to
-            `nodes[w, i]`.
+        edges: `[W, T - 1]` int32, or int64 from 2^31 edges on; the columns of the given `edge_index` walked along:
+            `edges[w, i - 1]` leads to `nodes[w, i]`.
         code: `[W, T]` int16, int32 or int64 (for s up to 8, 16 and 32); bit j - 1 is the identity bit j, bit s + j - 2
             the adjacency bit j. `bits` unpacks it.
         window_size: How far back the bits look (s).
@@ -177,13 +177,15 @@ class Walks:
     def bits(self) -> Tensor:
         """`[W, T, 2s - 1]` bool: at position i the identity bits [v_i = v_(i-j)], j = 1..s, then the adjacency bits
         [v_i has an edge to v_(i-j)], j = 2..s; False where i - j < 0. Nothing (`[W, T, 0]`) for window size 0."""
-        shifts = torch.arange(num_bits(self.window_size), device=self.device)
-        return ((self.code.long().unsqueeze(-1) >> shifts) & 1).bool()
+        shifts = torch.arange(num_bits(self.window_size), dtype=self.code.dtype, device=self.device)
+        return ((self.code.unsqueeze(-1) >> shifts) & 1).bool()
 
     def coverage(self, graph: Graph) -> Coverage:
         """The shares of the nodes and edges of each graph that these walks, which must be on it, see."""
-        walks = self.without_padding()
-        return coverage(walks.nodes, walks.edges, walks.num_nodes, walks.num_edges, walks.has_jumps, graph)
+        check_graph(graph)
+        seen, walks = Seen(graph), self.without_padding()
+        seen.add(walks.nodes, walks.edges, walks.num_nodes, walks.num_edges, walks.has_jumps)
+        return seen.coverage()
 
     def to(self, device: torch.device | str) -> Walks:
         """The same walks on another device."""
