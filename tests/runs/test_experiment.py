@@ -42,7 +42,7 @@ def error(text: str) -> str:
 def test_recipes_survive_json(name):
     experiment = RECIPES[name]()
     assert experiment.name == name
-    assert experiment.data.name == {"csl_lap": "csl"}.get(name, name)
+    assert experiment.data.name == {"csl_lap": "csl", "zinc_hybrid": "zinc"}.get(name, name)
     assert Experiment.from_json(experiment.to_json()) == experiment
     assert RECIPES[name].__doc__
 

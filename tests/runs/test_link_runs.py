@@ -96,7 +96,7 @@ def test_scores_of_pairs(dataset: Dataset, tmp_path: Path, pair: str) -> None:
 
 def test_settings_without_effect_are_refused(dataset: Dataset, tmp_path: Path) -> None:
     for setting in ({"pool": "sum"}, {"head": "linear"}):
-        with pytest.raises(ValueError, match="An answer for each pair of nodes cannot be changed by --model"):
+        with pytest.raises(ValueError, match="An answer for each pair cannot be changed by --model"):
             run_experiment(experiment(1, **setting), tmp_path / "run", dataset=dataset, quiet=True)
     with pytest.raises(ValueError, match=r"An answer for each graph cannot be changed by --model\.pair"):
         run_experiment(experiment(1, pair="dot"), tmp_path / "run", quiet=True)

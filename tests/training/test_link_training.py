@@ -171,7 +171,7 @@ def test_training_repeats_and_resumes(batches: str) -> None:
 
     begun = trained(dataset, 2)
     tensors, values = begun.state()
-    resumed = Trainer(begun.model, dataset, whole.training, whole.evaluation)
+    resumed = Trainer(begun.model, dataset, Training(lr=0.01, max_epochs=4), Evaluation(num_val_repeats=1))
     resumed.restore(tensors, values)
     for _ in resumed.epochs():
         pass
@@ -288,5 +288,5 @@ def test_padded_batches_do_not_tell_either(triton_everywhere: None) -> None:
     for ids, is_training in ((train, True), (val, False), (train, False), (train, True)):
         (answers,) = runner.run(runner.answer, [ids], 100, seed=1, is_training=is_training)
         assert not answers[: len(ids)].any()
-    seen = predict(model, dataset.task, dataset.store, train, num_repeats=1, seed=0, batch_size=100).repeats[0, :, 0]
+    seen = predict(model, dataset.task, dataset.store, train, num_repeats=1, seed=0).repeats[0, :, 0]
     assert (seen > 0.6).sum() == dataset.store.num_hidden

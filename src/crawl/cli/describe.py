@@ -112,8 +112,17 @@ def datasets(root: Path | None = None) -> list[tuple[str, ...]]:
             targets = f"{task.num_outputs} numbers"
         place = "in the package" if benchmark.make else "in the data root"
         where = place if is_ready(name, root) else "to be downloaded" if benchmark.form else "to be imported"
-        rows.append((name, benchmark.about, targets, where, f"crawl train {name}"))
+        commands = [f"crawl train {each}" for each in (name, *_other_recipes(name))]
+        rows.append((name, benchmark.about, targets, where, "\n".join(commands)))
     return [*rows, *_OWN]
+
+
+def _other_recipes(name: str) -> list[str]:
+    """The recipes for a benchmark that have names of their own."""
+    from crawl.data.benchmarks import BENCHMARKS
+    from crawl.runs.recipes import RECIPES
+
+    return [recipe for recipe, make in RECIPES.items() if recipe not in BENCHMARKS and make().data.name == name]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_choice, check_type,
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
+from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
 from crawl.nn.encoders import UNKNOWN
@@ -232,6 +233,8 @@ class TrainedModel:
         seed = derive_seed(whole_number("seed", seed, -MAX_SEED, MAX_SEED), "predict")
         fate = "encoded as zeros" if is_network else f"{UNKNOWN} in what {self.experiment.model.title} gets"
         store = with_encodings(self.features.prepared(store, handle_unknown, fate), self.experiment.encodings)
+        if isinstance(store, LinkGraph):  # what is asked for is not drawn anew
+            store = store.subset(torch.arange(len(store)))
         is_full = isinstance(store, OneGraph) and store.batches == "full"
         if not is_full and batch_size is None:
             batch_size = evaluation.batch_size
