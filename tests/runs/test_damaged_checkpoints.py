@@ -218,7 +218,8 @@ def test_a_description_that_is_not_one(tmp_path, monkeypatch, text):
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_every_kind_of_model_can_be_loaded(tiny, paths, tmp_path, name):
-    model = Model(("walk", "virtual_node") if name == "virtual_node" else (name,), 8, 2)
+    layer = {"virtual_node": ("walk", "virtual_node"), "edge_update": ("edge_update", "gine")}.get(name, (name,))
+    model = Model(layer, 8, 2)
     experiment = replace(tiny, model=model) if model.has_walks else tiny.without_walks(model)
     result = run_experiment(experiment, tmp_path / "run", dataset=paths)
     assert TrainedModel.load(result.folder).record == result.record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from crawl.data import from_pyg
 from crawl.encodings import Encodings
 from crawl.nn import Batch, BatchNorm, Block, Linear, State
 from crawl.nn.encoders import UNKNOWN
+from crawl.plain import unstructure
 from crawl.runs import Experiment, GivenModel, Model, TrainedModel, resume_run, run_experiment
 from crawl.runs.records import read_config
 from crawl.runs.run import Stopped
@@ -137,7 +138,7 @@ def test_the_record_tells_the_walks_of_the_model(experiment, paths, tmp_path):
     """A `walk` need not be given; if it is, it must be that of the model."""
     model = network()
     result = run_experiment(experiment, tmp_path / "run", model=model, dataset=paths)
-    assert result.record["config"]["walk"] == asdict(model.walk_plan)
+    assert result.record["config"]["walk"] == unstructure(model.walk_plan)
     written = read_config(result.folder / "config.json")
     assert (written.walk, written.model) == (model.walk_plan, GivenModel("crawl.models.Network"))
     assert TrainedModel.load(result.folder, model=network()).experiment.walk == model.walk_plan
@@ -167,7 +168,7 @@ def test_the_record_leaves_out_what_other_strategies_have(experiment, paths, tmp
     model, infinite = network(), network()
     model.walk_plan = WalkPlan("uniform", num_steps=5, num_eval_steps=5, p=4.0)
     record = run_experiment(experiment, tmp_path / "run", model=model, dataset=paths).record
-    assert record["config"]["walk"] == asdict(replace(model.walk_plan, p=1.0))
+    assert record["config"]["walk"] == unstructure(replace(model.walk_plan, p=1.0))
     infinite.walk_plan = WalkPlan("node2vec", p=math.inf, q=2.0)
     with pytest.raises(ValueError, match=r"walk\.p=inf cannot be recorded: take a number such as 1e300"):
         run_experiment(experiment, tmp_path / "infinite", model=infinite, dataset=paths)
