@@ -295,7 +295,8 @@ class Import:
             return
         path = import_files(self.name, self.path, self.data_root)
         dataset = load_benchmark(self.name, self.data_root)
-        print(f"{dataset.name}: {len(dataset):,} {dataset.owner}s in {path}")
+        what = "with targets " if dataset.owner != "graph" else ""
+        print(f"{dataset.name}: {len(dataset):,} {dataset.owner}s {what}in {path}")
 
 
 def parse(arguments: Sequence[str]) -> Command:
