@@ -18,14 +18,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from crawl.checks import check_choice, whole_number
-from crawl.data.benchmarks.packed import load_arrays
-from crawl.data.benchmarks.root import data_root
+from crawl.data.benchmarks import load_benchmark
 from crawl.data.dataset import Dataset
 from crawl.data.links import from_links
 from crawl.data.one_graph import OneGraph
@@ -94,29 +92,15 @@ TITLES = {
 }
 
 
-def load_cora(root: str | Path | None = None) -> Data:
-    """Cora with its words as features, from `cora.npz` in the data root.
-
-    Raises:
-        ValueError: If it is not there, or damaged.
-    """
-    folder = data_root(root)
-    places = [folder / "cora.npz", folder / "nodes" / "cora.npz"]
-    path = next((place for place in places if place.is_file()), None)
-    if path is None:
-        raise ValueError(f"{places[0]} is missing: put the file there, or name its folder with --data-root.")
-    arrays = load_arrays(path)
-    num_nodes, num_words = int(arrays["num_nodes"]), int(arrays["num_features"])
-    x = torch.zeros(num_nodes, num_words)
-    rows = np.repeat(np.arange(num_nodes), np.diff(arrays["x_indptr"].astype(np.int64)))
-    x[rows, arrays["x_indices"].astype(np.int64)] = 1
-    edges = torch.from_numpy(arrays["edges"].astype(np.int64)).t()
-    return Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], dim=1), num_nodes=num_nodes)
+def cora_graph(root: str | Path | None = None) -> Data:
+    """Cora with its words as features, without classes. Refuses a data root that does not have it."""
+    store = load_benchmark("cora", root).store
+    return Data(x=store.x, edge_index=store.edge_index, num_nodes=store.num_nodes)
 
 
 def cora_links(root: str | Path | None = None) -> Dataset:
     """The links of Cora, in the split that all rows have."""
-    return from_links(load_cora(root), fractions=FRACTIONS, seed=SPLIT_SEED, metric="roc_auc", name="Cora, links")
+    return from_links(cora_graph(root), fractions=FRACTIONS, seed=SPLIT_SEED, metric="roc_auc", name="Cora, links")
 
 
 def neighbour_scores(graph: Graph, pairs: Tensor) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from crawl import Graph
 from crawl.data import from_links
 from reproduction import links
 from reproduction.__main__ import main
-from reproduction.links import METRICS, TITLES, load_cora, neighbour_scores, read_rows, run_rows, write_links_report
+from reproduction.links import METRICS, TITLES, cora_graph, neighbour_scores, read_rows, run_rows, write_links_report
 
 
 @pytest.fixture(autouse=True)
@@ -85,17 +85,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "it is not a row of links" in capsys.readouterr().err
 
 
-def test_cora_is_read_from_the_data_root(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cora\.npz is missing"):
-        load_cora(tmp_path)
-    arrays = {
-        "num_nodes": 3,
-        "num_features": 4,
-        "x_indptr": [0, 2, 2, 3],
-        "x_indices": [1, 3, 0],
-        "edges": [[0, 1], [1, 2]],
+def test_cora_is_that_of_the_data_root(tmp_path: Path) -> None:
+    """The file that `import` writes is the one that is read: words, both directions of each edge, no classes."""
+    edges = np.array([[i, i + 1] for i in range(2707)] + [[i, i + 2] for i in range(2571)])  # as many as published
+    arrays = {"num_nodes": 2708, "num_features": 1433, "edges": edges, "y": np.arange(2708) % 7}
+    arrays |= {"x_indptr": np.arange(2709), "x_indices": np.arange(2708) % 1433}
+    arrays |= {"train": np.arange(140), "val": np.arange(140, 640), "test": np.arange(1708, 2708)}
+    np.savez(tmp_path / "cora.npz", **arrays)
+    root = tmp_path / "data"
+    assert main(["import", "cora", str(tmp_path), "--data-root", str(root)]) == 0
+    data = cora_graph(root)
+    assert data.x.argmax(dim=1).tolist() == [i % 1433 for i in range(2708)]
+    assert data.y is None
+    assert {tuple(edge) for edge in data.edge_index.t().tolist()} == {
+        way for u, v in edges.tolist() for way in ((u, v), (v, u))
     }
-    np.savez(tmp_path / "cora.npz", **{name: np.array(values) for name, values in arrays.items()})
-    data = load_cora(tmp_path)
-    assert data.x.tolist() == [[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]]
-    assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]]

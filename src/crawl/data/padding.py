@@ -39,7 +39,7 @@ def padded(batch: Batch, bucket: Bucket, walks_per_graph: int) -> Batch:
         sources=_segments(batch.sources.owner, edges, nodes),
         x=None if batch.x is None else _longer(batch.x, nodes.size, 0),
         edge_attr=None if batch.edge_attr is None else _longer(batch.edge_attr, edges.size, 0),
-        y=None if batch.y is None else _longer(batch.y.float(), graphs.size, torch.nan),
+        y=None if batch.y is None else _longer(batch.y, graphs.size, torch.nan),
         walks=None if batch.walks is None else _padded_walks(batch.walks, bucket, walks_per_graph),
         targets=targets,
     )
