@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from crawl.checks import MAX_WIDTH, truth, whole_number
 from crawl.choices import Head, Implementation, PairScore, Pool, Precision, Strategy
 from crawl.nn.batch import Batch
+from crawl.nn.block import State
 from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers, width_taken
 from crawl.nn.checks import state_after
 from crawl.nn.encoders import Encoder
@@ -178,10 +179,14 @@ class Network(NetworkInputs):
         batch = data if isinstance(data, Batch) else self.batch_of(data, walks, num_steps, seed)
         batch = batch if batch.is_encoded else self.encode(batch)
         with precision(self.precision):
-            state = self.first_state(batch)
-            for i, width in zip(self.order, self.widths, strict=True):
-                state = state_after(self.blocks[i], state, batch, width)
-            return readout(state.nodes, batch.nodes, batch.targets)
+            return readout(self.last_state(batch).nodes, batch.nodes, batch.targets)
+
+    def last_state(self, batch: Batch) -> State:
+        """The state after the last block, for a batch that is encoded."""
+        state = self.first_state(batch)
+        for i, width in zip(self.order, self.widths, strict=True):
+            state = state_after(self.blocks[i], state, batch, width)
+        return state
 
 
 class CRaWl(Network):

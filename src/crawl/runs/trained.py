@@ -159,6 +159,8 @@ class TrainedModel:
     ) -> Predictions:
         """Predictions for all graphs of a store, or for all targets of one graph, in their order.
 
+        Of a graph of links, all training links are seen, also while they are predicted.
+
         Args:
             store: Graphs with the features of the training data. Encodings are computed here, as in the training.
             num_repeats: Evaluations to average; as in the run when None.

@@ -91,10 +91,7 @@ class MaskedBits(nn.Module):
         if self.training:
             self.num_steps.add_(1)
         with precision(self.precision):
-            state = self.network.first_state(seen)
-            for i in self.network.order:
-                state = self.network.blocks[i](state, seen)
-            logits = self.logits(state.nodes, walks, batch.nodes.rows)
+            logits = self.logits(self.network.last_state(seen).nodes, walks, batch.nodes.rows)
         return hidden_bits_loss(logits, walks, is_hidden)
 
     def hidden(self, walks: Walks) -> Tensor:
