@@ -376,6 +376,11 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         folder=w.nodes_folder, label="label", split="random", fractions=(0.5, 0.25, 0.25), seed=0, task="auto",
         metric=None, directed=False, batches="closed",
     ),
+    "WalkLoader": lambda _: call(
+        cd.WalkLoader,
+        data=_one_graph(), plan=crawl.WalkPlan(num_steps=4), owners=torch.arange(3), batch_size=2, shuffle=True,
+        is_training=True, with_all_edges=True, seed=0, device="cpu",
+    ),
     "OneGraph": lambda _: call(
         cd.OneGraph,
         graph=world.graph(), owners=torch.arange(4), x=torch.rand(5, 2), edge_attr=None, y=torch.arange(4),

@@ -542,3 +542,11 @@ def test_a_run_resumes_where_its_data_have_moved_to(tiny, tmp_path):
     assert moved.record["scores"] == whole.record["scores"]
     assert moved.record["where"]["path"] == str(tmp_path / "new.csv")
     assert moved.record["config"] == whole.record["config"]
+
+
+@pytest.mark.parametrize("device", [b"cpu", torch.device("cpu")], ids=["bytes", "torch.device"])
+def test_a_device_is_a_word(device, tmp_path):
+    """The folder of a run keeps it as text."""
+    with pytest.raises(ValueError, match=r"device must be a str, not .*'auto', 'cpu' or 'cuda'"):
+        run_experiment(Experiment(), tmp_path / "run", device=device)
+    assert not (tmp_path / "run").exists()

@@ -12,8 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 from crawl import Graph, Network, WalkPlan
-from crawl.data import Dataset, OneGraph, Split, Task, from_graph
-from crawl.data.loader import WalkLoader
+from crawl.data import Dataset, OneGraph, Split, Task, WalkLoader, from_graph
 from crawl.training import Evaluation, Training
 from crawl.training.evaluation import predict
 from crawl.training.runner import Runner

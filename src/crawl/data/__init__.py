@@ -7,6 +7,7 @@ from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.folder import from_folder
 from crawl.data.links import from_links
+from crawl.data.loader import WalkLoader
 from crawl.data.molecules import from_csv, read_molecules
 from crawl.data.node_folder import from_nodes
 from crawl.data.nodes import from_graph
@@ -34,6 +35,7 @@ __all__ = [
     "OneGraph",
     "Split",
     "Task",
+    "WalkLoader",
     "choose_split",
     "counting",
     "csl",

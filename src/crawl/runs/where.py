@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawl.checks import check_type
 from crawl.files import parse_json, write_atomically
 from crawl.plain import read_checked, structure
 from crawl.runs.former import former_where
@@ -30,7 +31,12 @@ class Where:
     root: str | None = None
 
     def moved(self, device: str | None = None, path: str | Path | None = None, root: str | Path | None = None) -> Where:
-        """The same, except for what is given. Paths become absolute, so that a run can be resumed from anywhere."""
+        """The same, except for what is given. Paths become absolute, so that a run can be resumed from anywhere.
+
+        Refuses a device that is not a word: the folder of a run keeps it.
+        """
+        if device is not None:
+            check_type("device", device, str, "give 'auto', 'cpu' or 'cuda'")
         given: dict[str, Any] = {"path": _absolute(path), "root": _absolute(root), "device": device}
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
