@@ -12,11 +12,11 @@ from crawl.choices import Strategy
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.runs.experiment import Experiment
 from crawl.runs.recipes import RECIPES
-from crawl.runs.sources import GivenData, Social
+from crawl.runs.sources import GivenData
 from crawl.training.settings import Cosine
 from reproduction.plan import Published, Row, Table
-from reproduction.search import ablation_hybrid, search_zinc, zinc_hybrid
-from reproduction.variants import Bits, as_budgeted_baseline, until_the_end, with_bits, with_window
+from reproduction.search import HYBRID_TABLES, SEARCHES, ablation_hybrid
+from reproduction.variants import Bits, as_budgeted_baseline, until_the_end, with_bits, with_window, without_validation
 
 _REBUILT = "Superpixels that are rebuilt from the images differ from the published ones."
 _PUBLISHED_NODES = (
@@ -85,11 +85,6 @@ def social() -> Table:
     return Table("social", "Social graphs: test accuracy, 10 folds", rows, note=note)
 
 
-def _without_validation(experiment: Experiment) -> Experiment:
-    assert isinstance(experiment.data, Social)
-    return replace(experiment, data=replace(experiment.data, has_validation=False))
-
-
 def social_nine() -> Table:
     """The same with nine folds to train on and none for validation, as in the paper."""
     table = social()
@@ -97,7 +92,7 @@ def social_nine() -> Table:
         replace(
             row,
             place=row.place.replace("social/", "social_nine/"),
-            experiment=_without_validation(row.experiment),
+            experiment=without_validation(row.experiment),
         )
         for row in table.rows
     )
@@ -338,14 +333,15 @@ def extended() -> Table:
 _ORDER = (
     *("csl", "zinc", "ablation_csl", "ablation_zinc", "window", "walks", "counting", "counting_together", "peptides"),
     *("social", "social_nine", "mnist", "cifar10", "molpcba", "ablation_molpcba", "pascalvoc", "peptides_struct"),
-    *("runtime", "baselines", "extended", "search_zinc", "zinc_hybrid", "ablation_hybrid"),
+    *("runtime", "baselines", "extended"),
+    *(make.__name__ for make in (*SEARCHES, *HYBRID_TABLES, ablation_hybrid)),
 )
 _MADE: dict[str, Callable[[], Table]] = {
     make.__name__: make
     for make in (
         *(csl, ablation_csl, ablation_zinc, ablation_molpcba, window, walks, counting, counting_together),
         *(social, social_nine, runtime, baselines, extended, *_SINGLES),
-        *(search_zinc, zinc_hybrid, ablation_hybrid),
+        *(*SEARCHES, *HYBRID_TABLES, ablation_hybrid),
     )
 }
 TABLES = {name: _MADE[name] for name in _ORDER}

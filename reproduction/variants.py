@@ -9,7 +9,7 @@ from crawl.choices import Strategy
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.task import Task
 from crawl.runs.experiment import Experiment, Model
-from crawl.runs.sources import Data
+from crawl.runs.sources import Data, Social
 
 Bits = Literal["none", "identity", "adjacency", "both"]
 WIDTHS = {  # of four layers, so that there are at most as many parameters as CRaWl has; as they were recorded
@@ -17,6 +17,15 @@ WIDTHS = {  # of four layers, so that there are at most as many parameters as CR
     "csl": {"gcn": 140, "gin": 104, "gine": 104, "gat": 140, "sage": 104, "gated_gcn": 76, "pna": 36},
     "csl_lap": {"gin": 104},
 }
+
+
+COUNTED = ("triangle", "tailed_triangle", "star", "cycle4")
+
+
+def without_validation(experiment: Experiment) -> Experiment:
+    """The same experiment on social graphs, with nine folds to train on, as in the paper."""
+    assert isinstance(experiment.data, Social)
+    return replace(experiment, data=replace(experiment.data, has_validation=False))
 
 
 def with_bits(experiment: Experiment, bits: Bits, strategy: Strategy = "non_backtracking") -> Experiment:

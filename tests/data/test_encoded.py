@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import networkx as nx
 import pytest
 import torch
@@ -12,7 +14,7 @@ from crawl.data import GraphStore, with_encodings
 from crawl.encodings import Encodings, cycle_counts, return_probabilities, walk_probabilities
 from crawl.nn.encoders import UNKNOWN
 
-ALL = Encodings(return_steps=4, walk_steps=3, longest_cycle=5)
+ALL = Encodings(return_steps=4, walk_steps=3, longest_cycle=5, degree=True)
 
 
 def graphs(**features) -> list[Data]:
@@ -29,11 +31,12 @@ def test_each_graph_gets_its_own_after_its_features():
     given = graphs(x=lambda n: torch.arange(n), edge_attr=lambda n: torch.rand(n, 2))
     store = GraphStore.from_graphs(given)
     found = with_encodings(store, ALL)
-    assert (found.x.shape[1], found.edge_attr.shape[1]) == (1 + ALL.node_width, 2 + ALL.edge_width) == (8, 8)
+    assert (found.x.shape[1], found.edge_attr.shape[1]) == (1 + ALL.node_width, 2 + ALL.edge_width) == (9, 8)
     for i, data in enumerate(given):
         graph, alone = Graph.from_data(data), found.graph(i)
         counts = cycle_counts(graph, 5)
-        of_nodes = [data.x.float().view(-1, 1), return_probabilities(graph, 4), counts.nodes.float().sqrt()]
+        degree = torch.tensor([[math.log(1 + int(d))] for d in graph.degree]).view(-1, 1)
+        of_nodes = [data.x.float().view(-1, 1), return_probabilities(graph, 4), counts.nodes.float().sqrt(), degree]
         assert torch.equal(alone.x, torch.cat(of_nodes, dim=1))
         of_edges = [data.edge_attr, walk_probabilities(graph, 3), counts.edges.float().sqrt()]
         assert torch.equal(alone.edge_attr, torch.cat(of_edges, dim=1))

@@ -114,3 +114,20 @@ def test_a_recipe_with_positions_and_encodings_is_trained(tmp_path, monkeypatch,
     model = TrainedModel.load(result.folder, device="cpu")
     assert model.features.num_node_features == 3
     assert (model.model.node_encoder.out_channels, model.model.node_encoder.width) == (8, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("zinc_hybrid", 500_000), ("peptides_hybrid", 500_000), ("mnist_hybrid", 100_000), ("cifar10_hybrid", 100_000)],
+)
+def test_hybrids_keep_to_the_budgets_of_their_benchmarks(name, most):
+    experiment = RECIPES[name]()
+    features = Features.of_benchmark(experiment.data.name)
+    if getattr(experiment.data, "has_positions", False):
+        features = replace(features, num_node_features=features.num_node_features + 2)
+    assert 0.8 * most < count_parameters(experiment, features) <= most
+
+
+def test_no_hybrid_is_told_the_counts_that_it_is_to_find():
+    encodings = RECIPES["counting_hybrid"]().encodings
+    assert encodings == Encodings()

@@ -26,8 +26,8 @@ def with_encodings(store: AnyStore, encodings: Encodings) -> AnyStore:
 
     Args:
         store: The graphs, or one graph with targets.
-        encodings: What to append: return probabilities, then square roots of cycle counts, on nodes; walk
-            probabilities, then square roots of cycle counts, on edges.
+        encodings: What to append: return probabilities, square roots of cycle counts and log(1 + degree), in this
+            order, on nodes; walk probabilities, then square roots of cycle counts, on edges.
 
     Raises:
         ValueError: If there are too many steps or too long cycles for such large graphs.
@@ -48,6 +48,8 @@ def with_encodings(store: AnyStore, encodings: Encodings) -> AnyStore:
         counts = cycle_counts(graph, encodings.longest_cycle)
         of_nodes.append(counts.nodes.float().sqrt())  # which all machines round alike
         of_edges.append(counts.edges.float().sqrt())
+    if encodings.degree:
+        of_nodes.append(graph.degree.double().log1p().float().unsqueeze(1))  # rounded once, so alike on all machines
     x = appended("x", store.x, torch.cat(of_nodes, dim=1)) if of_nodes else store.x
     edge_attr = appended("edge_attr", store.edge_attr, torch.cat(of_edges, dim=1)) if of_edges else store.edge_attr
     return replace(store, x=x, edge_attr=edge_attr)

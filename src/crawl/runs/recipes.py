@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crawl.choices import Pool
-from crawl.encodings.settings import Encodings
 from crawl.runs.experiment import Experiment, Model
+from crawl.runs.hybrids import HYBRIDS
 from crawl.runs.sources import (
     TU,
     Benchmark,
@@ -24,7 +24,7 @@ from crawl.runs.sources import (
     SocialName,
     Superpixels,
 )
-from crawl.training.settings import Cosine, CosinePerStep, Evaluation, Interval, Plateau, Step, Training
+from crawl.training.settings import Cosine, Evaluation, Interval, Plateau, Step, Training
 from crawl.walks.plan import WalkPlan
 
 # ---- the paper's benchmarks (paper, table 5)
@@ -173,30 +173,6 @@ counting_cycle4 = _counting("counting_cycle4", "Cycles of four nodes, in the sam
 counting_all = _counting("counting_all", "All four at once, in the same graphs.")
 
 
-# ---- beyond the paper
-
-
-def zinc_hybrid() -> Experiment:
-    """ZINC with walks, edge states, message passing and structural encodings; a first choice, by eight trials."""
-    return Experiment(
-        name="zinc_hybrid",
-        data=Benchmark("zinc"),
-        walk=WalkPlan(num_steps=25),
-        model=Model(("walk", "edge_update", "gine", "virtual_node"), hidden_channels=80, num_layers=5, pool="sum"),
-        training=Training(
-            lr=2e-3,
-            batch_size=100,
-            max_epochs=1000,
-            schedule=CosinePerStep(),
-            optimiser="adamw",
-            weight_decay=0.2,
-            warmup_epochs=10,
-        ),
-        evaluation=Evaluation(val_every=10),
-        encodings=Encodings(return_steps=20, walk_steps=20, longest_cycle=8),
-    )
-
-
 # ---- nodes of one graph; first choices, not yet the outcome of a search
 
 
@@ -281,7 +257,7 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     for recipe in (
         *(csl, csl_lap, counting, csv, tu, folder, nodes),
         *(zinc, cifar10, mnist, molpcba, pascalvoc_sp, peptides_func, peptides_struct),
-        *(collab, imdb_multi, reddit_binary, zinc_hybrid),
+        *(collab, imdb_multi, reddit_binary, *HYBRIDS),
         *(minesweeper, tolokers, cora),
         *(counting_triangle, counting_tailed_triangle, counting_star, counting_cycle4, counting_all),
     )
