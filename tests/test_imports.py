@@ -23,6 +23,7 @@ ORDER = [
     {"crawl.models"},
     {"crawl.data"},
     {"crawl.training"},
+    {"crawl.pages"},
     {"crawl.runs"},
     {"crawl.estimators", "crawl.theory"},
     {"crawl.cli"},
