@@ -15,7 +15,7 @@ from markupsafe import Markup
 from crawl.pages.colours import GRID, INK, MUTED, SERIES
 from crawl.pages.svg import clean_svg
 
-NO_MATPLOTLIB = "Figures need matplotlib: pip install matplotlib, then make this page again."
+NO_MATPLOTLIB = "There are no figures, since matplotlib is not installed. To have them: pip install matplotlib"
 _SETTINGS = threading.Lock()  # matplotlib's are for the whole process
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text, in the font of the page
