@@ -138,3 +138,14 @@ def test_something_else_is_refused(part, wrong):
     del content[part]
     with pytest.raises(ValueError, match=f"fingerprint of data lacks {part}"):
         Fingerprint.from_dict(content)
+
+
+def test_weights_of_targets_count_where_there_are_any():
+    plain, light, heavy = (
+        Fingerprint.of(make(sample_weight=weights))
+        for weights in (None, torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 4.0]))
+    )
+    assert "weights" not in plain.hashes
+    for before, now in ((plain, light), (light, plain), (light, heavy)):
+        assert before.changes_to(now) == ["the weights of the targets have changed"]
+    assert Fingerprint.from_dict(light.to_dict()) == light

@@ -234,3 +234,16 @@ def test_targets_that_differ_late_in_their_digits_stay_apart(tmp_path):
     (tmp_path / "a.csv").write_text(f"smiles,y\n{rows}")
     y = from_csv(tmp_path / "a.csv").store.y
     assert (y.dtype, y.flatten().tolist()) == (torch.float64, [10**9 + i for i in range(30)])
+
+
+def test_a_column_of_weights(tmp_path):
+    path = write(tmp_path, "SMILES,y,w\nC,1.5,2\nCC,2.5,0\nCCC,3.5,-1\nCCO,4.5,\nCCN,5.5,1e-3\nO,6.5,nan\n")
+    dataset = from_csv(path, weight_column="w", fractions=(0.5, 0.25, 0.25))
+    assert dataset.task.target_names == ("y",)  # the column of weights is not taken for a target
+    assert dataset.store.sample_weight.tolist() == [2, 0, 1e-3]
+    assert dataset.skipped[0] == "line 4: w is '-1', not a finite number of 0 or more"
+    assert len(dataset.skipped) == 3
+    with pytest.raises(ValueError, match="has no column 'weight'"):
+        from_csv(path, weight_column="weight", target_columns="y")
+    with pytest.raises(ValueError, match=r"Column 'y' of .* cannot be a target, too"):
+        from_csv(path, weight_column="y", target_columns="y")

@@ -63,3 +63,40 @@ def test_without_targets_is_0_also_in_its_gradient(monkeypatch, kind):
     loss, count, grad = found(kind, torch.ones(4, 2, device=DEVICE), torch.full((4, 2), torch.nan, device=DEVICE), True)
     assert (float(loss), count) == (0, 0)
     assert torch.equal(grad, torch.zeros_like(grad))
+
+
+@pytest.mark.parametrize("is_mean", [True, False])
+def test_beta_nll_and_its_gradient_are_those_of_torch(is_mean):
+    output, targets = example("mse", 40, 3)
+    raw = torch.randn(40, 3, generator=torch.Generator().manual_seed(2))
+    weights = torch.rand(40, generator=torch.Generator().manual_seed(3))
+    given, expected = (torch.cat([output, raw], dim=1).double().requires_grad_() for _ in range(2))
+    loss, count = losses.beta_nll(given, targets.double(), is_mean=is_mean, weights=weights)
+    loss.backward()
+    mean, variance, known = expected[:, :3], expected[:, 3:].exp() + losses.LEAST_VARIANCE, ~targets.isnan()
+    nll = F.gaussian_nll_loss(mean, targets.nan_to_num().double(), variance, reduction="none")
+    total = (nll * variance.detach().sqrt() * weights.unsqueeze(1))[known].sum()
+    total = total / known.sum() if is_mean else total
+    total.backward()
+    assert int(count) == int(known.sum())
+    torch.testing.assert_close(loss, total)
+    torch.testing.assert_close(given.grad, expected.grad)
+
+
+def test_beta_nll_stays_finite_for_any_answer():
+    output = torch.tensor([[0.0, -1e4], [1e4, 1e4], [0.0, torch.finfo(torch.float32).max]], requires_grad=True)
+    loss, _ = losses.beta_nll(output, torch.tensor([[0.0], [-1e4], [torch.nan]]), is_mean=True)
+    loss.backward()
+    assert bool(loss.isfinite())
+    assert bool(output.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("kind", losses.LOSSES)
+def test_weights_multiply_losses(kind):
+    output, targets = example(kind, 20, 2)
+    weights = torch.rand(20, generator=torch.Generator().manual_seed(1))
+    known = ~targets.isnan()
+    of_torch = {"l1": F.l1_loss, "mse": F.mse_loss, "bce": F.binary_cross_entropy_with_logits}[kind]
+    expected = (of_torch(output, targets.nan_to_num(), reduction="none") * weights.unsqueeze(1))[known].mean()
+    for form in (weights, weights.unsqueeze(1).expand(20, 2)):
+        torch.testing.assert_close(losses.known_loss(kind, output, targets, is_mean=True, weights=form)[0], expected)

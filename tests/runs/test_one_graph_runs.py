@@ -68,10 +68,10 @@ def test_answers_of_closed_batches_do_not_depend_on_the_batch(trained):
 def test_pieces_are_those_of_the_whole(trained, monkeypatch):
     monkeypatch.setattr("crawl.runs.trained._PIECE", 10)
     store = dataset("closed").store
-    pieces = list(trained.in_pieces("embeddings", store))
+    pieces = list(trained.embeddings_in_pieces(store))
     assert [len(piece) for piece in pieces] == [10, 10, 4]
     assert np.allclose(np.concatenate(pieces), trained.embed(store), atol=1e-6)
-    assert len(list(trained.in_pieces("predictions", dataset("full").store))) == 1
+    assert len(list(trained.predictions_in_pieces(dataset("full").store))) == 1
 
 
 def test_predictions_within_a_bound_of_memory(trained):
@@ -124,8 +124,3 @@ def test_pretraining_on_one_graph(tmp_path):
     for batches in ("full", "closed"):
         result = run_experiment(experiment, tmp_path / batches, dataset=dataset(batches), device="cpu", quiet=True)
         assert len(result.record["pretraining"]) == 2
-
-
-def test_an_unknown_kind_of_answer_is_refused(trained):
-    with pytest.raises(ValueError, match="what must be"):
-        list(trained.in_pieces("answers", dataset("full").store))

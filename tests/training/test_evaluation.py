@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch_geometric.data import Data
 
-from crawl.data import GraphStore, Task
+from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.data.identity import graph_keys
+from crawl.training import Cosine, Evaluation, Trainer, Training
 from crawl.training.evaluation import Predictions, predict, targets_of
 from crawl.training.metrics import score
 
@@ -174,3 +179,77 @@ class TestKeys:
             edge_attr=torch.empty(0, 3),
         )
         assert graph_keys(store).unique().numel() == 3
+
+
+class TestNoise:
+    """A mean-and-variance head: means as always, and the standard deviation of targets in their unit."""
+
+    @pytest.mark.parametrize("normalise_targets", [True, False])
+    def test_the_noise_of_targets_is_learned(self, normalise_targets):
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randint(2, (160, 1), generator=generator)  # 0 for quiet graphs, 1 for noisy ones
+        scatter = torch.where(x == 0, 1.0, 5.0)
+        y = 50 * normalise_targets + 3 * x + scatter * torch.randn(160, 1, generator=generator)
+        y = torch.cat([y, -y], dim=1)
+        y[::7, 1] = torch.nan
+        graphs = [Data(x=torch.eye(2)[x[i]], edge_index=torch.empty(2, 0).long(), y=y[i : i + 1]) for i in range(160)]
+        task = Task(kind="regression", num_outputs=2)
+        split = Split(*torch.arange(160).split([120, 20, 20]))
+        dataset = Dataset(name="noisy", store=GraphStore.from_graphs(graphs), task=task, split=split)
+        torch.manual_seed(0)
+        model = NoisyLine()
+        training = Training(lr=0.1, batch_size=120, max_epochs=80, loss="beta_nll", schedule=Cosine())
+        training = replace(training, normalise_targets=normalise_targets)
+        trainer = Trainer(model, dataset, training, Evaluation(), device="cpu")
+        list(trainer.epochs())
+        found = trainer.evaluate(torch.arange(160), 2, "all")
+        assert found.mean.shape == found.noise.shape == (160, 2)
+        noisy = x[:, 0].numpy() == 1
+        assert found.noise[~noisy] == pytest.approx(1, rel=0.3)
+        assert found.noise[noisy] == pytest.approx(5, rel=0.3)
+        sign = np.array([1, -1])
+        assert sign * found.mean[~noisy] == pytest.approx(50 * normalise_targets, abs=0.5)
+
+    def test_a_model_without_variances_is_refused(self, make_dataset, make_model):
+        dataset = make_dataset("regression", num_outputs=2)
+        trainer = Trainer(make_model(dataset), dataset, Training(loss="beta_nll"), Evaluation(), device="cpu")
+        with pytest.raises(ValueError, match="must answer with 4 numbers for each graph, means and then logarithms of"):
+            next(trainer.epochs())
+        with pytest.raises(ValueError, match="has_noise is for numbers, and the task is binary"):
+            predict(
+                make_model(dataset),
+                Task(kind="binary", num_outputs=1),
+                dataset.store,
+                torch.arange(2),
+                num_repeats=1,
+                seed=0,
+                has_noise=True,
+            )
+
+
+class NoisyLine(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 4)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)
+
+
+def test_members_are_joined_with_their_spreads_apart():
+    task = Task(kind="regression", num_outputs=1)
+    repeats = np.array([[[1.0], [5.0]], [[3.0], [5.0]]])
+    members = [Predictions(repeats, task, np.full((2, 1), 3.0)), Predictions(repeats + 2, task, np.full((2, 1), 4.0))]
+    found = Predictions.of_members(members)
+    assert found.mean.tolist() == [[3.0], [6.0]]
+    assert found.walk_spread.tolist() == [[1.0], [0.0]]
+    assert found.model_spread.tolist() == [[1.0], [1.0]]
+    assert found.noise == pytest.approx(12.5**0.5)
+    both = Predictions.joined([found, found])
+    assert both.repeats.shape == (2, 4, 1)
+    assert len(both.noise) == len(both.model_spread) == 4
+    binary = Predictions.of_members(
+        [Predictions(np.full((1, 1, 1), p), Task(kind="binary", num_outputs=1)) for p in (0.2, 0.4)]
+    ).for_each_class()
+    assert binary.mean == pytest.approx(np.array([[0.7, 0.3]]))
+    assert binary.model_spread == pytest.approx(np.array([[0.1, 0.1]]))

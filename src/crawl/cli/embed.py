@@ -63,7 +63,7 @@ class Embed(WithInput):
     def _of_nodes(self, trained: TrainedModel, unknown: Unknown) -> tuple[Iterator[NDArray[np.float32]], int]:
         """The embeddings of all nodes, many at a time, and how many there are."""
         _, store = self.nodes(trained, unknown)
-        return trained.in_pieces("embeddings", store, **self.how), len(store)
+        return trained.embeddings_in_pieces(store, **self.how), len(store)
 
     def _of_graphs(self, trained: TrainedModel, unknown: Unknown) -> tuple[Iterator[NDArray[np.float32]], int]:
         """The embeddings of all graphs, and how many there are; all are read first."""

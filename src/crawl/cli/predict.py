@@ -77,18 +77,16 @@ class Predict(WithInput):
 
     def _predict_nodes(self, trained: TrainedModel, unknown: Unknown) -> None:
         """Write the rows of nodes.csv with their predictions, many at a time."""
-        from crawl.training.evaluation import Predictions
-
         found, store = self.nodes(trained, unknown)
         columns, rows = found.nodes.columns, iter(found.rows)
         added = self._added(trained, columns)[:-1]  # every node has a prediction, and so no reason
         with open_output(self.output) as file, counter() as count:
             writer = csv.writer(file, lineterminator="\n")
             header = [[*columns, *added]]
-            for piece in trained.in_pieces("predictions", store, **self.how):
+            for piece in trained.predictions_in_pieces(store, **self.how):
                 writer.writerows(header)
                 header = []
-                answers = list(added_cells(Predictions(piece, trained.features.task), trained.scaling))
+                answers = list(added_cells(piece, trained.scaling))
                 for row, answer in zip(islice(rows, len(answers)), answers, strict=True):
                     writer.writerow([*(row.cells[name] for name in columns), *answer[:-1]])
                 count(len(answers))

@@ -121,6 +121,12 @@ class Assembler:
         self.x = None if store.x is None else self._kept("x", store.x, most_nodes)
         self.edge_attr = None if store.edge_attr is None else self._kept("edge_attr", store.edge_attr, most_edges)
         self.y = None if y is None else self._kept("y", y, most_nodes if store.y_per_node else most_graphs)
+        weights = None if store.sample_weight is None else store.sample_weight.float()
+        self.weights = (
+            None
+            if weights is None
+            else self._kept("sample_weight", weights, most_nodes if store.y_per_node else most_graphs)
+        )
         self.graph = Graph(rowptr, col, edge_id, graph.batch, graph.graph_ptr, graph.num_edges)
         self._loaded = graph
         self._weighed: Graph | None = None
@@ -248,10 +254,10 @@ class Assembler:
                 end_ptr = torch.cat([end_ptr, edge_ptr[-1:]]).int()
                 order = (end.order[edge] - edge_offset[edge_graph]).clamp_min(0).int()
             ends.append(Segments(owner, edges, nodes, end_ptr, order, end.longest))
-        y = self.y
+        y, weights = self.y, self.weights
         if y is not None:
             rows, is_real = (node, is_node) if self.store.y_per_node else (ids.clamp_max(len(y) - 1), is_graph)
-            y = y[rows]
+            y, weights = y[rows], None if weights is None else weights[rows]
             if is_padded and is_real is not None:
                 y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y, torch.nan)
         walks = None
@@ -267,6 +273,7 @@ class Assembler:
             None if self.edge_attr is None else self.edge_attr[edge],
             y,
             walks,
+            sample_weight=weights,
         )
 
     def _walks(

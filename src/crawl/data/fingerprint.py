@@ -27,6 +27,7 @@ _PARTS = {  # what has a hash, and what a change of it is called
     "targets": "the targets have changed",
     "split": "the split has changed",
 }
+_WEIGHTS = "weights"  # of targets, which has a hash where there are any
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Fingerprint:
         num_graphs: The number of graphs.
         task: What is to be predicted, with the names of targets and classes.
         columns: What the features are, where categories are numbered by the values that occur.
-        hashes: A hash for each of `graphs`, `node_features`, `edge_features`, `targets` and `split`.
+        hashes: A hash for each of `graphs`, `node_features`, `edge_features`, `targets` and `split`, and one of
+            the `weights` of targets where there are any.
     """
 
     num_graphs: int
@@ -64,6 +66,8 @@ class Fingerprint:
             "targets": _hash(store.y),
             "split": _hash(split.train, split.val, split.test),
         }
+        if store.sample_weight is not None:
+            hashes[_WEIGHTS] = _hash(store.sample_weight)
         return cls(len(dataset), dataset.task, dataset.columns, hashes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +78,7 @@ class Fingerprint:
     def from_dict(cls, content: Any) -> Fingerprint:
         """The fingerprint that `to_dict` wrote, perhaps through JSON. Refuses other content."""
         fingerprint = structure(cls, content, "The fingerprint of data")
-        if fingerprint.hashes.keys() != _PARTS.keys() or fingerprint.num_graphs < 0:
+        if fingerprint.hashes.keys() - {_WEIGHTS} != _PARTS.keys() or fingerprint.num_graphs < 0:
             raise ValueError(f"This is not the fingerprint of data: {shown(content)}.")
         return fingerprint
 
@@ -86,7 +90,9 @@ class Fingerprint:
         before, after = self.columns or Columns(), now.columns or Columns()
         for owner in ("nodes", "edges"):
             changes += _column_changes(owner, getattr(before, owner), getattr(after, owner))
-        return changes + [phrase for part, phrase in _PARTS.items() if self.hashes[part] != now.hashes[part]]
+        changes += [phrase for part, phrase in _PARTS.items() if self.hashes[part] != now.hashes[part]]
+        are_others = self.hashes.get(_WEIGHTS) != now.hashes.get(_WEIGHTS)
+        return [*changes, "the weights of the targets have changed"] if are_others else changes
 
 
 def task_changes(before: Task, now: Task) -> list[str]:

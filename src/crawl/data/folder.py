@@ -38,6 +38,7 @@ def from_folder(
     bad_rows: BadRows = "skip",
     task: AnyKind = "auto",
     metric: str | None = None,
+    weight_column: str | None = None,
 ) -> Dataset:
     """The graphs of the `.graphml` and `.json` files in a folder.
 
@@ -53,7 +54,7 @@ def from_folder(
         file_column: The column with the names of the files.
         undirected: Forget the directions of directed graphs. Otherwise a node that can be entered but not left makes a
             graph unusable, because a walk would end there.
-        split: As in `from_csv`, except `scaffold`; so are `fractions`, `seed`, `task` and `metric`.
+        split: As in `from_csv`, except `scaffold`; so are `fractions`, `seed`, `task`, `metric` and `weight_column`.
         bad_rows: As in `from_csv`. Bad are also files that cannot be read, and attributes that most other graphs do not
             have or that are not finite.
 
@@ -72,10 +73,10 @@ def from_folder(
         )
     table = Table(found)
     table.check_column(file_column)
-    targets = choose_targets(table, target_columns, taken=(file_column, split))
+    targets = choose_targets(table, target_columns, taken=(file_column, split, weight_column))
     examples = [(row, row.problem or _graph(folder / row.cells[file_column], undirected)) for row in table]
     examples = _alike(examples)
-    labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric)
+    labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric, weight_column=weight_column)
     files = tuple(row.cells[file_column] for row in labelled.rows)
     of_nodes = _columns([node for graph in labelled.graphs for node in graph.nodes])
     of_edges = _columns([edge for graph in labelled.graphs for edge in graph.edges])
@@ -85,7 +86,7 @@ def from_folder(
     plain = GraphStore.from_graphs(graph.data for graph in labelled.graphs)
     return Dataset(
         name=folder.resolve().name,
-        store=replace(plain, x=x, edge_attr=edge_attr, y=labelled.y),
+        store=replace(plain, x=x, edge_attr=edge_attr, y=labelled.y, sample_weight=labelled.sample_weight),
         task=labelled.task,
         split=split_labelled(labelled, split, fractions, seed),
         node_categories=category_sizes(columns.nodes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ class Labelled(Generic[T]):
     task: Task
     y: Tensor
     skipped: tuple[str, ...]  # a line for each row that cannot be used, with the reason
+    sample_weight: Tensor | None = None
 
 
 def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[object]) -> tuple[str, ...]:
@@ -62,9 +64,12 @@ def label(
     bad_rows: BadRows,
     task: AnyKind,
     metric: str | None,
+    weight_column: str | None = None,
 ) -> Labelled[T]:
     """The usable rows with their targets. An example is a row with its graph, or with the reason why there is none."""
     check_choice("bad_rows", bad_rows, get_args(BadRows))
+    if weight_column is not None:
+        table.check_column(weight_column)
     num_rows = 0
     problems: dict[int, str] = {}
     good: list[tuple[int, Row, T]] = []
@@ -72,6 +77,9 @@ def label(
         num_rows += 1
         if isinstance(graph, str):
             problems[place] = f"line {row.line}: {graph}"
+        elif weight_column is not None and weight_of(row.cells[weight_column]) is None:
+            cell = row.cells[weight_column]
+            problems[place] = f"line {row.line}: {weight_column} is {cell!r}, not a finite number of 0 or more"
         else:
             good.append((place, row, graph))
     if not num_rows:
@@ -91,7 +99,19 @@ def label(
         more = f" (and {len(skipped) - 1} more)" if len(skipped) > 1 else ""
         raise ValueError(f"{table.path}, {skipped[0]}{more}; correct it, or skip bad rows.")
     places, rows, graphs = zip(*good, strict=True)
-    return Labelled(table, rows, graphs, places, num_rows, found, y, skipped)
+    weights = None
+    if weight_column is not None:
+        weights = torch.tensor([weight_of(row.cells[weight_column]) for row in rows], dtype=torch.float64)
+    return Labelled(table, rows, graphs, places, num_rows, found, y, skipped, weights)
+
+
+def weight_of(cell: str) -> float | None:
+    """The weight in a cell; None if it is not a finite number of 0 or more."""
+    try:
+        weight = float(cell)
+    except ValueError:
+        return None
+    return weight if 0 <= weight < math.inf else None
 
 
 def split_labelled(

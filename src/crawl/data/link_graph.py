@@ -60,7 +60,7 @@ class LinkGraph(OneGraph):
     def subset(self, ids: Tensor) -> OneGraph:
         """The graph with all training links, and the targets `ids` only, in this order."""
         ids = self.checked_ids(ids)
-        return replace(self.with_owners(self.owners[ids]), y=None if self.y is None else self.y[ids.to(self.y.device)])
+        return replace(self.with_owners(self.owners[ids]), **self._rows_of(ids))
 
 
 def without_edges(graph: Graph, is_kept: Tensor) -> Graph:

@@ -28,6 +28,7 @@ def from_csv(
     bad_rows: BadRows = "skip",
     task: AnyKind = "auto",
     metric: str | None = None,
+    weight_column: str | None = None,
 ) -> Dataset:
     """The molecules of a CSV file with their targets; needs rdkit.
 
@@ -43,6 +44,8 @@ def from_csv(
             `multilabel`.
         task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
         metric: The score; the usual one of the task when None.
+        weight_column: The column that says how much each row counts in training, a number of 0 or more; all count alike
+            when None. A row without one is bad. Scores are not weighted.
 
     Raises:
         ValueError: For anything wrong with the file or the choices; the message says what to do.
@@ -50,13 +53,13 @@ def from_csv(
     """
     table = Table(path)
     smiles_column = _smiles_column(table, smiles_column)
-    targets = choose_targets(table, target_columns, taken=(smiles_column, split))
+    targets = choose_targets(table, target_columns, taken=(smiles_column, split, weight_column))
     examples = ((row, row.problem or _graph(row.cells[smiles_column])) for row in table)
-    labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric)
+    labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric, weight_column=weight_column)
     smiles = tuple(row.cells[smiles_column] for row in labelled.rows)
     return Dataset(
         name=table.name,
-        store=replace(GraphStore.from_graphs(labelled.graphs), y=labelled.y),
+        store=replace(GraphStore.from_graphs(labelled.graphs), y=labelled.y, sample_weight=labelled.sample_weight),
         task=labelled.task,
         split=split_labelled(labelled, split, fractions, seed, smiles),
         node_categories=ATOM_CATEGORIES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, get_args
 
 import torch
@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from crawl.checks import check_choice, check_type, shown
 from crawl.choices import Batches as Batches
-from crawl.data.store import GraphStore
+from crawl.data.store import GraphStore, check_weights_of_rows
 from crawl.graph import Graph
 from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor
 
@@ -30,6 +30,7 @@ class OneGraph:
         batches: What a batch of targets is. `full` has the whole graph in it, and walks from all of its nodes, so that
             a batch should have all targets. `closed` has the walks of its targets, and of each target the nodes that
             these visit: what a target gets as its answer depends on no other target.
+        sample_weight: How much each target counts in training, as in `GraphStore`; None if all count alike.
     """
 
     graph: Graph
@@ -39,6 +40,7 @@ class OneGraph:
     y: Tensor | None = None
     edge_index: Tensor | None = None
     batches: Batches = "closed"
+    sample_weight: Tensor | None = field(default=None, kw_only=True)
     _stay: ClassVar[tuple[str, ...]] = ("owners",)  # on the CPU
 
     def __post_init__(self) -> None:
@@ -52,7 +54,7 @@ class OneGraph:
         object.__setattr__(self, "owners", owners.long().cpu())
         if self.batches == "full" and self.edge_index is None:
             raise ValueError("Batches of the full graph need edge_index.")
-        expected = {"x": self.num_nodes, "edge_attr": self.num_edges, "y": len(self)}
+        expected = {"x": self.num_nodes, "edge_attr": self.num_edges, "y": len(self), "sample_weight": len(self)}
         for name, num_rows in expected.items():
             tensor = getattr(self, name)
             if tensor is not None and (plain_tensor(name, tensor).dim() == 0 or tensor.shape[0] != num_rows):
@@ -108,7 +110,8 @@ class OneGraph:
         """The same, for what comes from outside.
 
         Raises:
-            ValueError: If an owner is not a node, `x` or `edge_attr` is not finite, or `y` is infinite.
+            ValueError: If an owner is not a node, `x` or `edge_attr` is not finite, `y` is infinite, or a weight is
+                below 0 or not finite.
         """
         wrong = self.owners[(self.owners < 0) | (self.owners >= self.num_nodes)]
         if wrong.numel():
@@ -124,6 +127,7 @@ class OneGraph:
                     row = int(is_wrong.nonzero()[0, 0])
                     value = rows[row][is_wrong[row]].flatten()[0].item()
                     raise ValueError(f"{name} has {value} in row {first + row}: give finite numbers.")
+        check_weights_of_rows(self.sample_weight)
         return self
 
     def batch(self, ids: Tensor) -> Data:
@@ -136,15 +140,20 @@ class OneGraph:
             x=self.x,
             edge_index=self.edge_index,
             edge_attr=self.edge_attr,
-            y=None if self.y is None else self.y[ids.to(self.y.device)],
             num_nodes=self.num_nodes,
+            **self._rows_of(ids),
             **({"edge_label_index": owners.t()} if self.are_pairs else {"target_nodes": owners}),
         )
 
     def subset(self, ids: Tensor) -> OneGraph:
         """The same graph with the targets `ids` only, in this order."""
         ids = self.checked_ids(ids)
-        return replace(self, owners=self.owners[ids], y=None if self.y is None else self.y[ids.to(self.y.device)])
+        return replace(self, owners=self.owners[ids], **self._rows_of(ids))
+
+    def _rows_of(self, ids: Tensor) -> dict[str, Any]:
+        """Targets and their weights, as far as there are any."""
+        rows = {"y": self.y, "sample_weight": self.sample_weight}
+        return {name: values[ids.to(values.device)] for name, values in rows.items() if values is not None}
 
     def with_owners(self, owners: Tensor) -> OneGraph:
         """The same graph to be asked about other nodes, `[M]`, or pairs, `[M, 2]`, whose targets are not known."""

@@ -36,6 +36,8 @@ class GraphStore:
         edge_attr: `[E, C]` edge features, or None.
         y: The targets, or None: `[G, K]` numbers or labels (NaN where one is missing) or `[G]` classes.
         y_per_node: Whether the rows of `y` belong to nodes instead of graphs.
+        sample_weight: How much each row of `y` counts in training, `[rows]`, or each of its targets, `[rows, K]`:
+            numbers that are 0 or more, whose ratios matter. None if all count alike.
         sizes: `[2, G]` the nodes and edges of each graph, on the CPU: so nothing waits for a GPU to know them.
     """
 
@@ -46,6 +48,7 @@ class GraphStore:
     edge_attr: Tensor | None = None
     y: Tensor | None = None
     y_per_node: bool = False
+    sample_weight: Tensor | None = None
     sizes: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +67,7 @@ class GraphStore:
             "x": (self.x, self.num_nodes),
             "edge_attr": (self.edge_attr, self.num_edges),
             "y": (self.y, self.num_nodes if self.y_per_node else len(self)),
+            "sample_weight": (self.sample_weight, self.num_nodes if self.y_per_node else len(self)),
         }
         for name, (tensor, num_rows) in expected.items():
             if tensor is None:
@@ -203,17 +207,18 @@ class GraphStore:
         device = stores[0].device
         node_ptr, edge_ptr = (as_ptr(counts).to(device) for counts in sizes)
         edge_index = torch.cat([store.edge_index for store in stores], dim=1)
-        x, edge_attr, y = (
-            _concatenated(name, [getattr(store, name) for store in stores], "Part") for name in ("x", "edge_attr", "y")
+        x, edge_attr, y, weight = (
+            _concatenated(name, [getattr(store, name) for store in stores], "Part")
+            for name in ("x", "edge_attr", "y", "sample_weight")
         )
-        return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node)
+        return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node, weight)
 
     def checked(self) -> Self:
         """The same store, for arrays that come from outside, if they are graphs.
 
         Raises:
             ValueError: If an edge leaves its graph, a pointer falls, `x` or `edge_attr` holds NaN or infinity, or `y`
-                infinity; NaN in `y` is a target that is missing.
+                infinity; NaN in `y` is a target that is missing. Or if a weight is below 0 or not finite.
         """
         edge_index = self.edge_index
         if bool((self.sizes < 0).any()) or bool(self.node_ptr[0] != 0) or bool(self.edge_ptr[0] != 0):
@@ -231,6 +236,7 @@ class GraphStore:
         self._check_finite("x", self.x, self.node_ptr)
         self._check_finite("edge_attr", self.edge_attr, self.edge_ptr)
         self._check_finite("y", self.y, self.node_ptr if self.y_per_node else torch.arange(len(self) + 1))
+        check_weights_of_rows(self.sample_weight)
         return self
 
     def _check_finite(self, name: str, values: Tensor | None, ptr: Tensor) -> None:
@@ -258,10 +264,10 @@ class GraphStore:
     def batch(self, ids: Tensor | Sequence[int]) -> Batch:
         """The graphs `ids`, in this order, as one PyG `Batch`; a graph may come more than once.
 
-        The batch has `x`, `edge_attr` and `y` where the store has them, `edge_index`, `batch`, `ptr` and `num_nodes`,
-        equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids; those that no graph has are
-        refused. Give the ids on the CPU: the batch is put together on the device of the store, and the host does not
-        wait for it.
+        The batch has `x`, `edge_attr`, `y` and `sample_weight` where the store has them, `edge_index`, `batch`, `ptr`
+        and `num_nodes`, equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids; those that no
+        graph has are refused. Give the ids on the CPU: the batch is put together on the device of the store, and the
+        host does not wait for it.
         """
         ids, (nodes, batch, ptr, _), (edges, graph_of_edge, _, _) = self._chosen(ids)
         parts = self._rows_of(nodes, edges, ids)
@@ -291,6 +297,8 @@ class GraphStore:
             found["edge_attr"] = self.edge_attr[edges]
         if self.y is not None:
             found["y"] = self.y[nodes if self.y_per_node else graphs]
+        if self.sample_weight is not None:
+            found["sample_weight"] = self.sample_weight[nodes if self.y_per_node else graphs]
         return found
 
     def __repr__(self) -> str:
@@ -306,6 +314,17 @@ class GraphStore:
         if wrong.numel():
             raise ValueError(f"There is no graph {int(wrong[0])}: ids go from 0 to {len(self) - 1}.")
         return ids
+
+
+def check_weights_of_rows(weights: Tensor | None) -> None:
+    """Refuse weights that are not numbers of 0 or more."""
+    if weights is None:
+        return
+    wrong = ~(weights.double().isfinite() & (weights >= 0))
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0, 0])
+        value = weights[row][wrong[row]].flatten()[0].item()
+        raise ValueError(f"sample_weight has {value} in row {row}: give finite numbers that are 0 or more.")
 
 
 def rows_of(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

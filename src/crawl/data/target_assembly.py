@@ -32,7 +32,7 @@ class FullGraph(Assembler):
         keys = torch.zeros(1, dtype=torch.long)
         super().__init__(_as_graphs(store), keys, device, has_edges=has_edges, has_walks=has_walks, most=most)
         self.owners = self._kept("owners", store.owners.to(device), len(store))
-        self.target_y = _as_numbers(store.y, device)
+        self.target_y, self.target_weights = _as_numbers(store.y, device), _as_numbers(store.sample_weight, device)
         self._only = torch.tensor([0, 1], device=device)  # the graph, and the empty one for padding
 
     def show(self, store: OneGraph) -> None:
@@ -45,7 +45,8 @@ class FullGraph(Assembler):
         batch = super().batch(torch.zeros(1, dtype=torch.long), plan, num_steps, seed)
         ids = ids.to(self.device)
         targets = tuple(Segments.of(end, batch.num_nodes) for end in _ends(self.owners[ids]))
-        return replace(batch, targets=targets, y=None if self.target_y is None else self.target_y[ids])
+        y, weights = (None if rows is None else rows[ids] for rows in (self.target_y, self.target_weights))
+        return replace(batch, targets=targets, y=y, sample_weight=weights)
 
     def buckets(self, batches: list[Tensor], num_graphs: int) -> list[Bucket]:
         """The one bucket that all batches have."""
@@ -71,7 +72,8 @@ class FullGraph(Assembler):
         if y is not None:
             y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y[known], torch.nan)
         targets = tuple(Segments(end, rows, batch.nodes.rows) for end in ends)
-        return replace(batch, targets=targets, y=y)
+        weights = None if self.target_weights is None else self.target_weights[known]
+        return replace(batch, targets=targets, y=y, sample_weight=weights)
 
 
 class ClosedGraph:
@@ -84,7 +86,7 @@ class ClosedGraph:
 
     def __init__(self, store: OneGraph, device: torch.device, *, has_edges: bool = True) -> None:
         self.store, self.device, self.has_edges = store, device, has_edges
-        self.y = _as_numbers(store.y, store.device)
+        self.y, self.weights = (_as_numbers(rows, store.device) for rows in (store.y, store.sample_weight))
 
     def batch(self, ids: Tensor, plan: WalkPlan | None, num_steps: int, seed: int) -> Batch:
         """The walks around the targets `ids`, on the CPU."""
@@ -118,6 +120,7 @@ class ClosedGraph:
             x=None if store.x is None else store.x[nodes],
             edge_attr=None if store.edge_attr is None else store.edge_attr[edges],
             y=None if self.y is None else self.y[ids.to(self.y.device)],
+            sample_weight=None if self.weights is None else self.weights[ids.to(self.weights.device)],
         )
         return batch if graph.device == self.device else batch.map(lambda tensor: tensor.to(self.device))
 

@@ -66,7 +66,7 @@ def build_model(experiment: Experiment, features: Features) -> Network:
         torch.manual_seed(derive_seed(experiment.seed, "weights"))
         model = Network(
             node_encoder,
-            task.num_outputs,
+            task.num_outputs * (2 if experiment.training.has_noise else 1),
             layer=settings.parts,
             hidden_channels=settings.hidden_channels,
             num_layers=settings.num_layers,
@@ -164,7 +164,7 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
             from crawl.data.molecules import from_csv
 
             shared = {name: getattr(data, name) for name in ("split", "fractions", "bad_rows", "task", "metric")}
-            shared |= {"target_columns": data.targets, "seed": seed}
+            shared |= {"target_columns": data.targets, "seed": seed, "weight_column": data.weight}
             place = existing_path(data, path)
             if isinstance(data, Folder):
                 return from_folder(place, **shared)

@@ -308,6 +308,9 @@ def _without_effect(
     if task.kind != "regression":
         yield f"A {task.kind} task", "training", "loss", Training.loss
         yield f"A {task.kind} task", "training", "normalise_targets", Training.normalise_targets
+    if task.kind == "regression" or task.level == "pair":
+        what = "A regression" if task.kind == "regression" else "A task about pairs, which are drawn,"
+        yield what, "training", "class_weights", Training.class_weights
     if batches == "full":
         for group, setting in WITH_BATCHES:
             usual = getattr(type(getattr(experiment, group)), setting)

@@ -5,13 +5,13 @@ Where files are stored is not part of an experiment: paths are arguments of `loa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 from crawl.checks import check_fields, shown
 from crawl.choices import Batches
-from crawl.plain import tagged
+from crawl.plain import LEFT_OUT, tagged
 
 Substructure = Literal["triangle", "tailed_triangle", "star", "cycle4"]
 
@@ -91,11 +91,18 @@ class _WithTable(_Files):
         targets: The target columns.
         task: The kind of targets; `auto` finds it from their values.
         bad_rows: Skip and report rows that cannot be read, or refuse the table.
+        weight: The column that says how much each row counts in training; all count alike when not given.
     """
 
     targets: tuple[str, ...] = ()
     task: Literal["auto", "regression", "binary", "multiclass", "multilabel"] = "auto"
     bad_rows: Literal["skip", "refuse"] = "skip"
+    weight: str | None = field(default=None, metadata=LEFT_OUT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.weight, str | None):
+            raise ValueError(f"data.weight must be the name of a column, not {shown(self.weight)}.")
 
 
 @dataclass(frozen=True)

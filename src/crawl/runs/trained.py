@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_choice, check_type, shown, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, shown, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
@@ -34,6 +34,7 @@ from crawl.runs.where import Where
 from crawl.training.checkpoint import check_weights, load_checkpoint
 from crawl.training.evaluation import Predictions, Scaling, embed_with, predict_with, runner_for
 from crawl.training.memory_bound import check_full_graph, targets_within
+from crawl.training.runner import Runner
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
 
@@ -181,8 +182,7 @@ class TrainedModel:
         """
         how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
         how |= {"memory_gb": memory_gb, "on_batch": on_batch, "handle_unknown": handle_unknown}
-        pieces = list(self.in_pieces("predictions", store, **how))
-        return Predictions(np.concatenate(pieces, axis=1), self.features.task)
+        return Predictions.joined(list(self.predictions_in_pieces(store, **how)))
 
     def embed(
         self,
@@ -202,11 +202,23 @@ class TrainedModel:
         """
         how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
         how |= {"memory_gb": memory_gb, "on_batch": on_batch, "handle_unknown": handle_unknown}
-        return np.concatenate(list(self.in_pieces("embeddings", store, **how)))
+        return np.concatenate(list(self.embeddings_in_pieces(store, **how)))
 
-    def in_pieces(
+    def predictions_in_pieces(self, store: Store, **how: Any) -> Iterator[Predictions]:
+        """Predictions of many targets of closed batches at a time, in their order; everything else comes in one piece.
+
+        The arguments are those of `predict`.
+        """
+        for runner, ids, settings in self._pieces(store, **how):
+            yield predict_with(runner, ids, **settings, scaling=self.scaling)
+
+    def embeddings_in_pieces(self, store: Store, **how: Any) -> Iterator[NDArray[np.float32]]:
+        """`[n, d]` embeddings, in pieces as `predictions_in_pieces`. The arguments are those of `embed`."""
+        for runner, ids, settings in self._pieces(store, **how):
+            yield embed_with(runner, ids, **settings)
+
+    def _pieces(
         self,
-        what: Literal["predictions", "embeddings"],
         store: Store,
         *,
         num_repeats: int | None = None,
@@ -216,12 +228,8 @@ class TrainedModel:
         memory_gb: float | None = None,
         on_batch: Callable[[], None] | None = None,
         handle_unknown: HandleUnknown = "warn",
-    ) -> Iterator[NDArray[Any]]:
-        """`[r, n, k]` predictions or `[n, d]` embeddings, of many targets of closed batches at a time, in their order.
-
-        Everything else comes in one piece. The arguments are those of `predict`.
-        """
-        check_choice("what", what, ("predictions", "embeddings"))
+    ) -> Iterator[tuple[Runner, Tensor, dict[str, Any]]]:
+        """What runs the model, the targets of each piece, and how to run it on them."""
         check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs(graphs)")
         is_network, evaluation = isinstance(self.experiment.model, Model), self.experiment.evaluation
         if num_steps is not None and is_network and self.experiment.walk is None:
@@ -240,18 +248,17 @@ class TrainedModel:
         is_full = isinstance(store, OneGraph) and store.batches == "full"
         if not is_full and batch_size is None:
             batch_size = evaluation.batch_size
-        runner, batch_size = runner_for(self.model, self.features.task, store, num_repeats, batch_size)
+        has_noise = self.experiment.training.has_noise
+        runner, batch_size = runner_for(self.model, self.features.task, store, num_repeats, batch_size, has_noise)
         if is_full:
             check_full_graph(runner, memory_gb, num_steps=num_steps)
         elif memory_gb is not None:
             batch_size = targets_within(runner, memory_gb, num_steps=num_steps)
         how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
+        how |= {"on_batch": on_batch}
         is_one_piece = is_full or isinstance(store, GraphStore)
         for ids in torch.split(torch.arange(len(store)), max(len(store), 1) if is_one_piece else _PIECE):
-            if what == "embeddings":
-                yield embed_with(runner, ids, **how, on_batch=on_batch)
-            else:
-                yield predict_with(runner, ids, **how, on_batch=on_batch, scaling=self.scaling).repeats
+            yield runner, ids, how
 
 
 # ---- what a checkpoint must hold: a valid checksum says nothing about who wrote it

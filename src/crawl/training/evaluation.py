@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -13,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from crawl.checks import MAX_COUNT, MAX_SEED, check_type, shown, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, check_type, shown, truth, whole_number
 from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.graph import Graph
+from crawl.ops.losses import variance_of
 from crawl.training.metrics import Array, score
 from crawl.training.runner import Runner
 from crawl.training.seeds import derive_seed
@@ -56,6 +57,10 @@ class Scaling:
             return targets
         return (targets - _like(self.mean, targets)) / _like(self.deviation, targets)
 
+    def unit(self, like: Tensor) -> Tensor:
+        """What a difference of 1 in the network's unit is in the unit of the targets."""
+        return _like(self.deviation, like) if self.mean else torch.ones((), dtype=like.dtype, device=like.device)
+
     def undo(self, outputs: Tensor) -> Tensor:
         """Outputs in the unit of the targets."""
         if not self.mean:
@@ -75,16 +80,49 @@ def _on_device(values: tuple[float, ...], dtype: torch.dtype, device: torch.devi
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of one model, evaluated several times.
+    """Predictions of one model, or of several that were trained alike, evaluated several times.
+
+    Three spreads say three things, and none of them the others: `walk_spread` how much a prediction depends on the
+    walks, `model_spread` how much on the model, and `noise` how far targets scatter around it, as learned.
 
     Attributes:
         repeats: `[r, n, k]` one prediction per evaluation: values, or probabilities; for a binary task one column, the
-            probability of the second class.
+            probability of the second class. Of several models, their mean.
         task: What is predicted.
+        noise: `[n, k]` the standard deviation of targets around the prediction, in their unit, by models that were
+            trained with the loss `beta_nll`: the root of the mean of all variances. None for others.
+        model_spread: `[n, k]` the standard deviation over models of what each predicts, averaged over its evaluations;
+            None for a single model.
     """
 
     repeats: Array
     task: Task
+    noise: Array | None = None
+    model_spread: Array | None = None
+
+    @classmethod
+    def of_members(cls, members: Sequence[Predictions]) -> Predictions:
+        """What several models predict together for the same rows, with the same number of evaluations."""
+        assert len(members) > 1
+        noises = [each.noise for each in members if each.noise is not None]
+        return cls(
+            np.mean([each.repeats for each in members], axis=0),
+            members[0].task,
+            np.sqrt(np.mean(np.square(noises), axis=0)) if noises else None,
+            np.std([each.mean for each in members], axis=0),
+        )
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Predictions]) -> Predictions:
+        """The predictions of several pieces, one after the other."""
+        (first, *_) = pieces
+        noises, spreads = ([getattr(each, name) for each in pieces] for name in ("noise", "model_spread"))
+        return cls(
+            np.concatenate([each.repeats for each in pieces], axis=1),
+            first.task,
+            None if first.noise is None else np.concatenate(noises),
+            None if first.model_spread is None else np.concatenate(spreads),
+        )
 
     @property
     def mean(self) -> Array:
@@ -105,7 +143,9 @@ class Predictions:
         """The same with a probability for each of the two classes of a binary task, in their order; `k` is 2 then."""
         if self.task.kind != "binary":
             return self
-        return replace(self, repeats=np.concatenate([1 - self.repeats, self.repeats], axis=2))
+        spread = self.model_spread
+        spread = None if spread is None else np.concatenate([spread, spread], axis=1)
+        return replace(self, repeats=np.concatenate([1 - self.repeats, self.repeats], axis=2), model_spread=spread)
 
     @property
     def classes(self) -> NDArray[np.int64]:
@@ -143,6 +183,7 @@ def predict(
     num_steps: int | None = None,
     batch_size: int | None = None,
     on_batch: Callable[[], None] | None = None,
+    has_noise: bool = False,
 ) -> Predictions:
     """The model's predictions for the graphs `ids`, in this order; rows are nodes for a node-level task.
 
@@ -160,8 +201,12 @@ def predict(
         num_steps: Steps of the walks; those of the model in evaluation when None.
         batch_size: Graphs per step, or targets of one graph; 100 when None. A batch of the full graph has all targets.
         on_batch: Called after every step.
+        has_noise: Whether the model was trained with the loss `beta_nll`.
     """
     check_type("model", model, nn.Module)
+    truth("has_noise", has_noise)
+    if has_noise and isinstance(task, Task) and task.kind != "regression":
+        raise ValueError(f"has_noise is for numbers, and the task is {task.kind}: leave it out.")
     check_type("task", task, Task)
     check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs(graphs)")
     num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
@@ -170,13 +215,18 @@ def predict(
     ids = store.checked_ids(ids)
     if isinstance(store, LinkGraph) or not torch.equal(ids, torch.arange(len(store))):
         store, ids = store.subset(ids), torch.arange(len(ids))
-    runner, batch_size = runner_for(model, task, store, num_repeats, batch_size)
+    runner, batch_size = runner_for(model, task, store, num_repeats, batch_size, has_noise)
     settings: dict[str, Any] = {"num_steps": num_steps, "batch_size": batch_size, "on_batch": on_batch}
     return predict_with(runner, ids, num_repeats=num_repeats, seed=seed, scaling=scaling, **settings)
 
 
 def runner_for(
-    model: nn.Module, task: Task, store: GraphStore | OneGraph, num_repeats: int, batch_size: int | None = None
+    model: nn.Module,
+    task: Task,
+    store: GraphStore | OneGraph,
+    num_repeats: int,
+    batch_size: int | None = None,
+    has_noise: bool = False,
 ) -> tuple[Runner, int]:
     """What runs a model on all graphs or targets of a store, captured if that is worth it, and the size of batches.
 
@@ -192,7 +242,8 @@ def runner_for(
     batch_size = whole_number("batch_size", 100 if batch_size is None else batch_size, 1, MAX_COUNT)
     is_long = num_repeats * len(store) > _FEW_BATCHES * batch_size
     device = next(model.parameters()).device
-    return Runner(model, task, store, device, largest_batch=batch_size, is_captured=is_long), batch_size
+    how: Any = {"largest_batch": batch_size, "is_captured": is_long, "has_noise": has_noise}
+    return Runner(model, task, store, device, **how), batch_size
 
 
 @torch.no_grad()
@@ -214,15 +265,19 @@ def predict_with(
     model.eval()
     outputs = []
     for repeat in range(num_repeats):
-        output = torch.empty(0, task.num_outputs)
+        output = torch.empty(0, task.num_outputs * (2 if runner.has_noise else 1))
         if len(ids):
             walk_seed = derive_seed(seed, "evaluation", repeat)
             output = runner.predict(ids, batch_size, seed=walk_seed, num_steps=num_steps, on_batch=on_batch)
         outputs.append(output)
     model.train(was_training)
-    on_host = torch.stack(outputs).cpu().double()
-    repeats = [_as_prediction(task, output, scaling or Scaling()).numpy() for output in on_host]
-    return Predictions(np.stack(repeats), task)
+    on_host, scaling = torch.stack(outputs).cpu().double(), scaling or Scaling()
+    noise: Array | None = None
+    if runner.has_noise:
+        on_host, raw = on_host.chunk(2, dim=2)
+        noise = (variance_of(raw).mean(dim=0).sqrt() * scaling.unit(raw)).numpy()
+    repeats = [_as_prediction(task, output, scaling).numpy() for output in on_host]
+    return Predictions(np.stack(repeats), task, noise)
 
 
 @torch.no_grad()

@@ -71,7 +71,14 @@ def check_full_graph(runner: Runner, memory_gb: float | None, *, num_steps: int 
         what = "" if limit is None else f"the {limit / 2**30:.2g} GB that are free"
     if limit is None or store.num_nodes == 0:
         return
-    small = Runner(runner.model, replace(runner.task, level="node"), _like(store), runner.device, largest_batch=1)
+    small = Runner(
+        runner.model,
+        replace(runner.task, level="node"),
+        _like(store),
+        runner.device,
+        largest_batch=1,
+        has_noise=runner.has_noise,
+    )
     run, only = _run(small), torch.zeros(1, dtype=torch.long)
     run(only, 1, seed=0, num_steps=num_steps)  # compiles what has to be
     found = peak_bytes(lambda: run(only, 1, seed=0, num_steps=num_steps), runner.device) or 0

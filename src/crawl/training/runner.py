@@ -53,6 +53,7 @@ class Runner:
         device: Where the model is.
         largest_batch: The most graphs that any batch will have.
         is_captured: Whether to capture what can be captured.
+        has_noise: Whether the model answers with a mean and the logarithm of a variance for each target.
         most_bytes: What the data set may take of the GPU's memory; a share of what is free when None.
 
     Attributes:
@@ -71,9 +72,10 @@ class Runner:
         *,
         largest_batch: int,
         is_captured: bool = True,
+        has_noise: bool = False,
         most_bytes: int | None = None,
     ) -> None:
-        self.model, self.task, self.device = model, task, device
+        self.model, self.task, self.device, self.has_noise = model, task, device, has_noise
         self.caller, module = Caller(model), cast(Any, model)
         self.keys = torch.zeros(1, dtype=torch.long) if isinstance(store, OneGraph) else graph_keys(store)
         self._check(store)
@@ -142,11 +144,13 @@ class Runner:
             num_rows = batch.edge_label_index.shape[1]
         else:
             num_rows = batch.num_nodes if level == "node" else batch.num_graphs
-        expected = (num_rows, self.task.num_outputs)
+        width = self.task.num_outputs * (2 if self.has_noise else 1)
+        expected = (num_rows, width)
         if answer.shape != expected:
+            what = ", means and then logarithms of variances" if self.has_noise else ""
             raise ValueError(
-                f"The model must answer with {self.task.num_outputs} number{'s'[: self.task.num_outputs - 1]} for each "
-                f"{level}, in a tensor of shape {list(expected)}, not {list(answer.shape)}."
+                f"The model must answer with {width} number{'s'[: width - 1]} for each {level}{what}, in a tensor of "
+                f"shape {list(expected)}, not {list(answer.shape)}."
             )
         nodes = None if isinstance(batch, Batch) else getattr(batch, "target_nodes", None)
         return answer if nodes is None else answer[nodes]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, get_args
 
 from crawl.checks import between, check_fields, shown
-from crawl.plain import tagged
+from crawl.plain import LEFT_OUT, tagged
 
 
 class _Falling:
@@ -101,7 +101,8 @@ class Training:
             once), `interval` (lower again and again), `cosine` (to 0), `cosine_per_step`, `one_cycle` (up and down).
         early_stop: Stop after this many epochs without a better validation score; never when not given.
         clip_norm: Clip the norm of the gradients to this; not when not given.
-        loss: The loss of a regression; `auto` is L1 for the metric MAE and squared error for others.
+        loss: The loss of a regression; `auto` is L1 for the metric MAE and squared error for others. With `beta_nll`
+            the network also learns a variance, and so how far targets scatter around its prediction.
         normalise_targets: Train a regression on targets with mean 0 and standard deviation 1; scores stay in the given
             unit.
         optimiser: `adam`, `adamw` (Adam with decoupled weight decay) or `lion` (the sign of a momentum; it wants a
@@ -114,6 +115,8 @@ class Training:
             batch of `accumulate * batch_size` graphs, except that batch norms see one batch at a time.
         average_decay: Validate, keep and return an exponential average of the weights, which keeps this share of itself
             at every step (0.999, say; less in the first steps); the weights themselves when not given.
+        class_weights: With `balanced`, each class or answer to a label counts in the loss as if all were equally
+            frequent in the training part. Scores are not weighted.
     """
 
     lr: float = 1e-3
@@ -122,13 +125,19 @@ class Training:
     schedule: ScheduleSettings = Plateau()
     early_stop: int | None = None
     clip_norm: float | None = None
-    loss: Literal["auto", "l1", "mse"] = "auto"
+    loss: Literal["auto", "l1", "mse", "beta_nll"] = "auto"
     normalise_targets: bool = False
     optimiser: Literal["adam", "adamw", "lion"] = "adam"
     weight_decay: float = 0.0
     warmup_epochs: float = 0.0
     accumulate: int = 1
     average_decay: float | None = None
+    class_weights: Literal["none", "balanced"] = field(default="none", metadata=LEFT_OUT)
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether a network answers with a mean and the logarithm of a variance for each target."""
+        return self.loss == "beta_nll"
 
     def __post_init__(self) -> None:
         if type(self.schedule) not in SCHEDULES.values():

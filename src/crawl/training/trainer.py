@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from crawl.checks import MAX_SEED, check_type, shown, whole_number
 from crawl.data.dataset import Dataset
@@ -19,7 +18,7 @@ from crawl.data.splits import Split
 from crawl.data.targets import float32_blurs
 from crawl.data.task import Task
 from crawl.nn.dropout import Dropout
-from crawl.ops.losses import known_loss
+from crawl.ops.losses import beta_nll, class_loss, known_loss
 from crawl.ops.triton.streams import backward
 from crawl.tensor_checks import as_device
 from crawl.training.calling import draws_from_torch
@@ -31,8 +30,7 @@ from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
 from crawl.training.settings import Evaluation, Training
 from crawl.training.update import WeightUpdate
-
-_NO_CLASS = -100
+from crawl.training.weights import weighted
 
 
 class Trainer:
@@ -84,9 +82,14 @@ class Trainer:
             training, evaluation = _with_all_targets(dataset.split, training, evaluation)
         self.device = choose_device(device)
         self.model = model.to(self.device)
-        self.task, self.split, self.store = dataset.task, dataset.split, dataset.store.checked()
+        self.task, self.split, self.store = dataset.task, dataset.split, weighted(dataset, training.class_weights)
         largest = max(training.batch_size, evaluation.batch_size)
-        self.runner = Runner(model, self.task, self.store, self.device, largest_batch=largest)
+        has_noise = training.has_noise
+        if has_noise and self.task.kind != "regression":
+            raise ValueError(
+                f"training.loss='beta_nll' is for numbers, and the task is {self.task.kind}: leave it out."
+            )
+        self.runner = Runner(model, self.task, self.store, self.device, largest_batch=largest, has_noise=has_noise)
         self.runner.warn_if_eager()
         self.training, self.evaluation, self.seed = training, evaluation, seed
         self.scaling = Scaling()
@@ -303,7 +306,7 @@ class Trainer:
     def _loss(self, batch: Any, is_mean: bool) -> tuple[Tensor, Tensor]:
         """The mean or the sum of the losses of a batch, and over how many targets."""
         settings = (self.task, self.training.loss, self.runner.answer(batch), batch.y, self.scaling)
-        return task_loss(*settings, is_mean=is_mean)
+        return task_loss(*settings, is_mean=is_mean, weights=getattr(batch, "sample_weight", None))
 
     def _changed_by_steps(self) -> list[Tensor]:
         return [*self.model.state_dict().values(), *self.update.changed_by_steps()]
@@ -329,32 +332,38 @@ def _with_all_targets(split: Split, training: Training, evaluation: Evaluation) 
 
 
 def task_loss(
-    task: Task, kind: str, output: Tensor, targets: Tensor, scaling: Scaling, *, is_mean: bool = True
+    task: Task,
+    kind: str,
+    output: Tensor,
+    targets: Tensor,
+    scaling: Scaling,
+    *,
+    is_mean: bool = True,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The mean or the sum of the losses over the known targets, 0 if there are none, and the number of these.
 
     Args:
         task: What is predicted.
-        kind: `l1`, `mse`, or `auto` for the one that suits the metric; for regression.
-        output: `[n, k]` the model's output.
+        kind: `l1`, `mse`, `beta_nll`, or `auto` for the first or second, whichever suits the metric; for regression.
+        output: `[n, k]` the model's output; `[n, 2k]` for `beta_nll`.
         targets: `[n, k]` numbers or labels, or `[n]` classes, with NaN where missing.
         scaling: How targets are scaled for the network; for regression.
         is_mean: Divide the sum by the number of targets.
+        weights: `[n]` or `[n, k]` what the losses of targets are multiplied with; with nothing when None.
     """
+    how: Any = {"is_mean": is_mean, "weights": weights}
     if task.kind == "multiclass":
-        if targets.is_floating_point():
-            targets = targets.nan_to_num(nan=_NO_CLASS)
-        targets = targets.long()
-        total = F.cross_entropy(output, targets, ignore_index=_NO_CLASS, reduction="sum")
-        count = (targets != _NO_CLASS).sum()
-        return total / count.clamp_min(1) if is_mean else total, count
-    targets = targets.reshape(output.shape)
+        return class_loss(output, targets, **how)
+    targets = targets.reshape(len(output), task.num_outputs)
     targets = targets.to(torch.promote_types(targets.dtype, output.dtype))
     if task.kind == "regression":
+        targets = scaling.apply(targets).to(output.dtype)  # before they are rounded
+        if kind == "beta_nll":
+            return beta_nll(output, targets, **how)
         uses_l1 = kind == "l1" or (kind == "auto" and task.metric == "mae")
-        targets = scaling.apply(targets)  # before they are rounded
-        return known_loss("l1" if uses_l1 else "mse", output, targets.to(output.dtype), is_mean=is_mean)
-    return known_loss("bce", output, targets.to(output.dtype), is_mean=is_mean)
+        return known_loss("l1" if uses_l1 else "mse", output, targets, **how)
+    return known_loss("bce", output, targets.to(output.dtype), **how)
 
 
 def choose_device(name: str) -> torch.device:
