@@ -36,3 +36,5 @@ OF_BLOCKS = {  # the settings of a network that only some blocks use
 }
 Batches = Literal["full", "closed"]
 Backend = Literal["auto", "reference", "numba", "triton"]
+
+BY_FILE = "files"  # the split of molecules in three files

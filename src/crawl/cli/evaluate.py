@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from crawl.cli.flags import AnyPath, WithModel
+import tyro
+
+from crawl.cli.flags import WithModel
 from crawl.cli.output import printable
 
 if TYPE_CHECKING:
@@ -19,15 +22,18 @@ class Evaluate(WithModel):
 
     Attributes:
         split: The split to score.
-        data: The file or folder with the data, if it has moved since; other data are refused.
+        data: The file or folder with the data, if it has moved since, or the three files for training, validation and
+            test; other data are refused.
     """
 
     split: Literal["test", "val", "train"] = "test"
-    data: AnyPath = None
+    data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH [PATH PATH]", help_behavior_hint="")] = ()
 
     def run(self) -> None:
         """Predict, score, print."""
         self.check()
+        if len(self.data) not in (0, 1, 3):
+            raise ValueError(f"--data takes one path, or those of three files, not {len(self.data)}.")
         trained = self.load()
         import numpy as np
 
@@ -58,7 +64,8 @@ class Evaluate(WithModel):
         """The data of the run with its split; refused if they are not what they were."""
         from crawl.runs.run import read_dataset
 
-        dataset = read_dataset(trained.experiment, trained.where.moved(path=self.data))
+        moved: dict[str, Any] = dict(zip(("path", "val_path", "test_path"), self.data, strict=False))
+        dataset = read_dataset(trained.experiment, trained.where.moved(**moved))
         trained.check_data(dataset)
         split = self.run_folder / "split.json"  # all that runs of older versions kept
         if split.is_file() and split.read_text() != dataset.split.to_json():

@@ -11,15 +11,18 @@ from typing import Annotated, Any, ClassVar, Literal
 import docstring_parser
 import tyro
 
+from crawl.choices import BY_FILE
 from crawl.encodings.settings import Encodings
 from crawl.runs.experiment import OF_STARTS, WITH_BATCHES, Experiment, Model
 from crawl.runs.recipes import with_closed_batches
-from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, InRoot, OneGraphData, OwnFiles
+from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, Csv, InRoot, OneGraphData, OwnFiles
 from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
-_PLACES = {
+_PLACES: dict[str, tuple[str, Any]] = {
     "path": ("The file or folder to read.", OwnFiles),
+    "val_path": ("The file for validation, if molecules are in three files; --data.path is then for training.", Csv),
+    "test_path": ("The file for the test.", Csv),
     "root": ("Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.", InRoot),
 }
 
@@ -52,7 +55,7 @@ class Settings:
 
     @property
     def where(self) -> dict[str, Path | None]:
-        """The places of the data: `path` and `root`."""
+        """The places of the data, as `Where.moved` takes them."""
         return {place: getattr(vars(self).get("data"), place, None) for place in _PLACES}
 
 
@@ -81,9 +84,9 @@ def settings_type(base: Experiment, about: str, strategy: str = WalkPlan.strateg
 
 def _flags(base: Experiment, part: Any, strategy: str) -> Iterator[tuple[str, Any, Any]]:
     """Name, type and default of each flag of a part of an experiment."""
-    if isinstance(part, OwnFiles | InRoot):
-        place = "path" if isinstance(part, OwnFiles) else "root"
-        yield place, _flag(Path | None, None, _PLACES[place][0]), None
+    for place, (sentence, users) in _PLACES.items():
+        if isinstance(part, users):
+            yield place, _flag(Path | None, None, sentence), None
     hidden = {"name", *_hidden(base, part, strategy)}
     hints, docs = typing.get_type_hints(type(part)), _sentences(type(part))
     for field in fields(part):
@@ -104,6 +107,8 @@ def _hidden(base: Experiment, part: Any, strategy: str) -> Sequence[str]:
     if isinstance(part, WalkPlan):
         of_starts = OF_STARTS if getattr(base.data, "batches", None) == "closed" else ()
         return (*parameters_of_others(strategy), *of_starts)
+    if isinstance(part, Csv) and part.split == BY_FILE:
+        return ("split", "fractions")
     of_batches = _of_batches(base, part)
     if isinstance(part, Training):
         of_numbers = ("loss", "normalise_targets") if base.data.name in WITHOUT_NUMBERS else ()
@@ -163,6 +168,8 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
     """The experiment with the schedule, blocks and batches that flags choose, and so with the flags that these have."""
     if given(arguments, "--data.batches") == ["closed"] and isinstance(base.data, OneGraphData):
         base = with_closed_batches(base)
+    if isinstance(base.data, Csv) and _has_three_files(arguments):
+        base = replace(base, data=replace(base.data, split=BY_FILE))
     schedule, layer = given(arguments, "--training.schedule"), given(arguments, "--model.layer")
     if schedule and schedule[0] in SCHEDULES and schedule[0] != base.training.schedule.name:
         base = replace(base, training=replace(base.training, schedule=SCHEDULES[schedule[0]]()))
@@ -183,6 +190,13 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
     return base
 
 
+def _has_three_files(arguments: Sequence[str]) -> bool:
+    """Whether flags name three files, or a folder that has them."""
+    is_folder = any(Path(word).is_dir() for word in given(arguments, "--data.path")[:1])
+    names = ("--data.val-path", "--data.test-path", "--data.val_path", "--data.test_path")
+    return is_folder or any(given(arguments, name) for name in names)
+
+
 def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
     """Refuse flags of settings that other experiments have, but which would change nothing in this one."""
     groups = {field.name: typing.cast(Any, field.type) for field in fields(kind)}
@@ -196,6 +210,8 @@ def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
             what = parts.get("data" if of_numbers else setting.partition(".")[0], base.model.title)
             if tuple(setting.split(".")) in WITH_BATCHES:
                 what = "A batch of the full graph, which has all targets,"
+            if setting in ("data.split", "data.fractions") and isinstance(base.data, Csv):
+                what = "The split that three files give"
             raise ValueError(f"{what} cannot be changed by {flag}: leave it out{_choice_for(setting)}.")
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
-from crawl.cli.flags import AnyPath, Device, FolderPath, Int, Switch, compute_with
+from crawl.choices import BY_FILE
+from crawl.cli.flags import AnyPath, Device, FilePath, FolderPath, Int, Switch, compute_with
 from crawl.cli.output import check_folder, print_table, say
 from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
@@ -120,7 +121,7 @@ def _with_absolute_split(data: Data, path: str | None) -> Data:
     tables = {Folder: "labels.csv", Nodes: "nodes.csv"}
     table = Path(path or "", tables.get(type(data), ""))
     is_column = not isinstance(data, TU) and table.is_file() and data.split in Table(table).columns
-    if data.split in WAYS_TO_SPLIT or is_column or not Path(data.split).is_file():
+    if data.split in (*WAYS_TO_SPLIT, BY_FILE) or is_column or not Path(data.split).is_file():
         return data
     return replace(data, split=str(Path(data.split).resolve()))
 
@@ -131,10 +132,14 @@ class Moved:
 
     Attributes:
         path: The file or folder.
+        val_path: The file for validation.
+        test_path: The file for the test.
         root: Where the benchmarks are.
     """
 
     path: AnyPath = None
+    val_path: FilePath = None
+    test_path: FilePath = None
     root: FolderPath = None
 
 
@@ -170,7 +175,7 @@ class Resume:
         first_fold = self.resume / "fold-1"
         has_folds = first_fold.is_dir()
         run = RunFolder.open(first_fold if has_folds else self.resume)
-        experiment, where = read_config(run.config), Where.read(run).moved(self.device, self.data.path, self.data.root)
+        experiment, where = read_config(run.config), Where.read(run).moved(self.device, **vars(self.data))
         _refuse_own_baseline(experiment, self.baseline)
         with _resumable(self.resume):
             report(_Runs(self.resume, where, has_folds, self.quiet).train(experiment, self.baseline), self.resume)
@@ -184,7 +189,8 @@ def train_type(arguments: Sequence[str]) -> Any:
     flags = [word.split("=")[0] for word in arguments if word.startswith("--")]
     if "--resume" in flags:
         own = [f"--{field.name}" for field in fields(Resume)[1:]]
-        _refuse_settings([flag for flag in flags if flag not in (*own, "--data.path", "--data.root", "--help")])
+        own += [f"--data.{field.name.replace('_', '-')}" for field in fields(Moved)]
+        _refuse_settings([flag for flag in flags if flag.replace("_", "-") not in (*own, "--help")])
         return Resume
     for flag in flags:
         if remedy := _GONE.get(flag.replace("_", "-")):

@@ -45,12 +45,12 @@ def choose_targets(table: Table, names: str | Sequence[str], taken: Sequence[obj
         names = tuple(column for column in free if not column.startswith(UNNAMED))
         if len(names) != 1:
             raise ValueError(
-                f"{table.path}: say which columns to predict, of: {', '.join(free) or '(there are none)'}."
+                f"{table.title}: say which columns to predict, of: {', '.join(free) or '(there are none)'}."
             )
     for name in names:
         table.check_column(name)
         if name in taken:
-            raise ValueError(f"Column {name!r} of {table.path} cannot be a target, too.")
+            raise ValueError(f"Column {name!r} of {table.title} cannot be a target, too.")
     if len(set(names)) < len(names):
         raise ValueError(f"A target column is named twice: {', '.join(names)}.")
     return names
@@ -76,28 +76,28 @@ def label(
     for place, (row, graph) in enumerate(examples):
         num_rows += 1
         if isinstance(graph, str):
-            problems[place] = f"line {row.line}: {graph}"
+            problems[place] = f"{row.place}: {graph}"
         elif weight_column is not None and weight_of(row.cells[weight_column]) is None:
             cell = row.cells[weight_column]
-            problems[place] = f"line {row.line}: {weight_column} is {cell!r}, not a finite number of 0 or more"
+            problems[place] = f"{row.place}: {weight_column} is {cell!r}, not a finite number of 0 or more"
         else:
             good.append((place, row, graph))
     if not num_rows:
-        raise ValueError(f"{table.path} has a header but no rows.")
+        raise ValueError(f"{table.title} has a header but no rows.")
     if good:
         columns = {name: [row.cells[name] for _, row, _ in good] for name in target_columns}
         try:
             found, y, without_target = targets_from_text(columns, task, metric)
         except ValueError as error:
-            raise ValueError(f"{table.path}: {error}") from None
-        problems |= {good[i][0]: f"line {good[i][1].line}: {why}" for i, why in without_target.items()}
+            raise ValueError(f"{table.title}: {error}") from None
+        problems |= {good[i][0]: f"{good[i][1].place}: {why}" for i, why in without_target.items()}
         good = [example for i, example in enumerate(good) if i not in without_target]
     skipped = tuple(problems[place] for place in sorted(problems))
     if not good:
-        raise ValueError(f"{table.path}: none of the {num_rows} rows can be used; {skipped[0]}.")
+        raise ValueError(f"{table.title}: none of the {num_rows} rows can be used; {skipped[0]}.")
     if skipped and bad_rows == "refuse":
         more = f" (and {len(skipped) - 1} more)" if len(skipped) > 1 else ""
-        raise ValueError(f"{table.path}, {skipped[0]}{more}; correct it, or skip bad rows.")
+        raise ValueError(f"{table.title}, {skipped[0]}{more}; correct it, or skip bad rows.")
     places, rows, graphs = zip(*good, strict=True)
     weights = None
     if weight_column is not None:
@@ -139,7 +139,7 @@ def split_labelled(
     if split in table.columns:
         table.check_column(str(split))
         values = [row.cells[str(split)] for row in labelled.rows]
-        return split_from_column(values, [f"line {row.line} of {table.path}" for row in labelled.rows])
+        return split_from_column(values, [f"{row.place} of {table.title}" for row in labelled.rows])
     if Path(split).is_file():
         return _for_kept_rows(read_split(split), labelled, str(split))
     hint = suggestion(str(split), ("random", "stratified", "scaffold", *table.columns))
@@ -153,7 +153,7 @@ def _for_kept_rows(split: Split, labelled: Labelled[T], path: str) -> Split:
         return split
     if not torch.equal(ids, torch.arange(labelled.num_rows)):
         raise ValueError(
-            f"{labelled.num_rows - num_graphs} rows of {labelled.table.path} were left out, so the numbers in {path} "
+            f"{labelled.num_rows - num_graphs} rows of {labelled.table.title} were left out, so the numbers in {path} "
             "are not clear; list every row there, or use a column for the split."
         )
     graph_of_row = torch.full((labelled.num_rows,), -1)

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from torch_geometric.data import Data
 
+from crawl.checks import shown
+from crawl.choices import BY_FILE
 from crawl.data.dataset import Dataset
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
-from crawl.data.splits import Fractions, Split
+from crawl.data.part_files import PartPaths, PartTables
+from crawl.data.splits import DRAWN_FRACTIONS, Fractions, Split
 from crawl.data.store import GraphStore
 from crawl.data.table import Table
 from crawl.data.targets import AnyKind
@@ -22,8 +25,10 @@ def from_csv(
     smiles_column: str | None = None,
     target_columns: str | Sequence[str] = (),
     *,
-    split: str | Path | Split = "random",
-    fractions: Fractions = (0.8, 0.1, 0.1),
+    val_path: str | Path | None = None,
+    test_path: str | Path | None = None,
+    split: str | Path | Split | None = None,
+    fractions: Fractions | None = None,
     seed: int = 0,
     bad_rows: BadRows = "skip",
     task: AnyKind = "auto",
@@ -33,12 +38,18 @@ def from_csv(
     """The molecules of a CSV file with their targets; needs rdkit.
 
     Args:
-        path: The file, plain or compressed with gzip; `Table` says what is understood.
+        path: The file, plain or compressed with gzip; `Table` says what is understood. Or a folder with `train.csv`,
+            `valid.csv` (or `val.csv`) and `test.csv`, which are split as they are.
         smiles_column: The column with the molecules; the one called SMILES, in capitals or not, when None.
         target_columns: The columns to predict; may be left out if there is only one besides.
+        val_path: The file for validation, if `path` is for training only; it needs the same columns, and `test_path`.
+            A molecule that is in two files is warned of.
+        test_path: The file for the test.
         split: `random`, `stratified` (by class), `scaffold` (by Bemis–Murcko scaffold), the name of a column that says
-            `train`, `val` or `test`, or a JSON file of row numbers from 0, as `read_split` reads it.
-        fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes.
+            `train`, `val` or `test`, or a JSON file of row numbers from 0, as `read_split` reads it. When None, by file
+            (`files`) where there are three, and else `random`.
+        fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes; 0.8, 0.1 and 0.1
+            when None.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
             file. Bad are molecules that cannot be read, cells that are not targets, and missing targets except for
             `multilabel`.
@@ -51,17 +62,24 @@ def from_csv(
         ValueError: For anything wrong with the file or the choices; the message says what to do.
         ImportError: If rdkit is not installed.
     """
-    table = Table(path)
+    paths = PartPaths.of(path, val_path, test_path)
+    table = Table(path) if paths is None else PartTables(paths)
+    split = _checked_split(paths, split, fractions)
     smiles_column = _smiles_column(table, smiles_column)
     targets = choose_targets(table, target_columns, taken=(smiles_column, split, weight_column))
     examples = ((row, row.problem or _graph(row.cells[smiles_column])) for row in table)
     labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric, weight_column=weight_column)
     smiles = tuple(row.cells[smiles_column] for row in labelled.rows)
+    if isinstance(table, PartTables):
+        parts = table.split(labelled.rows)
+        table.warn_of_leaks(labelled.rows, [_canonical(each) for each in smiles])
+    else:
+        parts = split_labelled(labelled, split, fractions or DRAWN_FRACTIONS, seed, smiles)
     return Dataset(
         name=table.name,
         store=replace(GraphStore.from_graphs(labelled.graphs), y=labelled.y, sample_weight=labelled.sample_weight),
         task=labelled.task,
-        split=split_labelled(labelled, split, fractions, seed, smiles),
+        split=parts,
         node_categories=ATOM_CATEGORIES,
         edge_categories=BOND_CATEGORIES,
         skipped=labelled.skipped,
@@ -97,13 +115,37 @@ def _graph(smiles: str) -> Data | str:
         return str(error)
 
 
+def _canonical(smiles: str) -> str:
+    """The one SMILES of a molecule, however it is written."""
+    from crawl.data.smiles import canonical_smiles
+
+    return canonical_smiles(smiles)
+
+
+def _checked_split(
+    paths: PartPaths | None, split: str | Path | Split | None, fractions: Fractions | None
+) -> str | Path | Split:
+    """The way to split. Refuses another one where there are three files, and one by file where there are not."""
+    if paths is None:
+        if split == BY_FILE:
+            raise ValueError(
+                f"split={BY_FILE!r} needs three files: give val_path and test_path, too, or a folder with train.csv, "
+                "valid.csv and test.csv."
+            )
+        return "random" if split is None else split
+    for name, value in (("split", None if split == BY_FILE else split), ("fractions", fractions)):
+        if value is not None:
+            raise ValueError(f"{name}={shown(value)} cannot change the split, which three files give: leave it out.")
+    return BY_FILE
+
+
 def _smiles_column(table: Table, name: str | None) -> str:
     if name is None:
         found = [column for column in table.columns if column.lower() == "smiles"]
         if len(found) != 1:
             number = "no column" if not found else "more than one column"
             raise ValueError(
-                f"{table.path} has {number} called SMILES; say which it is of: {', '.join(table.columns)}."
+                f"{table.title} has {number} called SMILES; say which it is of: {', '.join(table.columns)}."
             )
         name = found[0]
     table.check_column(name)

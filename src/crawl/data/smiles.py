@@ -70,6 +70,11 @@ def molecule_graph(smiles: str) -> Data:
     )
 
 
+def canonical_smiles(smiles: str) -> str:
+    """The one SMILES of a molecule, whichever of its SMILES is given. Refuses text that is not a molecule."""
+    return Chem.MolToSmiles(read_smiles(smiles))
+
+
 def scaffold(molecule: Chem.Mol) -> str:
     """The SMILES of the Bemis–Murcko scaffold: the rings and what links them. Empty if there are no rings.
 

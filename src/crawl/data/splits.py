@@ -16,6 +16,7 @@ from crawl.files import parse_json
 from crawl.tensor_checks import as_ids, in_memory
 
 Fractions = tuple[float, float, float]
+DRAWN_FRACTIONS: Fractions = (0.8, 0.1, 0.1)  # of parts that are drawn, unless others are given
 
 _PART_OF = {
     **dict.fromkeys(("train", "training"), "train"),

@@ -23,6 +23,12 @@ class Row:
     line: int  # where it begins in the file; the header is in line 1
     cells: dict[str, str]
     problem: str | None = None  # why it cannot be used
+    file: Path | None = None  # where there are several
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages: `line 7`, with the file where there are several."""
+        return f"line {self.line}" if self.file is None else f"{self.file}, line {self.line}"
 
 
 class Table:
@@ -43,6 +49,11 @@ class Table:
         if not any(self._header):
             raise ValueError(f"{self.path} is empty; its first line must name the columns.")
         self.columns = _different(self._header)
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return str(self.path)
 
     @property
     def name(self) -> str:

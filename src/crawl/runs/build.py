@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from crawl.checks import check_type
+from crawl.choices import BY_FILE
 from crawl.data.benchmarks import load_benchmark
 from crawl.data.dataset import Dataset
 from crawl.models import Network
@@ -121,7 +123,13 @@ def count_parameters(experiment: Experiment, features: Features) -> int:
 
 
 def load_dataset(
-    data: Data, seed: int = 0, *, path: str | Path | None = None, root: str | Path | None = None
+    data: Data,
+    seed: int = 0,
+    *,
+    path: str | Path | None = None,
+    val_path: str | Path | None = None,
+    test_path: str | Path | None = None,
+    root: str | Path | None = None,
 ) -> Dataset:
     """The data set of an experiment.
 
@@ -129,11 +137,18 @@ def load_dataset(
         data: What to read.
         seed: Of a split that is drawn.
         path: The file or folder of data of one's own; refused for others.
+        val_path: The file for validation, if molecules are in three files; refused for others. So is `test_path`.
+        test_path: The file for the test.
         root: The data root of benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None. Refused for others.
     """
-    for name, place, users in (("path", path, OwnFiles), ("root", root, InRoot)):
+    places: tuple[tuple[str, str | Path | None, Any], ...] = (
+        *(("path", path, OwnFiles), ("val-path", val_path, Csv), ("test-path", test_path, Csv), ("root", root, InRoot)),
+    )
+    for name, place, users in places:
         if place is not None and not isinstance(data, users):
             raise ValueError(f"{data.name} cannot be changed by --data.{name} ({place}): leave it out.")
+    if isinstance(data, Csv):
+        return read_by(data, _molecules(data, seed, existing_path(data, path), val_path, test_path))
     return read_by(data, _load(data, seed, path, root))
 
 
@@ -159,16 +174,12 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
             from crawl.data.counting import counting
 
             return counting(data.target)
-        case Csv() | Folder():
+        case Folder():
             from crawl.data.folder import from_folder
-            from crawl.data.molecules import from_csv
 
             shared = {name: getattr(data, name) for name in ("split", "fractions", "bad_rows", "task", "metric")}
             shared |= {"target_columns": data.targets, "seed": seed, "weight_column": data.weight}
-            place = existing_path(data, path)
-            if isinstance(data, Folder):
-                return from_folder(place, **shared)
-            return from_csv(place, smiles_column=data.smiles, **shared)
+            return from_folder(existing_path(data, path), **shared)
         case TU():
             from crawl.data.tu import from_tu
 
@@ -188,6 +199,25 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
         case Superpixels():
             return load_benchmark(data.name, root, has_positions=data.has_positions)
     return load_benchmark(data.name, root)
+
+
+def _molecules(data: Csv, seed: int, path: Path, val_path: str | Path | None, test_path: str | Path | None) -> Dataset:
+    from crawl.data.molecules import from_csv
+
+    if data.split != BY_FILE and (path.is_dir() or val_path is not None or test_path is not None):
+        raise ValueError(f"Three files give the split, not data.split={data.split!r}: set data.split={BY_FILE!r}.")
+    shared = {name: getattr(data, name) for name in ("split", "bad_rows", "task", "metric")}
+    return from_csv(
+        path,
+        data.smiles,
+        data.targets,
+        val_path=val_path,
+        test_path=test_path,
+        fractions=None if data.split == BY_FILE else data.fractions,
+        seed=seed,
+        weight_column=data.weight,
+        **shared,
+    )
 
 
 def _encoder(categories: tuple[int, ...], width: int, width_of_encodings: int) -> Encoder:

@@ -20,7 +20,7 @@ from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.splits import Split
 from crawl.files import parse_json, write_atomically
-from crawl.plain import read_checked
+from crawl.plain import read_checked, unstructure
 from crawl.runs.build import build_model, check_given, class_of, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
@@ -75,6 +75,8 @@ def run_experiment(
     init: Path | str | None = None,
     device: str = "auto",
     path: Path | str | None = None,
+    val_path: Path | str | None = None,
+    test_path: Path | str | None = None,
     root: Path | str | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
@@ -94,6 +96,8 @@ def run_experiment(
             the record (`init`) say which do.
         device: Where to compute; `auto` takes a GPU if there is one.
         path: The file or folder of `experiment.data`, if that reads one.
+        val_path: The file for validation, if molecules are in three files; `path` is then that for training.
+        test_path: The file for the test.
         root: The data root of benchmarks; the variable CRAWL_DATA or ~/.cache/crawl when None.
         quiet: Show no progress. When None, there is a bar on a terminal, and elsewhere a line every ten seconds; when
             False, the bar. Lines also tell about reading data and the last evaluation.
@@ -110,7 +114,7 @@ def run_experiment(
     if quiet is not None:
         truth("quiet", quiet)
     kind = choose_device(device).type
-    where = Where().moved(device, path, root)
+    where = Where().moved(device, path, root, val_path, test_path)
     dataset = read_dataset(experiment, where, quiet, dataset)
     experiment = _with_given(experiment, model, dataset)
     base = RECIPES.get(experiment.data.name, Experiment)()
@@ -143,6 +147,8 @@ def resume_run(
     dataset: Dataset | None = None,
     device: str | None = None,
     path: Path | str | None = None,
+    val_path: Path | str | None = None,
+    test_path: Path | str | None = None,
     root: Path | str | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
@@ -151,8 +157,8 @@ def resume_run(
     """Resume a run that was stopped, to the same result as if it had not been. A finished run is only read; one whose
     result is damaged resumes from its checkpoint.
 
-    The arguments are those of `run_experiment`. A model or a data set that was given is given again. `device`, `path`
-    and `root` are those that the run had when None.
+    The arguments are those of `run_experiment`. A model or a data set that was given is given again. `device` and
+    the places of data are those that the run had when None.
 
     Raises:
         ValueError: If the folder is not that of a run, its checkpoint is damaged or does not fit the model, or the data
@@ -162,7 +168,7 @@ def resume_run(
     run = RunFolder.open(as_path("folder", folder))
     if is_finished(run.path):
         return _read(run)
-    experiment, where = read_config(run.config), Where.read(run).moved(device, path, root)
+    experiment, where = read_config(run.config), Where.read(run).moved(device, path, root, val_path, test_path)
     check_given(experiment.model, model, run.config)
     if model is not None and experiment.walk not in (None, _plan_of(model)):  # older versions did not keep it
         raise ValueError(
@@ -193,7 +199,7 @@ def read_dataset(
         check_type("dataset", given, Dataset, "call crawl.data.from_pyg(graphs), for example")
         return given
     with lines(f"reading {where.path or experiment.data.name}", quiet):
-        return load_dataset(experiment.data, experiment.seed, path=where.path, root=where.root)
+        return load_dataset(experiment.data, experiment.seed, **where.places)
 
 
 def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Dataset) -> Experiment:
@@ -309,7 +315,7 @@ class _Work:
             record = self._evaluate(trainer)
             wall_time = time.perf_counter() - began + self.seconds_before
             record |= environment_record(trainer.device, wall_time, self.runs_at_a_time)
-            record |= {**facts, "steps": trainer.runner.how, "where": asdict(self.where)}
+            record |= {**facts, "steps": trainer.runner.how, "where": unstructure(self.where)}
             description = {"experiment": record["config"], "features": asdict(self.features)}
             description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
             description |= {} if self.data is None else {"data": self.data.to_dict()}

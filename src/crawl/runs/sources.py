@@ -58,7 +58,7 @@ class _Files:
 
     Attributes:
         metric: The score; the usual one of the task when not given.
-        split: `random`, `stratified`, `scaffold` (molecules), the name of a column of a table, or a file.
+        split: `random`, `stratified`, `scaffold` or `files` (molecules), the name of a column of a table, or a file.
         fractions: The shares of the training, validation and test splits, if these are drawn.
     """
 
@@ -114,7 +114,7 @@ class Folder(_WithTable):
 
 @dataclass(frozen=True)
 class Csv(_WithTable):
-    """Molecules as SMILES in a CSV file.
+    """Molecules as SMILES in a CSV file, or in three, for training, validation and test, with the split `files`.
 
     Attributes:
         smiles: The SMILES column; found by its name when not given.

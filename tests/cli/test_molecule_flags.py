@@ -1,0 +1,61 @@
+"""Flags of `crawl train csv` for data as chemists have them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rdkit")
+
+PARTS = {"train": "C CC CCC CCO CCN CCCC", "valid": "CCCO CCCN", "test": "CCCCC CCCCO CCCCN"}
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """A folder with three files."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for part, smiles in PARTS.items():
+        rows = [f"{each},{len(each)}.{i}" for i, each in enumerate(smiles.split())]
+        (folder / f"{part}.csv").write_text("\n".join(["smiles,logS", *rows]) + "\n")
+    return folder
+
+
+def test_three_files_are_trained_on_resumed_and_evaluated(crawl, tiny, three):
+    files = {"path": three / "train.csv", "val-path": three / "valid.csv", "test-path": three / "test.csv"}
+    flags = [word for name, file in files.items() for word in (f"--data.{name}", file)]
+    assert crawl("train", "csv", *flags, *tiny, "--out", "run").code == 0
+    record = json.loads(Path("run/result.json").read_text())
+    assert record["num_graphs"] == {"train": 6, "val": 2, "test": 3}
+    assert record["config"]["data"]["split"] == "files"
+    score = crawl("evaluate", "run").out
+    moved = three.rename(three.with_name("elsewhere"))
+    assert "There is no file" in crawl.error("evaluate", "run")
+    by_name = [moved / name for name in ("train.csv", "valid.csv", "test.csv")]
+    for places in ([moved], by_name):
+        assert crawl("evaluate", "run", "--data", *places).out == score.replace(three.name, moved.name)
+    assert "the nodes and edges have changed" in crawl.error("evaluate", "run", "--data", *reversed(by_name))
+    assert "--data takes one path, or those of three files, not 2" in crawl.error(
+        "evaluate", "run", "--data", *by_name[1:]
+    )
+    Path("run/result.json").unlink()
+    named = ["--data.path", by_name[0], "--data.val-path", by_name[1], "--data.test-path", by_name[2]]
+    assert crawl("train", "--resume", "run", *named).code == 0
+    assert json.loads(Path("run/result.json").read_text())["scores"] == record["scores"]
+    assert json.loads(Path("run/where.json").read_text())["test_path"] == str(by_name[2])
+    shutil.copytree(moved, three)
+    assert crawl("train", "csv", "--data.path", three, *tiny, "--out", "of_folder").code == 0
+    assert json.loads(Path("of_folder/result.json").read_text())["scores"] == record["scores"]
+
+
+def test_flags_that_do_not_go_with_three_files(crawl, three):
+    for flag in (["--data.split", "random"], ["--data.fractions", "0.8", "0.1", "0.1"]):
+        line = crawl.error("train", "csv", "--data.path", three, *flag)
+        assert line.endswith(f"The split that three files give cannot be changed by {flag[0]}: leave it out.")
+    line = crawl.error("train", "csv", "--data.path", three / "train.csv", "--data.val-path", three / "valid.csv")
+    assert "--data.test-path (in Python test_path=…) is missing" in line
+    assert "tu cannot be changed by --data.val-path" in crawl.error("train", "tu", "--data.val-path", three)
+    assert not Path("runs").exists()
