@@ -91,3 +91,11 @@ def in_memory(what: str) -> Iterator[None]:
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "memory" in str(error):
             raise ValueError(f"{what} does not fit into memory: make it smaller.") from error
         raise
+
+
+def refuse_graph(wrong: Tensor, ptr: Tensor, problem: str) -> None:
+    """Refuse the first graph with a wrong row, a node or an edge; `ptr` says where the rows of each graph begin."""
+    rows = wrong.nonzero()
+    if rows.numel():
+        graph = int(torch.searchsorted(ptr, int(rows[0]), right=True)) - 1
+        raise ValueError(f"Graph {graph}: {problem}.")

@@ -479,10 +479,10 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "resume_run": lambda w: call(cr.resume_run, folder=w.run, device="cpu", dataset=w.dataset, quiet=True),
     "TrainedModel.load": lambda w: call(cr.TrainedModel.load, path=w.run, device="cpu"),
     "TrainedModel.predict": lambda w: call(
-        w.trained.predict, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, handle_unknown="warn"
+        w.trained.predict, graphs=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, handle_unknown="warn"
     ),
     "TrainedModel.embed": lambda w: call(
-        w.trained.embed, store=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, memory_gb=None
+        w.trained.embed, graphs=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, memory_gb=None
     ),
     "TrainedModel.predict.graphs": lambda w: call(functools.partial(_answers, w.trained), graphs=_bare(4)),
     "structure.features": lambda w: call(

@@ -2,12 +2,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from torch_geometric.data import Batch
 
-from crawl.runs import GivenData, Model, TrainedModel, run_experiment
+from crawl.data import Task
+from crawl.data.given_graphs import store_of
+from crawl.runs import Csv, GivenData, Model, TrainedModel, run_experiment
 from crawl.runs.build import build_model
+from crawl.training import Predictions
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -172,3 +178,88 @@ class TestErrors:
             pytest.skip("there is one")
         with pytest.raises(ValueError, match="needs an NVIDIA GPU"):
             TrainedModel.load(finished.folder, device="cuda")
+
+
+# ---- graphs of all kinds
+
+
+@pytest.fixture(scope="module")
+def of_molecules(tiny, tmp_path_factory) -> TrainedModel:
+    """A model of molecules, trained on ten alcohols and amines."""
+    pytest.importorskip("rdkit")
+    folder = tmp_path_factory.mktemp("molecules")
+    smiles = [f"{'C' * n}{end}" for n in range(1, 6) for end in ("O", "N")]
+    rows = [f"{text},{len(text) / 2}" for text in smiles]
+    (folder / "data.csv").write_text("\n".join(["smiles,size", *rows]))
+    experiment = replace(tiny, data=Csv(targets=("size",), task="regression"))
+    run = run_experiment(experiment, folder / "run", path=folder / "data.csv", device="cpu")
+    return TrainedModel.load(run.folder, device="cpu")
+
+
+def test_molecules_in_all_forms_have_the_same_answers(of_molecules):
+    chem = pytest.importorskip("rdkit.Chem")
+    smiles = ["CCO", "CCCN", "CO"]
+    expected = of_molecules.predict(store_of(smiles))
+    assert expected.repeats.shape == (2, 3, 1)
+    molecules = [chem.MolFromSmiles(text) for text in smiles]
+    for given in (smiles, tuple(smiles), np.array(smiles), pd.Series(smiles), molecules, [smiles[0], *molecules[1:]]):
+        assert np.array_equal(of_molecules.predict(given).repeats, expected.repeats)
+    graphs = [store_of([text]).graph(0) for text in smiles]
+    for given in (graphs, Batch.from_data_list(graphs)):
+        assert np.array_equal(of_molecules.predict(given).repeats, expected.repeats)
+    for one in (smiles[1], molecules[1], graphs[1]):
+        np.testing.assert_allclose(of_molecules.predict(one).mean, expected.mean[1:2], rtol=1e-5)
+    assert np.array_equal(of_molecules.embed(molecules), of_molecules.embed(store_of(smiles)))
+    assert of_molecules.embed("CCO", num_repeats=1).shape == (1, 8)
+
+
+def test_networkx_graphs_and_pyg_data(model, paths):
+    expected = model.predict(paths.store)
+    data = [paths.store.graph(i) for i in range(len(paths.store))]
+    assert np.array_equal(model.predict(data).repeats, expected.repeats)
+    graphs = []
+    for one in data:
+        graph = nx.Graph(one.edge_index.t().tolist())
+        graph.add_nodes_from(range(one.num_nodes))
+        nx.set_node_attributes(graph, dict(enumerate(one.x.tolist())), "x")
+        graphs.append(graph)
+    found = model.predict(graphs)  # whose edges, and so whose walks, come in another order
+    assert found.repeats.shape == expected.repeats.shape
+    assert np.array_equal(model.embed(graphs[3]), model.embed([graphs[3]]))
+
+
+def test_molecules_that_cannot_be_read(of_molecules):
+    given = ["CCO", "C1CC", "CO", None]
+    with pytest.raises(ValueError, match=r"^Graph 1: 'C1CC' is not a molecule: [^\n]*$"):
+        of_molecules.predict(given)
+    found, expected = of_molecules.predict(given, unreadable="nan"), of_molecules.predict(["CCO", "CO"])
+    assert np.array_equal(found.repeats[:, [0, 2]], expected.repeats)
+    assert np.isnan(found.mean[[1, 3]]).all()
+    embedded = of_molecules.embed(given, unreadable="nan")
+    assert embedded.dtype == np.float32
+    assert np.isnan(embedded).all(axis=1).tolist() == [False, True, False, True]
+    for wrong, message in (
+        ({"graphs": ["x1"], "unreadable": "nan"}, "None of the molecules can be read"),
+        ({"graphs": given, "unreadable": "skip"}, "unreadable must be one of error, nan, not 'skip'"),
+        ({"graphs": store_of(["C"]), "unreadable": "nan"}, "All graphs of a store are read already"),
+        ({"graphs": 7}, "graphs must be a list of graphs, not 7"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            of_molecules.predict(**wrong)
+
+
+def test_classes_of_what_could_not_be_read_are_refused():
+    found = Predictions(np.array([[[0.2], [np.nan]]]), Task(kind="binary", num_outputs=1))
+    with pytest.raises(ValueError, match="Graph 1 could not be read, so it has no class"):
+        _ = found.classes
+
+
+def test_molecules_for_a_model_of_something_else(model):
+    pytest.importorskip("rdkit")
+    with pytest.raises(ValueError, match="The model was not trained on molecules"):
+        model.predict(["CCO"])
+
+
+def test_settings_that_do_not_exist(model, paths):
+    with pytest.raises(TypeError, match=r"A trained model has no setting 'num_repeat'\. Did you mean 'num_repeats'"):
+        model.predict(paths.store, num_repeat=2)

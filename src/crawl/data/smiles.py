@@ -55,7 +55,28 @@ def molecule_graph(smiles: str) -> Data:
     Refuses text that is not a molecule, with the reason. The columns are those of `features.ATOM_COLUMNS` and
     `features.BOND_COLUMNS`.
     """
-    molecule = read_smiles(smiles)
+    return _graph(read_smiles(smiles))
+
+
+def graph_of(molecule: Chem.Mol) -> Data:
+    """The same for a molecule of rdkit: the graph that its SMILES has, with its atoms in their order.
+
+    Hydrogens that are atoms of their own are taken for implicit ones, as rdkit does when it reads SMILES. Refuses a
+    molecule without atoms, and one that makes no sense, with the reason.
+    """
+    with rdBase.BlockLogs():
+        try:
+            found = Chem.RemoveHs(molecule)
+            Chem.AssignStereochemistry(found, cleanIt=True, force=True)
+        except (ValueError, RuntimeError) as error:  # which rdkit raises of atoms with too many bonds, say
+            reason = str(error).strip().splitlines() or ["it cannot be read"]
+            raise ValueError(f"it is not a molecule: {reason[0]}") from None
+    if found.GetNumAtoms() == 0:
+        raise ValueError("it has no atoms")
+    return _graph(found)
+
+
+def _graph(molecule: Chem.Mol) -> Data:
     atoms = [_atom_categories(atom) for atom in molecule.GetAtoms()]
     edges: list[tuple[int, int]] = []
     bonds: list[list[int]] = []

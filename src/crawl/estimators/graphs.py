@@ -13,19 +13,10 @@ from torch import Tensor
 from crawl.checks import check_choice, truth, whole_number
 from crawl.choices import Pool
 from crawl.data.dataset import Dataset
+from crawl.data.given_graphs import Graphs, are_molecules, list_of, store_of
 from crawl.data.task import Task
 from crawl.estimators.base import CRaWlEstimator
-from crawl.estimators.inputs import (
-    Array,
-    Graphs,
-    categories_in,
-    class_task,
-    classes_of,
-    list_of,
-    numbers_of,
-    store_of,
-    takes_smiles,
-)
+from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, numbers_of
 from crawl.runs.experiment import Model
 from crawl.training.evaluation import Predictions
 from crawl.training.trainer import choose_device
@@ -67,8 +58,8 @@ class _GraphEstimator(CRaWlEstimator):
             store=replace(store, y=targets),
             task=task,
             split=self._split(targets, task, seed),
-            node_categories=categories_in("x", store.x, takes_smiles(graphs)),
-            edge_categories=categories_in("edge_attr", store.edge_attr, takes_smiles(graphs)),
+            node_categories=categories_in("x", store.x, are_molecules(graphs)),
+            edge_categories=categories_in("edge_attr", store.edge_attr, are_molecules(graphs)),
         )
         return self._train(dataset, experiment)
 

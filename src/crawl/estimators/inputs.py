@@ -1,31 +1,21 @@
-"""From networkx graphs, PyG data and SMILES strings to graphs with features, and from labels to classes."""
+"""What estimators are given, checked: targets, classes, and which features are categories."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
-import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
-from torch_geometric.data import Data as PyGData
 
-from crawl.checks import as_list, shown
+from crawl.checks import shown
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES, sizes_of_categories
-from crawl.data.store import GraphStore
 from crawl.data.targets import as_numbers
 from crawl.data.task import Level, Task
-from crawl.edge_lists import weights_differ
-from crawl.runs.features import refuse_graph
 
-GraphLike: TypeAlias = "nx.Graph | PyGData | str"
-Graphs: TypeAlias = "Sequence[GraphLike] | NDArray[Any]"
 Array: TypeAlias = NDArray[np.float64]
 
 _MOST_CATEGORIES = 1000  # in one column of integers; more are taken for a mistake
@@ -81,110 +71,9 @@ def class_task(classes: NDArray[Any], level: Level = "graph") -> Task:
     )
 
 
-def list_of(graphs: Graphs) -> list[GraphLike]:
-    """The graphs as a list. Refuses a single one."""
-    if isinstance(graphs, str | nx.Graph | PyGData):
-        raise ValueError("Give a list of graphs, not a single one.")
-    return as_list("X", graphs, "graphs")
-
-
-def takes_smiles(graphs: Sequence[GraphLike]) -> bool:
-    """Whether graphs are molecules, as SMILES."""
-    return any(isinstance(graph, str) for graph in graphs)
-
-
-def store_of(graphs: Sequence[GraphLike]) -> GraphStore:
-    """The graphs, without targets; features have two dimensions, or are None where there are none."""
-    has_smiles = takes_smiles(graphs)
-    found = [_as_data(i, graph, has_smiles) for i, graph in enumerate(graphs)]
-    like = next((data.edge_attr for data in found if data.edge_attr is not None), None)
-    for data in found:  # a graph without edges needs no edge features
-        if like is not None and data.edge_attr is None and data.num_edges == 0:
-            data.edge_attr = like.new_empty(0, *like.shape[1:])
-    store = GraphStore.from_graphs(found)
-    num_left, num_entered = (torch.bincount(ends, minlength=store.num_nodes) for ends in store.joined_edge_index)
-    refuse_graph(
-        (num_entered > 0) & (num_left == 0),
-        store.node_ptr,
-        "a node can be entered but not left, so a walk would end there; list its edges both ways",
-    )
-    return replace(store, x=_as_features("x", store.x), edge_attr=_as_features("edge_attr", store.edge_attr))
-
-
-def _as_data(position: int, graph: Any, takes_smiles: bool) -> PyGData:
-    """One graph without its targets."""
-    if takes_smiles and isinstance(graph, str):
-        from crawl.data.smiles import molecule_graph
-
-        try:
-            return molecule_graph(graph)
-        except ValueError as error:
-            raise ValueError(f"Graph {position}: {error}.") from None
-    if takes_smiles or not isinstance(graph, nx.Graph | PyGData):
-        wanted = "a SMILES string like the others" if takes_smiles else "a networkx graph, PyG Data or a SMILES string"
-        raise ValueError(f"Graph {position} must be {wanted}, not {type(graph).__name__}.")
-    if isinstance(graph, nx.Graph):
-        return _from_networkx(position, graph)
-    _refuse_weights(position, "edge_weight", weights_differ(graph.edge_weight))
-    data = copy.copy(graph)
-    data.y = None
-    return data
-
-
-def _from_networkx(position: int, graph: nx.Graph) -> PyGData:
-    """The graph with the attributes `x` of its nodes and `edge_attr` of its edges, if it has them."""
-    weights = [weight for *_, weight in graph.edges(data="weight")]
-    _refuse_weights(position, "weight", any(weight != weights[0] for weight in weights))
-    index = {node: i for i, node in enumerate(graph.nodes)}
-    arcs = [(index[u], index[v], value) for u, v, value in graph.edges(data="edge_attr")]
-    if not graph.is_directed():
-        arcs += [(v, u, value) for u, v, value in arcs if u != v]
-    return PyGData(
-        x=_attribute(position, "x", [value for _, value in graph.nodes(data="x")]),
-        edge_index=torch.tensor([arc[:2] for arc in arcs], dtype=torch.long).reshape(-1, 2).t(),
-        edge_attr=_attribute(position, "edge_attr", [arc[2] for arc in arcs]),
-        num_nodes=len(index),
-    )
-
-
-def _refuse_weights(position: int, name: str, differ: bool) -> None:
-    """Refuse weights of edges, which are not used; if all are equal, nothing is lost."""
-    if differ:
-        raise ValueError(
-            f"Graph {position}: its edges have different weights ({name}), which are not used; make them a feature "
-            "(edge_attr), or take them away."
-        )
-
-
-def _attribute(position: int, name: str, values: list[Any]) -> Tensor | None:
-    """`[rows, C]` the values, which are numbers or lists of numbers; None if there are none."""
-    if all(value is None for value in values):
-        return None
-    try:
-        rows = np.array(values)
-        if rows.dtype.kind not in "biuf" or rows.ndim > 2:
-            raise TypeError
-    except (TypeError, ValueError):
-        owner = "node" if name == "x" else "edge"
-        raise ValueError(
-            f"Graph {position}: attribute {name!r} must be a number, or a list of as many numbers, at every {owner}."
-        ) from None
-    return torch.from_numpy(rows.reshape(len(rows), -1))
-
-
-def _as_features(name: str, features: Tensor | None) -> Tensor | None:
-    """`[rows, C]` numbers; None where there are none."""
-    if features is None or features.numel() == 0:
-        return None
-    if features.dim() > 2:
-        raise ValueError(f"{name} must have a row of numbers for each node or edge, not shape {list(features.shape)}.")
-    features = features.unsqueeze(1) if features.dim() == 1 else features
-    return features.float() if features.dtype == torch.bool else features
-
-
-def categories_in(name: str, features: Tensor | None, is_smiles: bool) -> tuple[int, ...]:
+def categories_in(name: str, features: Tensor | None, of_molecules: bool) -> tuple[int, ...]:
     """How many values each column takes if they are categories: integers from 0 on."""
-    if is_smiles:
+    if of_molecules:
         return ATOM_CATEGORIES if name == "x" else BOND_CATEGORIES
     if features is None or features.is_floating_point() or bool((features < 0).any()):
         return ()

@@ -18,11 +18,12 @@ from torch_geometric.data import Data as PyGData
 from crawl.checks import as_list, check_choice, shown, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
+from crawl.data.given_graphs import store_of
 from crawl.data.nodes import check_classes, masks_of
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
 from crawl.estimators.base import CRaWlEstimator
-from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, store_of
+from crawl.estimators.inputs import Array, categories_in, class_task, classes_of
 from crawl.runs.experiment import Experiment, Model
 from crawl.tensor_checks import as_ids
 from crawl.training.evaluation import Predictions

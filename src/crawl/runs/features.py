@@ -17,6 +17,7 @@ from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, 
 from crawl.data.one_graph import OneGraph
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
+from crawl.tensor_checks import refuse_graph
 
 HandleUnknown = Literal["warn", "error"]
 Gaps = tuple[tuple[int, ...], ...]
@@ -73,6 +74,11 @@ class Features:
             dataset.columns,
         )
 
+    @property
+    def are_molecules(self) -> bool:
+        """Whether graphs are molecules with the categories of atoms and bonds that SMILES are read into."""
+        return (self.node_categories, self.edge_categories) == (ATOM_CATEGORIES, BOND_CATEGORIES)
+
     @classmethod
     def of_benchmark(cls, name: str) -> Features:
         """The features of a benchmark as published, without its data; categories count as numbers."""
@@ -123,14 +129,6 @@ class Features:
 def unknown_message(unknown: Unknown, fate: str = "encoded as zeros") -> str:
     """What is done about categories that a model was not trained with."""
     return f"Categories that were not there in training are {fate}: {unknown}."
-
-
-def refuse_graph(wrong: Tensor, ptr: Tensor, problem: str) -> None:
-    """Refuse the first graph with a wrong row, a node or an edge; `ptr` says where the rows of each graph begin."""
-    rows = wrong.nonzero()
-    if rows.numel():
-        graph = int(torch.searchsorted(ptr, int(rows[0]), right=True)) - 1
-        raise ValueError(f"Graph {graph}: {problem}.")
 
 
 def _checked(name: str, features: Tensor | None, ptr: Tensor, width: int) -> Tensor | None:

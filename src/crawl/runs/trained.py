@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_type, shown, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_choice, check_type, shown, suggestion, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
+from crawl.data.given_graphs import GraphLike, Graphs, are_molecules, is_one_graph, list_of, store_of, store_of_readable
 from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
@@ -32,11 +33,13 @@ from crawl.runs.former import former_where, renamed
 from crawl.runs.records import check_record, read_config
 from crawl.runs.where import Where
 from crawl.training.checkpoint import check_weights, load_checkpoint
-from crawl.training.evaluation import Predictions, Scaling, embed_with, predict_with, runner_for
+from crawl.training.evaluation import Predictions, Scaling, embed_with, predict_with, runner_for, with_gaps
 from crawl.training.memory_bound import check_full_graph, targets_within
 from crawl.training.runner import Runner
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
+
+HandleUnreadable = Literal["error", "nan"]
 
 _NOWHERE = Where()
 _PIECE = 100_000  # targets of closed batches whose answers are in memory at a time
@@ -44,6 +47,32 @@ _NOT_COMPARED = (
     "The data cannot be compared with those of the training, because the run is of an older version that kept only "
     "their split and names."
 )
+
+
+class HowToApply(TypedDict, total=False):
+    """How a trained model is applied to graphs; what is left out or None is as in its run.
+
+    Attributes:
+        num_repeats: Evaluations to average.
+        num_steps: Steps of the walks.
+        seed: Of the walks; 0 when left out. A graph gets the same prediction, up to rounding, whatever else is in the
+            store, unless the model draws from torch's generator itself, or makes walks on a `Graph` without
+            `graph_keys`.
+        batch_size: Graphs per step, or targets of closed batches. Changes no result, with the same exceptions.
+        memory_gb: Instead, the memory that a closed batch may take besides the graph; what a target takes is measured
+            on a few. A batch of the full graph that would take more is refused.
+        on_batch: Called after every step.
+        handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros, or
+            gives a model of one's own a large negative number for them, and warns once; `error` refuses them.
+    """
+
+    num_repeats: int | None
+    num_steps: int | None
+    seed: int
+    batch_size: int | None
+    memory_gb: float | None
+    on_batch: Callable[[], None] | None
+    handle_unknown: HandleUnknown
 
 
 class TrainedModel:
@@ -148,100 +177,108 @@ class TrainedModel:
 
     def predict(
         self,
-        store: Store,
+        graphs: Store | GraphLike | Graphs,
         *,
-        num_repeats: int | None = None,
-        num_steps: int | None = None,
-        seed: int = 0,
-        batch_size: int | None = None,
-        memory_gb: float | None = None,
-        on_batch: Callable[[], None] | None = None,
-        handle_unknown: HandleUnknown = "warn",
+        unreadable: HandleUnreadable = "error",
+        **how: Unpack[HowToApply],
     ) -> Predictions:
-        """Predictions for all graphs of a store, or for all targets of one graph, in their order.
+        """Predictions for all graphs, or for all targets of one graph, in their order.
 
         Of a graph of links, all training links are seen, also while they are predicted.
 
         Args:
-            store: Graphs with the features of the training data. Encodings are computed here, as in the training.
-            num_repeats: Evaluations to average; as in the run when None.
-            num_steps: Steps of the walks; as in the run when None.
-            seed: Of the walks. A graph gets the same prediction, up to rounding, whatever else is in the store, unless
-                the model draws from torch's generator itself, or makes walks on a `Graph` without `graph_keys`.
-            batch_size: Graphs per step, or targets of closed batches; as in the run when None. Changes no result, with
-                the same exceptions.
-            memory_gb: Instead, the memory that a closed batch may take besides the graph; what a target takes is
-                measured on a few. A batch of the full graph that would take more is refused.
-            on_batch: Called after every step.
-            handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros, or
-                gives a model of one's own a large negative number for them, and warns once; `error` refuses them.
+            graphs: A graph or a list of them, with the features of the training data: SMILES strings or molecules of
+                rdkit for a model of molecules, PyG data, networkx graphs. Or a store, also of one graph with its
+                targets. A model of nodes answers for each node. Encodings are computed here, as in the training.
+            unreadable: What to do about SMILES strings that are not molecules, and molecules that are None or NaN:
+                `error` refuses the first of them by name, `nan` gives NaN as their prediction.
+            how: As in `HowToApply`: the number of evaluations, the steps and the seed of the walks, sizes of batches.
 
         Raises:
             ValueError: If the graphs have other features than the model was trained with, or features that are not
                 finite.
         """
-        how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
-        how |= {"memory_gb": memory_gb, "on_batch": on_batch, "handle_unknown": handle_unknown}
-        return Predictions.joined(list(self.predictions_in_pieces(store, **how)))
+        store, is_read = self._store(graphs, unreadable)
+        if store is None:
+            raise ValueError("None of the molecules can be read, so there is nothing to predict.")
+        found = Predictions.joined(list(self.predictions_in_pieces(store, **how)))
+        return found if is_read is None else found.with_gaps(is_read)
 
     def embed(
         self,
-        store: Store,
+        graphs: Store | GraphLike | Graphs,
         *,
-        num_repeats: int | None = None,
-        num_steps: int | None = None,
-        seed: int = 0,
-        batch_size: int | None = None,
-        memory_gb: float | None = None,
-        on_batch: Callable[[], None] | None = None,
-        handle_unknown: HandleUnknown = "warn",
+        unreadable: HandleUnreadable = "error",
+        **how: Unpack[HowToApply],
     ) -> NDArray[np.float32]:
         """`[n, d]` embeddings: what the head of the network sees of each graph, pooled, or of each node.
 
         They are means over evaluations with the walks of `predict`, whose arguments these are.
         """
-        how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
-        how |= {"memory_gb": memory_gb, "on_batch": on_batch, "handle_unknown": handle_unknown}
-        return np.concatenate(list(self.embeddings_in_pieces(store, **how)))
+        store, is_read = self._store(graphs, unreadable)
+        if store is None:
+            raise ValueError("None of the molecules can be read, so there is nothing to embed.")
+        found = np.concatenate(list(self.embeddings_in_pieces(store, **how)))
+        return found if is_read is None else with_gaps(found, is_read)
 
-    def predictions_in_pieces(self, store: Store, **how: Any) -> Iterator[Predictions]:
+    def _store(
+        self, graphs: Store | GraphLike | Graphs, unreadable: HandleUnreadable
+    ) -> tuple[Store | None, NDArray[np.bool_] | None]:
+        """What can be read of graphs, None if that is nothing, and which are read, None if all are.
+
+        Refuses molecules if the model was trained on something else, and graphs where pairs of nodes are asked for.
+        """
+        check_choice("unreadable", unreadable, get_args(HandleUnreadable))
+        if isinstance(graphs, GraphStore | OneGraph):
+            if unreadable != "error":
+                raise ValueError(f"All graphs of a store are read already: leave out unreadable={unreadable!r}.")
+            return graphs, None
+        if self.features.task.level == "pair":
+            raise ValueError("The model answers for pairs of nodes: give a store that names them, as from_links does.")
+        given: Any = [graphs] if is_one_graph(graphs) else list_of(graphs, "graphs")
+        if are_molecules(given) and not self.features.are_molecules:
+            raise ValueError("The model was not trained on molecules: give PyG data or networkx graphs, not molecules.")
+        if unreadable == "error":
+            return store_of(given), None
+        if self.features.task.level != "graph":
+            raise ValueError(
+                f"The model answers for nodes, and unreadable={unreadable!r} is about graphs: leave it out."
+            )
+        return store_of_readable(given)
+
+    def predictions_in_pieces(self, store: Store, **how: Unpack[HowToApply]) -> Iterator[Predictions]:
         """Predictions of many targets of closed batches at a time, in their order; everything else comes in one piece.
 
         The arguments are those of `predict`.
         """
-        for runner, ids, settings in self._pieces(store, **how):
+        for runner, ids, settings in self._pieces(store, how):
             yield predict_with(runner, ids, **settings, scaling=self.scaling)
 
-    def embeddings_in_pieces(self, store: Store, **how: Any) -> Iterator[NDArray[np.float32]]:
+    def embeddings_in_pieces(self, store: Store, **how: Unpack[HowToApply]) -> Iterator[NDArray[np.float32]]:
         """`[n, d]` embeddings, in pieces as `predictions_in_pieces`. The arguments are those of `embed`."""
-        for runner, ids, settings in self._pieces(store, **how):
+        for runner, ids, settings in self._pieces(store, how):
             yield embed_with(runner, ids, **settings)
 
-    def _pieces(
-        self,
-        store: Store,
-        *,
-        num_repeats: int | None = None,
-        num_steps: int | None = None,
-        seed: int = 0,
-        batch_size: int | None = None,
-        memory_gb: float | None = None,
-        on_batch: Callable[[], None] | None = None,
-        handle_unknown: HandleUnknown = "warn",
-    ) -> Iterator[tuple[Runner, Tensor, dict[str, Any]]]:
+    def _pieces(self, store: Store, how: HowToApply) -> Iterator[tuple[Runner, Tensor, dict[str, Any]]]:
         """What runs the model, the targets of each piece, and how to run it on them."""
         check_type("store", store, (GraphStore, OneGraph), "build one with GraphStore.from_graphs(graphs)")
+        for name in how.keys() - HowToApply.__annotations__.keys():
+            hint = suggestion(name, HowToApply.__annotations__)
+            raise TypeError(f"A trained model has no setting {name!r}.{hint}")
         is_network, evaluation = isinstance(self.experiment.model, Model), self.experiment.evaluation
+        num_steps, batch_size, memory_gb = how.get("num_steps"), how.get("batch_size"), how.get("memory_gb")
         if num_steps is not None and is_network and self.experiment.walk is None:
             raise ValueError(f"{self.experiment.model.title} does not walk: leave out num_steps.")
         num_steps = None if num_steps is None else whole_number("num_steps", num_steps, 1, MAX_COUNT - 1)
+        num_repeats = how.get("num_repeats")
         num_repeats = evaluation.num_test_repeats if num_repeats is None else num_repeats
         num_repeats = whole_number("num_repeats", num_repeats, 1, MAX_COUNT)
         if memory_gb is not None and (batch_size is not None or isinstance(store, GraphStore)):
             other = "batch_size says it, too" if batch_size is not None else "for a set of graphs, use batch_size"
             raise ValueError(f"memory_gb={shown(memory_gb)} chooses the targets in a batch: leave it out; {other}.")
-        seed = derive_seed(whole_number("seed", seed, -MAX_SEED, MAX_SEED), "predict")
+        seed = derive_seed(whole_number("seed", how.get("seed", 0), -MAX_SEED, MAX_SEED), "predict")
         fate = "encoded as zeros" if is_network else f"{UNKNOWN} in what {self.experiment.model.title} gets"
+        handle_unknown = how.get("handle_unknown", "warn")
         store = with_encodings(self.features.prepared(store, handle_unknown, fate), self.experiment.encodings)
         if isinstance(store, LinkGraph):  # what is asked for is not drawn anew
             store = store.subset(torch.arange(len(store)))
@@ -254,11 +291,11 @@ class TrainedModel:
             check_full_graph(runner, memory_gb, num_steps=num_steps)
         elif memory_gb is not None:
             batch_size = targets_within(runner, memory_gb, num_steps=num_steps)
-        how: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
-        how |= {"on_batch": on_batch}
+        settled: Any = {"num_repeats": num_repeats, "num_steps": num_steps, "seed": seed, "batch_size": batch_size}
+        settled |= {"on_batch": how.get("on_batch")}
         is_one_piece = is_full or isinstance(store, GraphStore)
         for ids in torch.split(torch.arange(len(store)), max(len(store), 1) if is_one_piece else _PIECE):
-            yield runner, ids, how
+            yield runner, ids, settled
 
 
 # ---- what a checkpoint must hold: a valid checksum says nothing about who wrote it

@@ -124,6 +124,12 @@ class Predictions:
             None if first.model_spread is None else np.concatenate(spreads),
         )
 
+    def with_gaps(self, is_read: NDArray[np.bool_]) -> Predictions:
+        """The same with NaN in the rows of graphs that could not be read; `is_read` has an entry for each graph."""
+        parts = {name: getattr(self, name) for name in ("noise", "model_spread")}
+        known: Any = {name: with_gaps(rows, is_read) for name, rows in parts.items() if rows is not None}
+        return replace(self, repeats=np.stack([with_gaps(rows, is_read) for rows in self.repeats]), **known)
+
     @property
     def mean(self) -> Array:
         """`[n, k]` the averaged prediction."""
@@ -149,8 +155,12 @@ class Predictions:
 
     @property
     def classes(self) -> NDArray[np.int64]:
-        """`[n]` the most probable class (binary and multi-class tasks)."""
+        """`[n]` the most probable class (binary and multi-class tasks). Refuses predictions of which some are NaN."""
         mean = self.mean
+        if (missing := np.isnan(mean).any(axis=1)).any():
+            raise ValueError(
+                f"Graph {int(missing.argmax())} could not be read, so it has no class: leave it out, or use mean."
+            )
         return (mean[:, 0] > 0.5).astype(np.int64) if self.task.kind == "binary" else mean.argmax(axis=1)
 
     def scores(self, targets: Array) -> list[float]:
@@ -169,6 +179,13 @@ class Predictions:
     def score_of_mean(self, targets: Array) -> float:
         """The score of the averaged prediction."""
         return score(self.task.metric, self.mean, targets)
+
+
+def with_gaps(rows: NDArray[Any], is_read: NDArray[np.bool_]) -> NDArray[Any]:
+    """A row for each entry of `is_read`: in their order those given where it is True, and NaN where it is not."""
+    whole = np.full((len(is_read), *rows.shape[1:]), np.nan, rows.dtype)
+    whole[is_read] = rows
+    return whole
 
 
 def predict(
