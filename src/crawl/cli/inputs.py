@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from crawl.data import OneGraph
     from crawl.data.features import Columns, Unknown
-    from crawl.data.node_folder import NodeFolder
     from crawl.runs import TrainedModel
 
 Row = tuple[dict[str, str], "Data | str"]  # the columns of a line of the input, and its graph or why there is none
@@ -31,15 +30,17 @@ class WithInput(WithModel):
 
     Attributes:
         input: A CSV file with SMILES (.gz is fine), a folder in the TU format, one of GraphML or JSON files with
-            labels.csv, or without, or one with nodes.csv and edges.csv, for a model of nodes; targets are not looked
-            at.
+            labels.csv, or without, or, for a model of nodes, one with nodes.csv and edges.csv, or with graph.crawl;
+            targets are not looked at.
         smiles: The SMILES column; found by its name when not given.
         unknown: What to do about categories that did not occur in training: encode them as zeros and say so, or stop.
+        only: For a folder with graph.crawl, a table with a column id of the nodes that are wanted; all when not given.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
     smiles: Word = None
     unknown: Literal["warn", "error"] = "warn"
+    only: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
 
     def check_input(self, output: Path) -> None:
         """Refuse an input that is not there, or that the output would replace."""
@@ -50,6 +51,10 @@ class WithInput(WithModel):
             raise ValueError(f"The output would replace the input {self.input}: choose another name.")
         if self.smiles is not None and self.input.is_dir():
             raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
+        if self.only is not None and not (self.input / "graph.crawl").is_file():
+            raise ValueError(f"{self.input} is not a folder with graph.crawl, whose nodes --only chooses: leave it out.")
+        if self.only is not None and output.exists() and self.only.exists() and output.samefile(self.only):
+            raise ValueError(f"The output would replace {self.only}: choose another name.")
 
     def is_of_one_graph(self, trained: TrainedModel) -> bool:
         """Whether the model answers for nodes of one graph. Refuses other models of nodes, whose input is not read."""
@@ -62,19 +67,44 @@ class WithInput(WithModel):
             raise ValueError(f"{self.run_folder} predicts {level}s; use crawl.runs.TrainedModel in Python.")
         return False
 
-    def nodes(self, trained: TrainedModel, unknown: Unknown) -> tuple[NodeFolder, OneGraph]:
-        """What the folder of one graph lists, and the graph; values that did not occur in training are counted."""
+    def nodes(self, trained: TrainedModel, unknown: Unknown) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
+        """The columns and rows of nodes in the folder of one graph, and the graph with these as its targets.
+
+        Values that did not occur in training are counted in `unknown`.
+        """
+        from crawl.data.graph_folder import has_graph_file
         from crawl.data.node_folder import read_nodes
         from crawl.runs.sources import Nodes
 
-        columns, data, names = self._columns(trained), trained.experiment.data, trained.features.task.target_names
+        data, names = trained.experiment.data, trained.features.task.target_names
+        if has_graph_file(self.input):
+            return self._nodes_of_graph_file(trained)
         directed, others = False, [*names]
         if isinstance(data, Nodes):
             directed, others = data.directed, [*names, data.split]
         batches: Any = getattr(data, "batches", "full")
-        found = read_nodes(self.input, columns, unknown, others=others, directed=directed, batches=batches)
+        columns = self._columns(trained)
+        found, store = read_nodes(self.input, columns, unknown, others=others, directed=directed, batches=batches)
         self.check_unknown(unknown)
-        return found
+        return found.nodes.columns, (row.cells for row in found.rows), store
+
+    def _nodes_of_graph_file(self, trained: TrainedModel) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
+        """The same for a folder with graph.crawl, whose features have no names."""
+        from crawl.data.graph_folder import GRAPH, read_graph_folder, rows_of
+
+        if getattr(trained.experiment.data, "batches", None) != "closed":
+            raise ValueError(
+                f"{self.run_folder} was trained with batches of the full graph, and {self.input / GRAPH} is never in "
+                "memory as a whole: train with --data.batches closed."
+            )
+        columns = trained.features.columns
+        if columns is not None and columns.nodes:
+            raise ValueError(
+                f"{self.run_folder} was trained with features of nodes.csv, and those in {self.input / GRAPH} have no "
+                "names: give a folder with nodes.csv and edges.csv, or train on a graph file."
+            )
+        store = read_graph_folder(self.input, self.only)
+        return *rows_of(store, self.only), store
 
     def check_unknown(self, unknown: Unknown) -> None:
         """Refuse categories that did not occur in training, if flags say so."""

@@ -76,9 +76,8 @@ class Predict(WithInput):
         say(f"{num_rows} rows{bad}" + ("" if self.output == STDOUT else f" → {self.output}"))
 
     def _predict_nodes(self, trained: TrainedModel, unknown: Unknown) -> None:
-        """Write the rows of nodes.csv with their predictions, many at a time."""
-        found, store = self.nodes(trained, unknown)
-        columns, rows = found.nodes.columns, iter(found.rows)
+        """Write the rows of the nodes with their predictions, many at a time."""
+        columns, rows, store = self.nodes(trained, unknown)
         added = self._added(trained, columns)[:-1]  # every node has a prediction, and so no reason
         with open_output(self.output) as file, counter() as count:
             writer = csv.writer(file, lineterminator="\n")
@@ -87,8 +86,8 @@ class Predict(WithInput):
                 writer.writerows(header)
                 header = []
                 answers = list(added_cells(piece, trained.scaling))
-                for row, answer in zip(islice(rows, len(answers)), answers, strict=True):
-                    writer.writerow([*(row.cells[name] for name in columns), *answer[:-1]])
+                for cells, answer in zip(islice(rows, len(answers)), answers, strict=True):
+                    writer.writerow([*(cells[name] for name in columns), *answer[:-1]])
                 count(len(answers))
         say_unknown(unknown)
         say(f"{len(store)} rows" + ("" if self.output == STDOUT else f" → {self.output}"))

@@ -10,18 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crawl.checks import as_list, as_path, check_type, shown, suggestion, truth
+from crawl.checks import as_path, truth
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, Unknown, category_sizes, check_names, encode_columns, find_columns
-from crawl.data.nodes import check_classes
+from crawl.data.graph_folder import from_graph_folder, has_graph_file
+from crawl.data.node_labels import USUAL_FRACTIONS, LabelChoice
 from crawl.data.one_graph import OneGraph
-from crawl.data.splits import Fractions, Split, choose_split, read_split, split_from_column
+from crawl.data.splits import Fractions, Split
 from crawl.data.table import UNNAMED, Row, Table
-from crawl.data.targets import AnyKind, targets_from_text
+from crawl.data.targets import AnyKind
 from crawl.graph import Graph
-
-_USUAL_FRACTIONS = (0.8, 0.1, 0.1)
 
 
 def from_nodes(
@@ -29,18 +28,19 @@ def from_nodes(
     *,
     label: str = "label",
     split: str | Path | Split = "auto",
-    fractions: Fractions = _USUAL_FRACTIONS,
+    fractions: Fractions = USUAL_FRACTIONS,
     seed: int = 0,
     task: AnyKind = "auto",
     metric: str | None = None,
     directed: bool = False,
     batches: Batches = "full",
 ) -> Dataset:
-    """The graph of `nodes.csv` and `edges.csv` in a folder, with the labels of its nodes as targets.
+    """The graph of `nodes.csv` and `edges.csv` in a folder, with the labels of its nodes as targets; or of a graph file.
 
     `nodes.csv` has a column `id`, words or numbers, `label` and perhaps `split`; all others are features, as
     `find_columns` says: words and whole numbers of few values are categories, others numbers. `edges.csv` has the
-    columns `source` and `target`, and perhaps features. Columns without a name are left out.
+    columns `source` and `target`, and perhaps features. Columns without a name are left out. A folder with `graph.crawl`
+    has `labels.csv` instead of both, and needs `batches="closed"`; see `from_graph_folder`.
 
     Args:
         folder: The folder. Both files may be compressed with gzip, their names then end in .gz.
@@ -56,58 +56,26 @@ def from_nodes(
     Raises:
         ValueError: For anything wrong with the files or the choices; the message says where and what to do.
     """
-    check_type("label", label, str)
-    if not isinstance(split, Split):
-        as_path("split", split)
-    fractions = tuple(as_list("fractions", fractions, "three shares"))
+    choice = LabelChoice(label, split, fractions, seed, task, metric)
+    if has_graph_file(folder):
+        _check_graph_file(folder, directed, batches)
+        return from_graph_folder(folder, choice)
     found = _read(folder, directed)
-    table = found.nodes
-    for column in ("id", label):
-        table.check_column(column)
-    if isinstance(split, str) and split == "auto":
-        split = "split" if "split" in table.columns else "random"
-    is_column = isinstance(split, str) and split in table.columns and split not in ("random", "stratified")
-    if is_column and fractions != _USUAL_FRACTIONS:
-        raise ValueError(f"fractions={shown(fractions)} cannot change the split in the column {split!r}: leave it out.")
-    if label in ("id", split):
-        raise ValueError(f"Column {label!r} of {table.path} cannot be the label, too.")
-    try:
-        kind, y, problems = targets_from_text({label: [row.cells[label] for row in found.rows]}, task, metric)
-    except ValueError as error:
-        raise ValueError(f"{table.path}: {error}") from None
-    for place, problem in problems.items():
-        if not problem.startswith(f"{label} is missing"):
-            raise ValueError(f"{table.path}, line {found.rows[place].line}: {problem}; correct it.")
-    labelled = [place for place in range(len(found.rows)) if place not in problems]
-    own = {"id", label, *((split,) if is_column else ()), *(("split",) if "split" in table.columns else ())}
-    of_nodes = found.attributes("node", own)
+    labels = choice.of(found.nodes)
+    labelled = labels.labelled(lambda column: [row.cells[column] for row in found.rows], [r.line for r in found.rows])
+    of_nodes = found.attributes("node", labels.columns)
     of_edges = found.attributes("edge", {"source", "target"})
     columns = Columns(find_columns(_guessed(of_nodes)), find_columns(_guessed(of_edges)))
-    store = found.store(columns, of_nodes, of_edges, Unknown(), labelled, batches)
-    labels = y if kind.kind in ("binary", "multiclass") else None
-    rows, skipped = [found.rows[place] for place in labelled], tuple[str, ...]()
-    if is_column:
-        skipped = _skipped([found.rows[place] for place in sorted(problems)], str(split), label)
-        places = [f"line {row.line} of {table.path}" for row in rows]
-        chosen = split_from_column([row.cells[str(split)] for row in rows], places)
-    elif isinstance(split, Split) or str(split) in ("random", "stratified"):
-        chosen = choose_split(split, len(labelled), labels, fractions, seed)
-    elif Path(split).is_file():
-        chosen = _by_rows(read_split(split), labelled, len(found.rows), f"{split}")
-    else:
-        hint = suggestion(str(split), ("random", "stratified", *table.columns))
-        raise ValueError(f"split is {shown(str(split))}, which is neither a way to split, a column nor a file.{hint}")
-    if labels is not None:
-        check_classes(labels, chosen, kind.class_names)
+    store = found.store(columns, of_nodes, of_edges, Unknown(), labelled.places, batches)
     return Dataset(
         name=as_path("folder", folder).resolve().name,
-        store=replace(store, y=y),
-        task=replace(kind, level="node"),
-        split=chosen,
+        store=replace(store, y=labelled.y),
+        task=labelled.task,
+        split=labelled.split,
         node_categories=category_sizes(columns.nodes),
         edge_categories=category_sizes(columns.edges),
-        skipped=skipped,
-        graph_names=tuple(row.cells["id"] for row in rows),
+        skipped=labelled.skipped,
+        graph_names=tuple(found.rows[place].cells["id"] for place in labelled.places),
         columns=columns,
     )
 
@@ -277,20 +245,12 @@ def _as(kind: Callable[[str], Any], cells: Sequence[str]) -> list[Any] | None:
         return None
 
 
-def _skipped(rows: Sequence[Row], split: str, label: str) -> tuple[str, ...]:
-    """A line for each node that has a part of the split, but no label."""
-    named = ((row, row.cells[split]) for row in rows if row.cells[split])
-    return tuple(f"line {row.line}: its {split} is {part}, but its {label} is missing" for row, part in named)
-
-
-def _by_rows(split: Split, labelled: Sequence[int], num_rows: int, path: str) -> Split:
-    """A split by row numbers as one by targets: these differ if labels are missing."""
-    ids = split.ids
-    if ids.numel() and int(ids[-1]) >= num_rows:
-        raise ValueError(f"{path} names row {int(ids[-1])}, but the last row of nodes.csv is {num_rows - 1}.")
-    target_of = torch.full((num_rows,), -1)
-    target_of[list(labelled)] = torch.arange(len(labelled))
-    if bool((target_of[ids] < 0).any()):
-        row = int(ids[target_of[ids] < 0][0])
-        raise ValueError(f"{path} names row {row} of nodes.csv, which has no label: leave it out.")
-    return Split(*(target_of[part] for part in (split.train, split.val, split.test)))
+def _check_graph_file(folder: str | Path, directed: bool, batches: Batches) -> None:
+    """Refuses settings that a graph file does not have."""
+    if truth("directed", directed):
+        raise ValueError(f"{folder} has a graph file, which knows where its edges lead: leave out directed.")
+    if batches != "closed":
+        raise ValueError(
+            f"{folder} has a graph file, which is never in memory as a whole: choose batches='closed' "
+            "(--data.batches closed)."
+        )

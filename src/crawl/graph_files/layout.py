@@ -82,7 +82,17 @@ def header_of(parts: Mapping[str, Part], num_edges: int) -> bytes:
 
 def open_graph(path: str | Path, verify: bool) -> dict[str, Any]:
     """The arguments of `Graph` for the graph in a file, which is mapped, not read."""
+    return _graph_of(_Opened(path, verify))
+
+
+def open_graph_and_features(path: str | Path, *, verify: bool = True) -> tuple[dict[str, Any], Tensor | None]:
+    """The arguments of `Graph`, and the features as `open_features` gives them, or None without any; read once."""
     opened = _Opened(path, verify)
+    features = opened.arrays.get("x")
+    return _graph_of(opened), None if features is None else torch.from_numpy(features)
+
+
+def _graph_of(opened: _Opened) -> dict[str, Any]:
     num_nodes = opened.arrays["rowptr"].size - 1
     tensors = {name: torch.from_numpy(array) for name, array in opened.arrays.items() if name != "x"}
     return {

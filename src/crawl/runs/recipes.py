@@ -248,7 +248,7 @@ def folder() -> Experiment:
 
 
 def nodes() -> Experiment:
-    """One graph in a folder, nodes.csv and edges.csv: the labels of its nodes."""
+    """One graph in a folder, nodes.csv and edges.csv, or graph.crawl and labels.csv: the labels of its nodes."""
     return _one_graph("nodes", Nodes(), max_epochs=200)
 
 

@@ -126,11 +126,12 @@ class Csv(_WithTable):
 
 @dataclass(frozen=True)
 class Nodes(_Files):
-    """One graph in a folder: nodes.csv with ids, features, a label and a split, and edges.csv.
+    """One graph in a folder: nodes.csv with ids, features, a label and a split, and edges.csv; or graph.crawl and
+    labels.csv.
 
     Attributes:
-        split: The column split of nodes.csv if there is one (`auto`), another column, `random`, `stratified` or a file.
-        label: The column of nodes.csv to predict; where it is empty, a node has no target.
+        split: The column split of the table if there is one (`auto`), another column, `random`, `stratified` or a file.
+        label: The column of the table to predict; where it is empty, a node has no target.
         task: The kind of targets; `auto` finds it from their values.
         directed: Walk along edges from source to target only; otherwise an edge, which is listed once, leads both ways.
         batches: Whether a batch is the `full` graph with all targets, or `closed` walks around some of them.
