@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,38 @@ def in_fresh_process(call: str) -> dict[str, Any]:
         raise RuntimeError(f"{call} failed:\n{run.stderr}")
     result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return result
+
+
+def watched(command: list[str], log: Path) -> dict[str, Any]:
+    """Seconds and memory of a command, which is a process of its own; what it says is in the log.
+
+    The peak of resident memory is the kernel's. It has two parts, of which the kernel keeps no peak, so that they are
+    looked at 50 times a second: anonymous memory, which belongs to the process alone, and pages of mapped files, which
+    the system takes back whenever others need memory.
+    """
+    begin, peaks = time.perf_counter(), dict.fromkeys(("VmHWM", "RssAnon", "RssFile"), 0.0)
+    with open(log, "w") as file:
+        process = subprocess.Popen(command, cwd=HERE, stdout=file, stderr=subprocess.STDOUT)
+        while True:
+            with suppress(OSError):
+                for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+                    name, _, value = line.partition(":")
+                    if name in peaks:
+                        peaks[name] = max(peaks[name], int(value.split()[0]) * 1024 / 1e6)
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            time.sleep(0.02)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{log.read_text()[-3000:]}")
+    return {
+        "seconds": time.perf_counter() - begin,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "peak_mb": peaks["VmHWM"],
+        "peak_anonymous_mb": peaks["RssAnon"],
+        "peak_mapped_mb": peaks["RssFile"],
+    }
 
 
 def peak_memory_mb() -> float:

@@ -64,6 +64,16 @@ def labelled_nodes(num_nodes: int, sizes: dict[str, int], seed: int = 0) -> dict
     return dict(zip(sizes, np.split(drawn, np.cumsum([*sizes.values()])[:-1]), strict=True))
 
 
+def prepare(folder: Path, num_nodes: int, sizes: dict[str, int]) -> None:
+    """Write `edges.csv`, `features.npy` and `graph/labels.csv` into a folder, if they are not there."""
+    (folder / "graph").mkdir(parents=True, exist_ok=True)
+    edges, x, labels = folder / "edges.csv", folder / "features.npy", folder / "graph" / "labels.csv"
+    if not labels.is_file():
+        write_features(x, num_nodes)
+        write_edges(edges, num_nodes)
+        write_labels(labels, x, num_nodes, sizes)
+
+
 def write_edges(path: Path, num_nodes: int) -> None:
     """An edge list as text, two numbers a line."""
     with open(path, "w") as file:

@@ -21,6 +21,7 @@ from crawl.tensor_checks import refuse_graph
 
 HandleUnknown = Literal["warn", "error"]
 Gaps = tuple[tuple[int, ...], ...]
+_ROWS = 2**20  # of a graph that may be mapped from a file are looked at, at a time
 _COLUMNS = {ATOM_CATEGORIES: ATOM_COLUMNS, BOND_CATEGORIES: BOND_COLUMNS}
 
 
@@ -170,9 +171,10 @@ def _gaps(features: Tensor | None, sizes: tuple[int, ...]) -> Gaps:
 def _mean_log_degree(dataset: Dataset) -> float:
     store = dataset.store
     if isinstance(store, OneGraph):
-        degree = store.graph.degree
+        rowptr = store.graph.rowptr
+        degrees = (rowptr[first : first + _ROWS + 1].diff() for first in range(0, store.num_nodes, _ROWS))
     else:
         store = store.subset(dataset.split.train) if len(dataset.split.train) else store
-        degree = torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes)
-    mean = float((degree + 1).log().mean()) if store.num_nodes else 0.0
-    return mean or 1.0  # there are no edges, and nothing depends on it
+        degrees = iter([torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes)])
+    total = sum(float((degree + 1).log().double().sum()) for degree in degrees)
+    return total / max(store.num_nodes, 1) or 1.0  # without edges, nothing depends on it

@@ -41,7 +41,9 @@ def targets_within(runner: Runner, memory_gb: float, *, num_steps: int | None) -
     run(torch.zeros(1, dtype=torch.long), 1, seed=0, num_steps=num_steps)  # compiles what has to be
     size, each = min(_FEW_TARGETS, num_targets), _least_bytes(runner, num_steps)
     while True:  # more targets tell more: small tensors may find memory that was freed before
-        found = peak_bytes(partial(run, torch.arange(size), size, seed=0, num_steps=num_steps), runner.device)
+        batch = partial(run, torch.arange(size), size, seed=0, num_steps=num_steps)
+        batch()  # reads what it needs of a graph that is mapped from a file, which is not memory that the batch takes
+        found = peak_bytes(batch, runner.device)
         each = max(each, (found or 0) / size)
         if _GROWTH * size > min(num_targets, _MOST_TARGETS) or _GROWTH * size * each > limit / 2:
             break
