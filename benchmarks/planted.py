@@ -1,9 +1,9 @@
 """Graphs of any size that are made piece by piece, with classes that a walk network can learn.
 
 Every node is in a group of five. Half of the groups are cliques; the members of the others have as many edges to
-anywhere. All other edges lead from any node to nodes of which some are far likelier. So degrees tell nothing, and a walk
-notices a clique because it comes back. The class of a node says whether it is in a clique and whether its first feature
-is positive: an accuracy of 50 % takes one of the two, more takes both.
+anywhere. All other edges lead from any node to nodes of which some are far likelier. So degrees tell nothing, and a
+walk notices a clique because there are edges back. The class of a node says whether it is in a clique and whether its
+first feature is positive: an accuracy of 50 % takes one of the two, more takes both.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
-from crawl.data import Task, csl
+from crawl.data import Task, csl, from_graph
 from crawl.graph import Graph
 from crawl.nn import BLOCKS, GIN, Parallel
 from crawl.nn.encoders import Dense, OneHot
@@ -142,6 +143,14 @@ def test_data_that_are_not_there(data, tmp_path):
 def test_degrees_are_those_of_the_training_graphs(paths):
     assert Features.of(csl()).mean_log_degree == pytest.approx(math.log(5))
     assert Features.of(paths).mean_log_degree == pytest.approx((2 * math.log(2) + math.log(3)) / 3)
+
+
+def test_degrees_of_one_graph_are_read_in_pieces(monkeypatch):
+    star = Data(edge_index=torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]]), y=torch.arange(5) % 2, num_nodes=5)
+    dataset = from_graph(star, fractions=(0.6, 0.2, 0.2))
+    for rows in (2, 100):
+        monkeypatch.setattr("crawl.runs.features._ROWS", rows)
+        assert Features.of(dataset).mean_log_degree == pytest.approx((math.log(4) + 3 * math.log(2)) / 5)
 
 
 def test_benchmarks_come_from_the_data_root(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from crawl import WalkPlan
-from crawl.data import Dataset, from_graph
+from crawl import Graph, Network, WalkPlan, build_graph_file, open_features
+from crawl.data import Dataset, OneGraph, Task, from_graph
 from crawl.runs import Experiment, Model, TrainedModel, run_experiment
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training.memory_bound import check_full_graph, peak_bytes, targets_within
@@ -65,6 +65,17 @@ def test_answers_of_closed_batches_do_not_depend_on_the_batch(trained):
     assert np.allclose(few.repeats, together.repeats[:, [5, 2]], atol=1e-5)
 
 
+def test_answers_on_a_mapped_graph_are_those_in_memory_together_and_one_by_one(trained, tmp_path):
+    store = dataset("closed").store
+    build_graph_file(store.edge_index, tmp_path / "graph.crawl", features=store.x)
+    mapped = OneGraph(Graph.open(tmp_path / "graph.crawl"), store.owners, open_features(tmp_path / "graph.crawl"))
+    together = trained.predict(mapped, seed=3).repeats
+    assert np.array_equal(together, trained.predict(store, seed=3).repeats)
+    for i in range(24):
+        alone = trained.predict(mapped.subset(torch.tensor([i])), seed=3, batch_size=1).repeats
+        assert np.allclose(alone, together[:, i : i + 1], rtol=0, atol=1e-5)
+
+
 def test_pieces_are_those_of_the_whole(trained, monkeypatch):
     monkeypatch.setattr("crawl.runs.trained._PIECE", 10)
     store = dataset("closed").store
@@ -92,6 +103,23 @@ def test_more_memory_is_for_more_targets(trained):
     full = Runner(trained.model, trained.features.task, dataset("full").store, torch.device("cpu"), largest_batch=100)
     check_full_graph(full, None, num_steps=None)  # a small graph is not looked at
     check_full_graph(full, 1.0, num_steps=None)
+
+
+def test_pages_of_a_mapped_file_are_not_memory_of_a_batch(tmp_path):
+    """A row that is read from a file makes a whole page of it resident, and many around it."""
+    num_nodes, width = 20_000, 512
+    ends = torch.stack([torch.arange(num_nodes), torch.arange(num_nodes).roll(-1)])
+    path, x = tmp_path / "graph.crawl", torch.rand(num_nodes, width)
+    build_graph_file(ends, path, undirected=True, features=x)
+    owners = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(0))
+    network = Network(width, 1, hidden_channels=8, num_layers=1, pool=None, num_eval_steps=4, window_size=2).eval()
+    sizes: list[int] = []
+    for features in (x, open_features(path)):
+        store = OneGraph(Graph.open(path), owners, features)
+        task = Task(kind="binary", level="node", num_outputs=1)
+        runner = Runner(network, task, store, torch.device("cpu"), largest_batch=100)
+        sizes.append(targets_within(runner, 0.1, num_steps=None))
+    assert sizes[1] > 0.6 * sizes[0]
 
 
 def test_the_peak_of_a_call_is_measured():

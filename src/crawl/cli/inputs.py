@@ -52,7 +52,9 @@ class WithInput(WithModel):
         if self.smiles is not None and self.input.is_dir():
             raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
         if self.only is not None and not (self.input / "graph.crawl").is_file():
-            raise ValueError(f"{self.input} is not a folder with graph.crawl, whose nodes --only chooses: leave it out.")
+            raise ValueError(
+                f"{self.input} is not a folder with graph.crawl, whose nodes --only chooses: leave it out."
+            )
         if self.only is not None and output.exists() and self.only.exists() and output.samefile(self.only):
             raise ValueError(f"The output would replace {self.only}: choose another name.")
 
@@ -67,7 +69,9 @@ class WithInput(WithModel):
             raise ValueError(f"{self.run_folder} predicts {level}s; use crawl.runs.TrainedModel in Python.")
         return False
 
-    def nodes(self, trained: TrainedModel, unknown: Unknown) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
+    def nodes(
+        self, trained: TrainedModel, unknown: Unknown
+    ) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
         """The columns and rows of nodes in the folder of one graph, and the graph with these as its targets.
 
         Values that did not occur in training are counted in `unknown`.

@@ -31,7 +31,9 @@ def has_graph_file(folder: str | Path) -> bool:
         return False
     for name in ("nodes.csv", "nodes.csv.gz", "edges.csv", "edges.csv.gz"):
         if (folder / name).exists():
-            raise ValueError(f"{folder} has {GRAPH} and {name}: leave one of them elsewhere, so that the graph is clear.")
+            raise ValueError(
+                f"{folder} has {GRAPH} and {name}: leave one of them elsewhere, so that the graph is clear."
+            )
     return True
 
 
@@ -58,7 +60,9 @@ def from_graph_folder(folder: str | Path, choice: LabelChoice) -> Dataset:
     labels = choice.of(table)
     for name in table.columns:
         if name not in labels.columns and not name.startswith(UNNAMED):
-            raise ValueError(f"{path}: the column {name!r} would not be used, since features are in {GRAPH}: remove it.")
+            raise ValueError(
+                f"{path}: the column {name!r} would not be used, since features are in {GRAPH}: remove it."
+            )
     graph, x, categories = _opened(folder)
     columns: dict[str, list[str]] = {name: [] for name in {choice.label, labels.split_column} if name is not None}
     lines, nodes = array("q"), array("q")

@@ -35,12 +35,12 @@ def from_nodes(
     directed: bool = False,
     batches: Batches = "full",
 ) -> Dataset:
-    """The graph of `nodes.csv` and `edges.csv` in a folder, with the labels of its nodes as targets; or of a graph file.
+    """The graph of `nodes.csv` and `edges.csv` in a folder, or of a graph file, with labels of its nodes as targets.
 
     `nodes.csv` has a column `id`, words or numbers, `label` and perhaps `split`; all others are features, as
     `find_columns` says: words and whole numbers of few values are categories, others numbers. `edges.csv` has the
-    columns `source` and `target`, and perhaps features. Columns without a name are left out. A folder with `graph.crawl`
-    has `labels.csv` instead of both, and needs `batches="closed"`; see `from_graph_folder`.
+    columns `source` and `target`, and perhaps features. Columns without a name are left out. A folder with
+    `graph.crawl` has `labels.csv` instead of both, and needs `batches="closed"`: `crawl.data.graph_folder`.
 
     Args:
         folder: The folder. Both files may be compressed with gzip, their names then end in .gz.

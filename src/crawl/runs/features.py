@@ -171,10 +171,13 @@ def _gaps(features: Tensor | None, sizes: tuple[int, ...]) -> Gaps:
 def _mean_log_degree(dataset: Dataset) -> float:
     store = dataset.store
     if isinstance(store, OneGraph):
-        rowptr = store.graph.rowptr
-        degrees = (rowptr[first : first + _ROWS + 1].diff() for first in range(0, store.num_nodes, _ROWS))
+        rowptr, firsts = store.graph.rowptr, range(0, store.num_nodes, _ROWS)
+        total = sum(_log_sum(rowptr[first : first + _ROWS + 1].diff()) for first in firsts)
     else:
         store = store.subset(dataset.split.train) if len(dataset.split.train) else store
-        degrees = iter([torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes)])
-    total = sum(float((degree + 1).log().double().sum()) for degree in degrees)
+        total = _log_sum(torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes))
     return total / max(store.num_nodes, 1) or 1.0  # without edges, nothing depends on it
+
+
+def _log_sum(degree: Tensor) -> float:
+    return float((degree + 1).log().double().sum())

@@ -1,0 +1,48 @@
+"""Which columns of a table of nodes are the label and the split; reading them is tested with the folders."""
+
+from __future__ import annotations
+
+import pytest
+
+from crawl.data.node_labels import LabelChoice
+from crawl.data.table import Table
+
+
+@pytest.fixture
+def table(tmp_path) -> Table:
+    rows = ("0,a,train,test", "1,b,train,train", "2,,val,val", "3,a,test,val", "4,b,val,val")
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,split,fold", *rows]) + "\n")
+    return Table(tmp_path / "nodes.csv")
+
+
+def labelled(table: Table, **settings):
+    rows = list(table)
+    return (
+        LabelChoice(**settings).of(table).labelled(lambda name: [r.cells[name] for r in rows], [r.line for r in rows])
+    )
+
+
+def test_columns_that_are_not_features(table):
+    assert LabelChoice().of(table).columns == {"id", "label", "split"}
+    assert LabelChoice(split="fold").of(table).columns == {"id", "label", "split", "fold"}
+    assert LabelChoice(split="random").of(table).split_column is None
+
+
+def test_rows_without_a_label_are_told_if_they_have_a_part(table):
+    found = labelled(table)
+    assert (found.places, found.y.tolist(), found.task.level) == ([0, 1, 3, 4], [0, 1, 0, 1], "node")
+    assert found.skipped == ("line 4: its split is val, but its label is missing",)
+    (table.path.parent / "rows.json").write_text('{"train": [0, 1], "val": [3], "test": [4]}')
+    drawn = labelled(table, split=table.path.parent / "rows.json")
+    assert (drawn.skipped, drawn.split.val.tolist()) == ((), [2])
+
+
+def test_choices_that_contradict_each_other(table):
+    with pytest.raises(ValueError, match="cannot be the label, too"):
+        LabelChoice(label="split").of(table)
+    with pytest.raises(ValueError, match="cannot change the split in the column 'fold': leave it out"):
+        LabelChoice(split="fold", fractions=(0.5, 0.25, 0.25)).of(table)
+    with pytest.raises(ValueError, match="No target of class a is in the training split"):
+        labelled(table, split="fold")
+    with pytest.raises(ValueError, match=r"neither a way to split, a column nor a file\. Did you mean"):
+        labelled(table, split="folds")
