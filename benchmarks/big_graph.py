@@ -171,9 +171,10 @@ def markdown(results: dict[str, Any]) -> str:
             *rows,
             "",
             "Every stage is a process of its own. Its peak is the kernel's count of resident memory (VmHWM). "
-            "*Anonymous* is what the process has for itself, *mapped* are pages of files, those of the graph above all, which the "
-            "system takes back when others need memory; both are the largest of 50 looks a second, at different times, "
-            "and the peak includes both. Where seconds are many more than CPU seconds, the machine was busy.",
+            "*Anonymous* is what the process has for itself, *mapped* are pages of files, those of the graph above "
+            "all, which the system takes back when others need memory; both are the largest of 50 looks a second, at "
+            "different times, and the peak includes both. Where seconds are many more than CPU seconds, the machine "
+            "was busy.",
             "",
             f"Goal: at most {MOST_GB:g} GB to build and to train. Most: {most:.2f} GB, "
             f"{'met' if most <= MOST_GB else 'missed'}. "

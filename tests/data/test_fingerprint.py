@@ -66,7 +66,7 @@ def test_zero_has_no_sign_and_nan_one_form():
 
 def test_large_data_are_hashed_in_pieces(monkeypatch):
     whole = Fingerprint.of(make())
-    monkeypatch.setattr("crawl.data.fingerprint._ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr("crawl.data.fingerprint._NUMBERS_AT_A_TIME", 2)
     assert Fingerprint.of(make()) == whole
 
 

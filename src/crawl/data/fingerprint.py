@@ -18,7 +18,7 @@ from crawl.data.one_graph import OneGraph
 from crawl.data.task import Task
 from crawl.plain import structure
 
-_ROWS_AT_A_TIME = 2**18
+_NUMBERS_AT_A_TIME = 2**20
 
 _PARTS = {  # what has a hash, and what a change of it is called
     "graphs": "the nodes and edges have changed",
@@ -136,7 +136,7 @@ def _hash(*tensors: Tensor | None, of: tuple[int, ...] = ()) -> str:
             continue
         rows = tensor.detach().unsqueeze(1) if tensor.dim() == 1 else tensor.detach()
         digest.update(repr(tuple(rows.shape)).encode())
-        for piece in torch.split(rows, _ROWS_AT_A_TIME):
+        for piece in torch.split(rows, max(1, _NUMBERS_AT_A_TIME // max(rows[:1].numel(), 1))):
             numbers = piece.double().cpu().numpy().astype("<f8") + 0.0  # without -0
             digest.update(np.where(np.isnan(numbers), np.nan, numbers).tobytes())  # NaN has one form
     return digest.hexdigest()

@@ -120,8 +120,9 @@ class OneGraph:
             values = getattr(self, name)
             if values is None or not values.is_floating_point():
                 continue
-            for first in range(0, len(values), _ROWS):
-                rows = values[first : first + _ROWS]
+            num_rows = max(1, _NUMBERS // max(values[:1].numel(), 1))
+            for first in range(0, len(values), num_rows):
+                rows = values[first : first + num_rows]
                 is_wrong = rows.isinf() if name == "y" else ~rows.float().isfinite()
                 if bool(is_wrong.any()):
                     row = int(is_wrong.nonzero()[0, 0])
@@ -174,4 +175,4 @@ class OneGraph:
 
 
 Store = GraphStore | OneGraph
-_ROWS = 2**20  # are checked at a time, since features may be mapped from a file
+_NUMBERS = 2**22  # are checked at a time, since features may be mapped from a file
