@@ -59,3 +59,41 @@ def test_flags_that_do_not_go_with_three_files(crawl, three):
     assert "--data.test-path (in Python test_path=…) is missing" in line
     assert "tu cannot be changed by --data.val-path" in crawl.error("train", "tu", "--data.val-path", three)
     assert not Path("runs").exists()
+
+
+def test_folds_of_a_table(crawl, tiny, molecules):
+    data = ["--data.path", molecules, "--data.targets", "active"]
+    folds = ["--protocol", "folds", "--folds", "3"]
+    done = crawl("train", "csv", *data, *folds, *tiny, "--out", "run")
+    assert done.code == 0
+    assert "over 3 models" in done.out
+    splits = [json.loads(Path(f"run/fold-{k}/split.json").read_text()) for k in (1, 2, 3)]
+    assert sorted(i for split in splits for i in split["test"]) == list(range(11))
+    assert [split["val"] for split in splits] == [splits[1]["test"], splits[2]["test"], splits[0]["test"]]
+    active = [0] * 5 + [1] * 6
+    assert {sum(active[i] for i in split["test"]) for split in splits} == {2}  # classes are spread evenly
+    shutil.rmtree("run/fold-3")
+    assert "fold 3" in crawl("info", "run").out
+    again = crawl("train", "--resume", "run")
+    assert again.out.splitlines()[-2] == done.out.splitlines()[-2]
+    assert "holds a run" not in again.err
+    assert crawl("evaluate", "run/fold-3").code == 0
+    assert "exists already: resume it" in crawl.error("train", "csv", *data, *folds, *tiny, "--out", "run")
+    line = crawl.error("train", "csv", *data, *folds, "--data.split", "kind", *tiny, "--out", "other")
+    assert "Folds are drawn, so data.split='kind'" in line
+    line = crawl.error("train", "csv", *data, "--protocol", "folds", "--folds", "12", *tiny, "--out", "other")
+    assert "num_folds must be from 3 to 11, the number of graphs, not 12" in line
+    assert not Path("other").exists()
+
+
+def test_several_seeds(crawl, tiny, molecules):
+    data = ["--data.path", molecules, "--data.targets", "logS", "--seed", "4"]
+    done = crawl("train", "csv", *data, "--protocol", "seeds", "--seeds", "2", *tiny, "--out", "run")
+    assert done.code == 0
+    assert "over 2 models" in done.out
+    assert "seed 5" in done.out
+    shutil.rmtree("run/seed-5")
+    assert "1 of 2 seeds are done" in crawl("info", "run").out
+    assert crawl("train", "--resume", "run").out.splitlines()[-2] == done.out.splitlines()[-2]
+    Path("run/.seeds").write_text("4 five")
+    assert ".seeds is damaged" in crawl.error("train", "--resume", "run")

@@ -303,13 +303,10 @@ def test_folds(crawl, tiny, monkeypatch):
     assert crawl("train", "--resume", "runs/csl-folds-1").out == done.out
 
 
-def test_data_without_folds(crawl, tiny, molecules):
-    pytest.importorskip("rdkit")
-    data = ["--data.path", molecules, "--data.targets", "logS"]
-    assert "csv has no folds" in crawl.error("train", "csv", *data, "--protocol", "folds", "--out", "run", *tiny)
-    assert "--protocol" not in crawl("train", "csv", "--help").out
+def test_data_with_and_without_folds(crawl):
+    assert "--folds" in crawl("train", "csv", "--help").out
+    assert "--folds" not in crawl("train", "zinc", "--help").out
     assert "--protocol" in crawl("train", "csl", "--help").out
-    assert not Path("run").exists()
 
 
 @pytest.mark.parametrize("flags", [(), ("--protocol", "folds")])
@@ -381,6 +378,14 @@ def test_a_folder_in_use_is_refused(crawl, tiny, csl_run):
         ("train --resume run --seed 3", "resumed with the settings in its config.json: leave out --seed."),
         ("train --resume=run --training.lr=1 --out x", "config.json: leave out --training.lr --out."),
         ("train csl --protocol folds --data.fold 3", "trains on every fold: leave out --data.fold"),
+        ("train csl --protocol folds --folds 3", "The folds of csl are given: leave out --folds"),
+        ("train csl --folds 3", "--folds 3 needs --protocol folds"),
+        ("train csl --seeds 3 --protocol folds", "--seeds 3 needs --protocol seeds"),
+        ("train csl --protocol seeds --seeds 1", "--seeds must be a whole number from 2"),
+        ("train zinc --protocol folds", "zinc has no folds: leave out --protocol folds"),
+        ("train zinc --folds 3", "zinc has no folds: leave out --protocol folds"),
+        ("train tu --data.path . --protocol folds --folds 2", "--folds must be a whole number from 3"),
+        ("train tu --data.path . --data.fold 2", "or use --protocol folds with --folds"),
         ("train csl --model.layer gin --baseline gin", "is a gin itself: leave out --baseline"),
         ("train csl --model.layer gin --evaluation.num-test-repeats 7", "gin cannot be changed by --evaluation"),
         ("train csv --data.name tu --data.path molecules.csv --model.num-layers 1", "choose another recipe"),

@@ -2,9 +2,12 @@ import pytest
 import torch
 
 from crawl.data import (
+    Folds,
     Split,
     choose_split,
+    group_folds,
     group_split,
+    random_folds,
     random_split,
     read_split,
     scaffold_split,
@@ -135,3 +138,76 @@ def test_refuses_too_few():
         stratified_folds(["a", "a", "b", "b"], num_folds=3)
     with pytest.raises(ValueError, match="do not fill three parts"):
         group_split(["a"] * 10)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: random_folds(100, 5, seed),
+        lambda seed: random_folds(100, 5, seed, LABELS),
+        lambda seed: group_folds([i // 5 for i in range(100)], 5, seed),
+    ],
+)
+def test_folds_cover_everything_once(make):
+    splits = make(3)
+    tests = [set(split.test.tolist()) for split in splits]
+    assert set().union(*tests) == set(range(100))
+    assert [len(test) for test in tests] == [20] * 5
+    for i, split in enumerate(splits):
+        assert set(split.val.tolist()) == tests[(i + 1) % 5]  # the next fold
+        assert split.ids.tolist() == list(range(100))
+    assert [parts(split) for split in splits] == [parts(split) for split in make(3)]
+    assert [parts(split) for split in splits] != [parts(split) for split in make(4)]
+
+
+def test_classes_are_dealt_out_to_folds_however_few_they_have():
+    labels = ["a"] * 7 + ["b"] * 2 + ["c"] * 14
+    for split in random_folds(len(labels), 5, 1, labels):
+        counts = [sum(labels[i] == name for i in split.test.tolist()) for name in "abc"]
+        assert counts[0] in (1, 2)
+        assert counts[1] in (0, 1)
+        assert counts[2] in (2, 3)
+        assert 4 <= len(split.test) <= 5
+
+
+def test_groups_stay_together_in_folds():
+    groups = [0] * 9 + [1] * 4 + [2] * 3 + [3, 4, 5, 6]
+    tests = [split.test.tolist() for split in group_folds(groups, 3, 0)]
+    assert sorted(map(len, tests)) == [5, 6, 9]  # the largest group alone, the others as even as they can be
+    assert all(
+        len({groups[i] for i in one} & {groups[i] for i in other}) == 0
+        for one in tests
+        for other in tests
+        if one is not other
+    )
+
+
+def test_one_split_of_a_cross_validation():
+    labels = torch.tensor([0, 1] * 20)
+    for by in ("random", "stratified"):
+        split = choose_split(Folds(4, 2, by), 40, labels, seed=7)
+        assert len(split.test) == 10
+        assert labels[split.test].sum() == 5
+    assert parts(choose_split(Folds(4, 1), 40, None, seed=7)) == parts(random_folds(40, 4, 7)[1])
+    pytest.importorskip("rdkit")
+    smiles = ["c1ccccc1", "Cc1ccccc1", "C1CCCCC1", "CC1CCCCC1", "CCO", "CCN"]
+    tests = [Folds(3, i, "scaffold").split(6, smiles=smiles).test.tolist() for i in range(3)]
+    assert sorted(tests) == [[0, 1], [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Folds(2), "num_folds must be a whole number from 3"),
+        (lambda: Folds(5, 5), "fold must be a whole number from 0 to 4, not 5"),
+        (lambda: Folds(5, by="size"), "by must be one of random, stratified, scaffold, not 'size'"),
+        (lambda: random_folds(4, 5), "num_folds must be from 3 to 4, the number of graphs, not 5"),
+        (lambda: random_folds(4, 3, labels=[1, 2]), "labels must be 4 classes, one for each graph, not 2"),
+        (lambda: group_folds([1, 1, 2, 2], 3), "num_folds must be from 3 to 2, the number of groups, not 3"),
+        (lambda: choose_split(Folds(by="scaffold"), 9), "A scaffold split needs molecules"),
+        (lambda: choose_split(Folds(by="stratified"), 9), "needs one class for each graph"),
+    ],
+)
+def test_folds_that_cannot_be(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -22,6 +22,12 @@ def test_fractions_are_for_splits_that_are_drawn(kind):
         (lambda: Social(fold=-1), r"data\.fold must be a whole number from 0 .*, not -1"),
         (lambda: Csl(laplacian=1.5), r"data\.laplacian must be a whole number from 0 .*, not 1\.5"),
         (lambda: Counting("circle"), r"data\.target must be one of triangle, .*, not 'circle'"),
+        (lambda: TU(num_folds=2), "The number of folds must be a whole number from 3"),
+        (lambda: TU(num_folds=3, fold=3), r"data\.fold must be a whole number from 0 to 2, not 3"),
+        (lambda: Csv(fold=1), r"data\.fold must be a whole number from 0 to 0, not 1"),
+        (lambda: Csv(num_folds=5, split="part"), "Folds are drawn, so data.split='part', which gives the parts"),
+        (lambda: Csv(num_folds=5, split="files"), "Folds are drawn, so data.split='files'"),
+        (lambda: Folder(num_folds=5, fractions=(0.5, 0.25, 0.25)), "cannot change the sizes of folds: leave it out"),
         (lambda: Csv(split=3), r"data\.split must be a way to split, a column or a file, not 3"),
     ],
 )

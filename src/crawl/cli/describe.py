@@ -130,7 +130,7 @@ class Info:
     """Say what a run or a checkpoint is: task, expected features, size, scores, versions; how far an unfinished run is.
 
     Attributes:
-        run_or_checkpoint: The folder of a run, or of runs on all folds, or a .safetensors file.
+        run_or_checkpoint: The folder of a run, or of runs on all folds or with several seeds, or a .safetensors file.
     """
 
     run_or_checkpoint: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -139,11 +139,12 @@ class Info:
         """Load it and print."""
         from crawl.runs import TrainedModel
         from crawl.runs.folder import RunFolder
+        from crawl.runs.protocol import runs_in
 
         path = self.run_or_checkpoint
         run = RunFolder(path)
-        if _has_folds(path):
-            found = facts_of_folds(path)
+        if names := runs_in(path):
+            found = facts_of_runs(path, names)
         elif path.is_dir() and run.config.is_file() and not (run.best.is_file() or run.result.is_file()):
             found = unfinished_facts(path)
         else:
@@ -197,6 +198,7 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
 def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
     """Name and value of what there is to say about a run that is not finished."""
     from crawl.runs.folder import RunFolder
+    from crawl.runs.protocol import runs_in
     from crawl.runs.records import read_config, read_history
     from crawl.training.checkpoint import load_checkpoint
 
@@ -215,35 +217,34 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
         yield from _best(history)
     title = "epoch" if experiment.pretraining is None or "pretraining" in values else "pre-training epoch"
     yield "checkpoint", f"after {title} {saved}, at {_time_of(run.last)}" if saved else "none yet: it begins anew"
-    whole = path.parent if _has_folds(path.parent) and path.name.startswith("fold-") else path
+    whole = path.parent if path.name in runs_in(path.parent) else path
     yield "resume with", experiment.how_to_resume(whole)
 
 
-def facts_of_folds(path: Path) -> Iterable[tuple[str, Any]]:
-    """Name and value of what there is to say about the runs on all folds of some data, finished or not."""
+def facts_of_runs(path: Path, names: Sequence[str]) -> Iterable[tuple[str, Any]]:
+    """Name and value of what there is to say about the runs on all folds, or with several seeds, finished or not."""
     from crawl.runs.folder import RunFolder
-    from crawl.runs.protocol import num_folds
     from crawl.runs.records import read_config, read_run
 
-    first = RunFolder.open(path / "fold-1")
+    first = RunFolder.open(path / names[0])
     experiment = read_config(first.config)
     yield from _named(first, experiment)
-    scores, number = [], num_folds(experiment)
-    for fold in range(1, number + 1):
-        run = read_run(path / f"fold-{fold}", "")
+    scores = []
+    for name in names:
+        run, title = read_run(path / name, ""), name.replace("-", " ")
         if run is None:
-            yield f"fold {fold}", "not begun"
+            yield title, "not begun"
         elif run.record is None:
-            yield f"fold {fold}", f"unfinished: {run.epochs} epochs of at most {experiment.training.max_epochs}"
+            yield title, f"unfinished: {run.epochs} epochs of at most {experiment.training.max_epochs}"
         else:
             metric = run.record["metric"]
             scores.append(run.record["scores"]["test"]["mean"])
-            yield f"fold {fold}", f"test {metric} {_or_dash(scores[-1])}"
-    if len(scores) < number:
-        yield "state", f"unfinished: {len(scores)} of {number} folds are done"
+            yield title, f"test {metric} {_or_dash(scores[-1])}"
+    if len(scores) < len(names):
+        yield "state", f"unfinished: {len(scores)} of {len(names)} {names[0].partition('-')[0]}s are done"
         yield "resume with", f"crawl train --resume {path}"
     elif None not in scores:
-        yield "test", f"{metric} {fmean(scores):.4f} ± {pstdev(scores):.4f} over {number} models"
+        yield "test", f"{metric} {fmean(scores):.4f} ± {pstdev(scores):.4f} over {len(names)} models"
 
 
 def _named(run: RunFolder, experiment: Experiment) -> Iterable[tuple[str, str]]:
@@ -252,11 +253,6 @@ def _named(run: RunFolder, experiment: Experiment) -> Iterable[tuple[str, str]]:
     yield "name", f"{experiment.name} (seed {experiment.seed})"
     yield "model", experiment.model.title
     yield "data", f"{experiment.data.name} {Where.read(run).path or ''}".strip()
-
-
-def _has_folds(path: Path) -> bool:
-    """Whether a folder holds runs on folds, and is not a run itself."""
-    return (path / "fold-1").is_dir() and not (path / "config.json").is_file()
 
 
 def _best(history: Sequence[dict[str, Any]]) -> Iterable[tuple[str, str]]:

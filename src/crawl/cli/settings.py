@@ -15,7 +15,7 @@ from crawl.choices import BY_FILE
 from crawl.encodings.settings import Encodings
 from crawl.runs.experiment import OF_STARTS, WITH_BATCHES, Experiment, Model
 from crawl.runs.recipes import with_closed_batches
-from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, Csv, InRoot, OneGraphData, OwnFiles
+from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, Csv, InRoot, OneGraphData, OwnFiles, OwnGraphs
 from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
@@ -25,6 +25,7 @@ _PLACES: dict[str, tuple[str, Any]] = {
     "test_path": ("The file for the test.", Csv),
     "root": ("Where the benchmarks are; CRAWL_DATA or ~/.cache/crawl when not given.", InRoot),
 }
+_OF_FOLDS = ("num_folds", "fold")  # settings of graphs of one's own that --protocol folds chooses
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def _hidden(base: Experiment, part: Any, strategy: str) -> Sequence[str]:
     if isinstance(part, WalkPlan):
         of_starts = OF_STARTS if getattr(base.data, "batches", None) == "closed" else ()
         return (*parameters_of_others(strategy), *of_starts)
-    if isinstance(part, Csv) and part.split == BY_FILE:
-        return ("split", "fractions")
+    if isinstance(part, OwnGraphs):
+        return (*_OF_FOLDS, *(("split", "fractions") if part.split == BY_FILE else ()))
     of_batches = _of_batches(base, part)
     if isinstance(part, Training):
         of_numbers = ("loss", "normalise_targets") if base.data.name in WITHOUT_NUMBERS else ()
@@ -222,6 +223,8 @@ def _choice_for(setting: str) -> str:
         return ", or choose --training.optimiser adamw or lion"
     if tuple(setting.split(".")) in WITH_BATCHES:
         return ", or choose --data.batches closed"
+    if group == "data" and name in _OF_FOLDS:
+        return ", or use --protocol folds with --folds, for csv, tu and folder"
     kinds = [kind for kind, settings in SCHEDULES.items() if name in {field.name for field in fields(settings)}]
     return f", or choose --training.schedule {' or '.join(kinds)}" if group == "training" and kinds else ""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 
 import tyro
 
+from crawl.checks import whole_number
 from crawl.choices import BY_FILE
 from crawl.cli.flags import AnyPath, Device, FilePath, FolderPath, Int, Switch, compute_with
 from crawl.cli.output import check_folder, print_table, say
@@ -18,7 +19,7 @@ from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_
 from crawl.files import write_atomically
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.recipes import RECIPES
-from crawl.runs.sources import TU, WAYS_TO_SPLIT, Data, Folder, Nodes, OwnFiles, WithFolds, existing_path
+from crawl.runs.sources import TU, WAYS_TO_SPLIT, Data, Folder, Nodes, OwnFiles, OwnGraphs, WithFolds, existing_path
 from crawl.runs.where import Where
 from crawl.walks.plan import WalkPlan
 
@@ -49,7 +50,9 @@ class Train(Generic[RecipeT]):
         recipe: What to train.
         out: The folder of the run, which must be new; the first free runs/NAME-NUMBER when not given.
         init: Begin with the weights of this finished run, as far as they fit.
-        protocol: One run, or one for each fold of the data set.
+        protocol: One run, or one for each fold of the data set, or for each of several seeds.
+        folds: The number of folds of data of one's own; 5 when not given.
+        seeds: The number of seeds, from --seed on; 3 when not given.
         baseline: Train a message-passing network on the same data, to compare with.
         device: Where to compute; auto takes a GPU if there is one.
         threads: How many threads compute; as many as the machine has cores when not given.
@@ -59,7 +62,9 @@ class Train(Generic[RecipeT]):
     recipe: Annotated[RecipeT, tyro.conf.arg(name="")]
     out: FolderPath = None
     init: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
-    protocol: Literal["single", "folds"] = "single"
+    protocol: Literal["single", "folds", "seeds"] = "single"
+    folds: Int = None
+    seeds: Int = None
     baseline: Baseline = "none"
     device: Device = "auto"
     threads: Int = None
@@ -74,13 +79,11 @@ class Train(Generic[RecipeT]):
         where = Where().moved(self.device, **settings.where)
         if isinstance(experiment.data, OwnFiles):
             existing_path(experiment.data, where.path)
-        if self.protocol == "folds" and isinstance(experiment.data, WithFolds) and experiment.data.fold:
-            raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
-        if self.protocol == "folds" and self.init is not None:
-            raise ValueError("--protocol folds begins anew on every fold: leave out --init.")
+        experiment, seeds = self._with_protocol(experiment)
         _refuse_own_baseline(experiment, self.baseline)
         compute_with(self.threads)
         from crawl.runs.folder import RunFolder
+        from crawl.runs.protocol import SEEDS, note_seeds
         from crawl.runs.run import read_dataset
         from crawl.training.trainer import choose_device
 
@@ -90,19 +93,44 @@ class Train(Generic[RecipeT]):
         recipe = RECIPES[settings.base.name]()
         experiment = settled(experiment, dataset.task, device.type, recipe, dataset.batches)
         _report_skipped(dataset)
-        has_folds = self.protocol == "folds"
-        folder = RunFolder.create(self.out, f"{experiment.name}-folds" if has_folds else experiment.name).path
+        name = experiment.name if self.protocol == "single" else f"{experiment.name}-{self.protocol}"
+        folder = RunFolder.create(self.out, name).path
         say(described_task(dataset.task))
         with _removed_if_empty(folder), _resumable(folder):
-            (folder / _BASELINES).unlink(missing_ok=True)  # of a process that was killed before there was a run
-            runs = _Runs(folder, where, has_folds, self.quiet, dataset, self.init)
+            for note in (_BASELINES, SEEDS):
+                (folder / note).unlink(missing_ok=True)  # of a process that was killed before there was a run
+            if seeds:
+                note_seeds(folder, seeds)
+            runs = _Runs(folder, where, self.protocol == "folds", seeds, self.quiet, dataset, self.init)
             report(runs.train(experiment, self.baseline), folder)
+
+    def _with_protocol(self, experiment: Experiment) -> tuple[Experiment, list[int]]:
+        """The experiment with the folds that flags ask for, and the seeds. Refuses flags that do not go together."""
+        for name in ("folds", "seeds"):
+            if getattr(self, name) is not None and self.protocol != name:
+                raise ValueError(f"--{name} {getattr(self, name)} needs --protocol {name}.")
+        if self.protocol != "single" and self.init is not None:
+            raise ValueError(f"--protocol {self.protocol} begins anew in every run: leave out --init.")
+        if self.protocol == "seeds":
+            number = 3 if self.seeds is None else whole_number("--seeds", self.seeds, 2, 1000)
+            return experiment, list(range(experiment.seed, experiment.seed + number))
+        if self.protocol == "folds":
+            data = experiment.data
+            if isinstance(data, WithFolds) and data.fold:
+                raise ValueError("--protocol folds trains on every fold: leave out --data.fold.")
+            if isinstance(data, OwnGraphs):
+                number = 5 if self.folds is None else whole_number("--folds", self.folds, 3)
+                return replace(experiment, data=replace(data, num_folds=number)), []
+            if self.folds is not None:
+                raise ValueError(f"The folds of {data.name} are given: leave out --folds.")
+        return experiment, []
 
 
 @dataclass(frozen=True)
 class _TrainWithoutFolds(Train[RecipeT]):
     __doc__ = Train.__doc__
-    protocol: tyro.conf.Suppress[Literal["single"]] = "single"
+    protocol: Literal["single", "seeds"] = "single"
+    folds: tyro.conf.Suppress[None] = None
 
 
 def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
@@ -170,15 +198,17 @@ class Resume:
         _refuse_settings(self.settings)
         compute_with(self.threads)
         from crawl.runs.folder import RunFolder
+        from crawl.runs.protocol import noted_seeds, runs_in
         from crawl.runs.records import read_config
 
-        first_fold = self.resume / "fold-1"
-        has_folds = first_fold.is_dir()
-        run = RunFolder.open(first_fold if has_folds else self.resume)
+        names = runs_in(self.resume)
+        seeds = noted_seeds(self.resume) if names else []
+        run = RunFolder.open(self.resume / names[0] if names else self.resume)
         experiment, where = read_config(run.config), Where.read(run).moved(self.device, **vars(self.data))
         _refuse_own_baseline(experiment, self.baseline)
         with _resumable(self.resume):
-            report(_Runs(self.resume, where, has_folds, self.quiet).train(experiment, self.baseline), self.resume)
+            runs = _Runs(self.resume, where, bool(names and not seeds), seeds, self.quiet)
+            report(runs.train(experiment, self.baseline), self.resume)
 
 
 def train_type(arguments: Sequence[str]) -> Any:
@@ -208,10 +238,10 @@ def train_type(arguments: Sequence[str]) -> Any:
             refuse_unused(type_, flags)
         recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])
     any_recipe: Any = Union[tuple(recipes)]  # noqa: UP007
-    if not chosen or isinstance(RECIPES[chosen[0]]().data, WithFolds):
+    if not chosen or isinstance(RECIPES[chosen[0]]().data, WithFolds | OwnGraphs):
         return Train[any_recipe]
-    if "--protocol" in flags:
-        raise ValueError(f"{chosen[0]} has no folds: leave out --protocol.")
+    if given(arguments, "--protocol") == ["folds"] or "--folds" in flags:
+        raise ValueError(f"{chosen[0]} has no folds: leave out --protocol folds.")
     return _TrainWithoutFolds[any_recipe]
 
 
@@ -227,6 +257,7 @@ class _Runs:
     folder: Path
     where: Where
     has_folds: bool
+    seeds: Sequence[int]  # if there are several
     quiet: bool
     dataset: Dataset | None = None
     init: Path | None = None
@@ -244,11 +275,13 @@ class _Runs:
 
     def _run(self, experiment: Experiment, place: Path) -> list[Result]:
         from crawl.runs import resume_run, run_experiment
-        from crawl.runs.protocol import run_folds
+        from crawl.runs.protocol import run_folds, run_seeds
 
         how: dict[str, Any] = {**vars(self.where), "quiet": self.quiet or None}
         if self.has_folds:
             return run_folds(experiment, place, **how)
+        if self.seeds:
+            return run_seeds(experiment, place, self.seeds, **how)
         if (place / "config.json").is_file():
             return [resume_run(place, dataset=self.dataset, **how)]
         init = self.init if place == self.folder else None  # not for baselines
@@ -305,18 +338,21 @@ def _resumable(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if any((place / "config.json").is_file() for place in (folder, folder / "fold-1")):
+        if (folder / "config.json").is_file() or any(folder.glob("*/config.json")):
             raise KeyboardInterrupt(f"resume with: crawl train --resume {folder}") from None
         raise
 
 
 @contextmanager
 def _removed_if_empty(folder: Path) -> Iterator[None]:
+    from crawl.runs.protocol import SEEDS
+
     try:
         yield
     finally:
-        note = folder / _BASELINES
-        if list(folder.iterdir()) == [note]:
-            note.unlink()
+        notes = {folder / _BASELINES, folder / SEEDS}
+        if notes.issuperset(folder.iterdir()):
+            for note in notes:
+                note.unlink(missing_ok=True)
         with suppress(OSError):  # a folder with files in it cannot be removed like this
             folder.rmdir()

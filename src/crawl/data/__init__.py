@@ -14,9 +14,12 @@ from crawl.data.nodes import from_graph
 from crawl.data.one_graph import OneGraph
 from crawl.data.pyg import from_pyg
 from crawl.data.splits import (
+    Folds,
     Split,
     choose_split,
+    group_folds,
     group_split,
+    random_folds,
     random_split,
     read_split,
     scaffold_split,
@@ -31,6 +34,7 @@ from crawl.data.tu import from_tu
 __all__ = [
     "Dataset",
     "Fingerprint",
+    "Folds",
     "GraphStore",
     "OneGraph",
     "Split",
@@ -46,7 +50,9 @@ __all__ = [
     "from_nodes",
     "from_pyg",
     "from_tu",
+    "group_folds",
     "group_split",
+    "random_folds",
     "random_split",
     "read_molecules",
     "read_split",

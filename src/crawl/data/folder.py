@@ -18,7 +18,7 @@ from crawl.checks import as_path, truth
 from crawl.data.dataset import Dataset
 from crawl.data.features import Columns, Unknown, category_sizes, check_names, encode_columns, find_columns
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
-from crawl.data.splits import Fractions, Split
+from crawl.data.splits import Folds, Fractions, Split
 from crawl.data.store import GraphStore
 from crawl.data.table import Row, Table
 from crawl.data.targets import AnyKind
@@ -32,7 +32,7 @@ def from_folder(
     *,
     file_column: str = "file",
     undirected: bool = False,
-    split: str | Path | Split = "random",
+    split: str | Path | Split | Folds = "random",
     fractions: Fractions = (0.8, 0.1, 0.1),
     seed: int = 0,
     bad_rows: BadRows = "skip",

@@ -12,7 +12,16 @@ import torch
 from torch import Tensor
 
 from crawl.checks import as_list, as_path, check_choice, shown, suggestion
-from crawl.data.splits import Fractions, Split, choose_split, read_split, scaffold_split, split_from_column
+from crawl.data.splits import (
+    Folds,
+    Fractions,
+    Split,
+    choose_split,
+    group_split,
+    read_split,
+    scaffolds_of,
+    split_from_column,
+)
 from crawl.data.table import UNNAMED, Row, Table
 from crawl.data.targets import AnyKind, targets_from_text
 from crawl.data.task import Task
@@ -116,7 +125,7 @@ def weight_of(cell: str) -> float | None:
 
 def split_labelled(
     labelled: Labelled[T],
-    split: str | Path | Split,
+    split: str | Path | Split | Folds,
     fractions: Fractions,
     seed: int,
     smiles: Sequence[str] | None = None,
@@ -127,14 +136,14 @@ def split_labelled(
     are left.
     """
     table = labelled.table
+    labels = labelled.y if labelled.task.kind in ("binary", "multiclass") else None
+    if isinstance(split, Folds):
+        return split.split(len(labelled.rows), labels, seed, smiles)
     if not isinstance(split, Split):
         as_path("split", split)
     if split == "scaffold":
-        if smiles is None:
-            raise ValueError("A scaffold split needs molecules; use a random split.")
-        return scaffold_split(smiles, fractions, seed)
+        return group_split(scaffolds_of(smiles), fractions, seed)
     if isinstance(split, Split) or split in ("random", "stratified"):
-        labels = labelled.y if labelled.task.kind in ("binary", "multiclass") else None
         return choose_split(split, len(labelled.rows), labels, fractions, seed)
     if split in table.columns:
         table.check_column(str(split))

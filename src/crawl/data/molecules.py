@@ -14,7 +14,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
 from crawl.data.part_files import PartPaths, PartTables
-from crawl.data.splits import DRAWN_FRACTIONS, Fractions, Split
+from crawl.data.splits import DRAWN_FRACTIONS, Folds, Fractions, Split
 from crawl.data.store import GraphStore
 from crawl.data.table import Table
 from crawl.data.targets import AnyKind
@@ -27,7 +27,7 @@ def from_csv(
     *,
     val_path: str | Path | None = None,
     test_path: str | Path | None = None,
-    split: str | Path | Split | None = None,
+    split: str | Path | Split | Folds | None = None,
     fractions: Fractions | None = None,
     seed: int = 0,
     bad_rows: BadRows = "skip",
@@ -46,8 +46,8 @@ def from_csv(
             A molecule that is in two files is warned of.
         test_path: The file for the test.
         split: `random`, `stratified` (by class), `scaffold` (by Bemis–Murcko scaffold), the name of a column that says
-            `train`, `val` or `test`, or a JSON file of row numbers from 0, as `read_split` reads it. When None, by file
-            (`files`) where there are three, and else `random`.
+            `train`, `val` or `test`, a JSON file of row numbers from 0, as `read_split` reads it, or `Folds`.
+            When None, by file (`files`) where there are three, and else `random`.
         fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes; 0.8, 0.1 and 0.1
             when None.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
@@ -123,8 +123,8 @@ def _canonical(smiles: str) -> str:
 
 
 def _checked_split(
-    paths: PartPaths | None, split: str | Path | Split | None, fractions: Fractions | None
-) -> str | Path | Split:
+    paths: PartPaths | None, split: str | Path | Split | Folds | None, fractions: Fractions | None
+) -> str | Path | Split | Folds:
     """The way to split. Refuses another one where there are three files, and one by file where there are not."""
     if paths is None:
         if split == BY_FILE:

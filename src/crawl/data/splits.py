@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crawl.checks import MAX_COUNT, MAX_SEED, as_list, as_path, real_number, shown, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, as_list, as_path, check_choice, real_number, shown, whole_number
 from crawl.files import parse_json
 from crawl.tensor_checks import as_ids, in_memory
 
@@ -121,13 +121,80 @@ def stratified_folds(labels: Sequence[Hashable] | Tensor, num_folds: int = 10, s
     smallest = int(np.bincount(classes).min()) if len(classes) else 0
     if not 3 <= num_folds <= smallest:
         raise ValueError(f"num_folds must be from 3 to {smallest}, the size of the smallest class, not {num_folds}.")
+    fold_of_graph = np.empty(len(classes), dtype=np.int64)
     folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(classes, classes)
-    tests = [test for _, test in folds]
-    splits = []
-    for val, test in zip([*tests[1:], tests[0]], tests, strict=True):
-        train = np.setdiff1d(np.arange(len(classes)), np.concatenate([val, test]))
-        splits.append(_sorted_split(train, val, test))
-    return splits
+    for fold, (_, test) in enumerate(folds):
+        fold_of_graph[test] = fold
+    return _splits_of(fold_of_graph, num_folds)
+
+
+def random_folds(
+    num_graphs: int, num_folds: int = 5, seed: int = 0, labels: Sequence[Hashable] | Tensor | None = None
+) -> list[Split]:
+    """Splits for cross-validation, whose folds are drawn; `stratified_folds` says which part each fold is.
+
+    If `labels`, `[G]`, say the class of each graph, the graphs of each class are dealt out to the folds in turn,
+    however few there are. Refuses fewer than 3 folds, and more than there are graphs.
+    """
+    num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
+    classes = np.zeros(num_graphs, dtype=np.int64) if labels is None else _as_classes(labels)
+    if len(classes) != num_graphs:
+        raise ValueError(f"labels must be {num_graphs} classes, one for each graph, not {len(classes)}.")
+    _check_num_folds(num_folds, num_graphs, "graphs")
+    order = np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED)).permutation(num_graphs)
+    fold_of_graph = np.empty(num_graphs, dtype=np.int64)
+    fold_of_graph[order[np.argsort(classes[order], kind="stable")]] = np.arange(num_graphs) % num_folds
+    return _splits_of(fold_of_graph, num_folds)
+
+
+def group_folds(groups: Sequence[Hashable], num_folds: int = 5, seed: int = 0) -> list[Split]:
+    """Splits for cross-validation such that graphs of one group stay together; `stratified_folds` says which part each
+    fold is.
+
+    `groups`, `[G]`, is the group of each graph. Groups are dealt out from the largest on, each to the fold with the
+    fewest graphs; the seed fixes the order of groups of equal size. Refuses fewer than 3 folds, and more than there are
+    groups.
+    """
+    numbers = _as_classes(groups)
+    sizes = np.bincount(numbers)
+    _check_num_folds(num_folds, len(sizes), "groups")
+    shuffled = np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED)).permutation(len(sizes))
+    fold_of_group, filled = np.empty_like(sizes), np.zeros(num_folds, dtype=np.int64)
+    for group in sorted(shuffled, key=lambda group: -sizes[group]):
+        fold_of_group[group] = filled.argmin()
+        filled[fold_of_group[group]] += sizes[group]
+    return _splits_of(fold_of_group[numbers], num_folds)
+
+
+@dataclass(frozen=True)
+class Folds:
+    """One split of a cross-validation: the fold `fold` is its test part, the next one its validation part.
+
+    Attributes:
+        num_folds: The number of folds, at least 3.
+        fold: Which of them, from 0.
+        by: `random`, by `random_folds`, where classes have about the same share in each fold; `stratified`, which
+            refuses classes of fewer graphs than folds; `scaffold`, by the Bemis–Murcko scaffolds of molecules.
+    """
+
+    num_folds: int = 5
+    fold: int = 0
+    by: str = "random"
+
+    def __post_init__(self) -> None:
+        whole_number("num_folds", self.num_folds, 3, MAX_COUNT)
+        whole_number("fold", self.fold, 0, self.num_folds - 1)
+        check_choice("by", self.by, ("random", "stratified", "scaffold"))
+
+    def split(
+        self, num_graphs: int, labels: Tensor | None = None, seed: int = 0, smiles: Sequence[str] | None = None
+    ) -> Split:
+        """The split of graphs with these classes, if they have any, and SMILES, if they are molecules."""
+        if self.by == "scaffold":
+            return group_folds(scaffolds_of(smiles), self.num_folds, seed)[self.fold]
+        if self.by == "stratified":
+            return stratified_folds(_labels_for_strata(labels), self.num_folds, seed)[self.fold]
+        return random_folds(num_graphs, self.num_folds, seed, labels)[self.fold]
 
 
 def group_split(groups: Sequence[Hashable], fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
@@ -159,10 +226,16 @@ def scaffold_split(smiles: Sequence[str], fractions: Fractions = (0.8, 0.1, 0.1)
 
     Molecules without rings have no scaffold and form one group.
     """
+    return group_split(scaffolds_of(smiles), fractions, seed)
+
+
+def scaffolds_of(smiles: Sequence[str] | None) -> list[str]:
+    """`[G]` the Bemis–Murcko scaffolds of molecules; needs rdkit. Refuses None, which other graphs have."""
     from crawl.data.smiles import read_smiles, scaffold
 
-    texts = _as_words("smiles", smiles)
-    return group_split([scaffold(read_smiles(text)) for text in texts], fractions, seed)
+    if smiles is None:
+        raise ValueError("A scaffold split needs molecules; use a random split.")
+    return [scaffold(read_smiles(text)) for text in _as_words("smiles", smiles)]
 
 
 def split_from_column(values: Sequence[str], places: Sequence[str] | None = None) -> Split:
@@ -195,26 +268,26 @@ def read_split(path: str | Path) -> Split:
 
 
 def choose_split(
-    split: str | Path | Split,
+    split: str | Path | Split | Folds,
     num_graphs: int,
     labels: Tensor | None = None,
     fractions: Fractions = (0.8, 0.1, 0.1),
     seed: int = 0,
 ) -> Split:
-    """The split that a user asks for: `random`, `stratified`, a file for `read_split`, or the split itself.
+    """The split that a user asks for: `random`, `stratified`, a file for `read_split`, `Folds`, or the split itself.
 
     `labels`, `[G]`, is the class of each graph, if they have any; `fractions` and `seed` are for parts that are drawn.
     """
     if isinstance(split, Split):
         return split
+    if isinstance(split, Folds):
+        return split.split(num_graphs, labels, seed)
     path = as_path("split", split)
     num_graphs = whole_number("num_graphs", num_graphs, 0, MAX_COUNT)
     if split == "random":
         return random_split(num_graphs, fractions, seed)
     if split == "stratified":
-        if labels is None:
-            raise ValueError("A stratified split needs one class for each graph; use a random split.")
-        return stratified_split(labels, fractions, seed)
+        return stratified_split(_labels_for_strata(labels), fractions, seed)
     if path.is_file():
         return read_split(path)
     raise ValueError(f"split is {shown(str(split))}, which is neither 'random', 'stratified' nor a file.")
@@ -248,6 +321,27 @@ def _as_words(name: str, values: Sequence[str]) -> list[str]:
         if not isinstance(word, str):
             raise ValueError(f"{name}[{i}] must be a word, not {shown(word)}.")
     return words
+
+
+def _labels_for_strata(labels: Tensor | None) -> Tensor:
+    if labels is None:
+        raise ValueError("A stratified split needs one class for each graph; use a random split.")
+    return labels
+
+
+def _check_num_folds(num_folds: int, most: int, what: str) -> None:
+    num_folds = whole_number("num_folds", num_folds, 0, MAX_COUNT)
+    if not 3 <= num_folds <= most:
+        raise ValueError(f"num_folds must be from 3 to {most}, the number of {what}, not {num_folds}.")
+
+
+def _splits_of(fold_of_graph: np.ndarray[tuple[int], np.dtype[np.int64]], num_folds: int) -> list[Split]:
+    """A split for each fold: it is the test part, and the next one is the validation part."""
+    splits = []
+    for fold in range(num_folds):
+        is_test, is_val = fold_of_graph == fold, fold_of_graph == (fold + 1) % num_folds
+        splits.append(_sorted_split(*(np.flatnonzero(part) for part in (~is_test & ~is_val, is_val, is_test))))
+    return splits
 
 
 def _sorted_split(*parts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Split:

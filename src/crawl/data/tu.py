@@ -14,7 +14,7 @@ from torch import Tensor
 from crawl.checks import as_path
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, Unknown, category_sizes, check_names, encode_columns
-from crawl.data.splits import Fractions, Split, choose_split
+from crawl.data.splits import Folds, Fractions, Split, choose_split
 from crawl.data.store import GraphStore, as_ptr
 from crawl.data.symmetry import symmetric
 from crawl.data.targets import AnyKind, targets_from_tensor, targets_from_text
@@ -25,7 +25,7 @@ def from_tu(
     folder: str | Path,
     name: str | None = None,
     *,
-    split: str | Path | Split = "random",
+    split: str | Path | Split | Folds = "random",
     fractions: Fractions = (0.8, 0.1, 0.1),
     seed: int = 0,
     metric: str | None = None,
@@ -39,7 +39,8 @@ def from_tu(
     Args:
         folder: The folder.
         name: What the files begin with; found when None.
-        split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, or the split itself.
+        split: `random`, `stratified` (by class), a JSON file as `read_split` reads it, `Folds`, or the split
+            itself.
         fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes.
         metric: The score; when None, accuracy for classes and the mean absolute error for numbers.
 

@@ -14,6 +14,7 @@ from crawl.checks import check_type
 from crawl.choices import BY_FILE
 from crawl.data.benchmarks import load_benchmark
 from crawl.data.dataset import Dataset
+from crawl.data.splits import Folds
 from crawl.models import Network
 from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
@@ -32,6 +33,7 @@ from crawl.runs.sources import (
     InRoot,
     Nodes,
     OwnFiles,
+    OwnGraphs,
     Planetoid,
     Social,
     Superpixels,
@@ -177,14 +179,15 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
         case Folder():
             from crawl.data.folder import from_folder
 
-            shared = {name: getattr(data, name) for name in ("split", "fractions", "bad_rows", "task", "metric")}
+            shared = {name: getattr(data, name) for name in ("fractions", "bad_rows", "task", "metric")}
             shared |= {"target_columns": data.targets, "seed": seed, "weight_column": data.weight}
+            shared |= {"split": _way_to_split(data)}
             return from_folder(existing_path(data, path), **shared)
         case TU():
             from crawl.data.tu import from_tu
 
             place = existing_path(data, path)
-            return from_tu(place, split=data.split, fractions=data.fractions, seed=seed, metric=data.metric)
+            return from_tu(place, split=_way_to_split(data), fractions=data.fractions, seed=seed, metric=data.metric)
         case Nodes():
             from crawl.data.node_folder import from_nodes
 
@@ -206,18 +209,23 @@ def _molecules(data: Csv, seed: int, path: Path, val_path: str | Path | None, te
 
     if data.split != BY_FILE and (path.is_dir() or val_path is not None or test_path is not None):
         raise ValueError(f"Three files give the split, not data.split={data.split!r}: set data.split={BY_FILE!r}.")
-    shared = {name: getattr(data, name) for name in ("split", "bad_rows", "task", "metric")}
+    shared = {name: getattr(data, name) for name in ("bad_rows", "task", "metric")}
     return from_csv(
         path,
         data.smiles,
         data.targets,
         val_path=val_path,
         test_path=test_path,
+        split=_way_to_split(data),
         fractions=None if data.split == BY_FILE else data.fractions,
         seed=seed,
         weight_column=data.weight,
         **shared,
     )
+
+
+def _way_to_split(data: OwnGraphs) -> str | Folds:
+    return Folds(data.num_folds, data.fold, data.split) if data.num_folds else data.split
 
 
 def _encoder(categories: tuple[int, ...], width: int, width_of_encodings: int) -> Encoder:

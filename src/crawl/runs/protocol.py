@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from crawl.checks import shown
 from crawl.data.benchmarks import BENCHMARKS
+from crawl.files import write_atomically
 from crawl.runs.experiment import Experiment, GivenModel, Model
+from crawl.runs.folder import RunFolder
 from crawl.runs.records import read_config
 from crawl.runs.run import Result, resume_run, run_experiment
-from crawl.runs.sources import WithFolds
+from crawl.runs.sources import OwnGraphs, WithFolds
+
+SEEDS = ".seeds"  # a hidden file, since a new run wants a folder without content
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,43 @@ def run_folds(
 ) -> list[Result]:
     """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped is resumed.
 
-    `where` are the device and the places of the data, as for `run_experiment`. Refuses data without folds.
+    `where` are the device and the places of the data, as for `run_experiment`. Refuses data without folds; graphs of
+    one's own have those of `data.num_folds`.
     """
-    if not isinstance(experiment.data, WithFolds):
-        raise ValueError(f"{experiment.data.name} has no folds: leave out --protocol folds.")
+    data = experiment.data
+    if not isinstance(data, WithFolds | OwnGraphs) or not num_folds(experiment):
+        remedy = "set data.num_folds (--folds)" if isinstance(data, OwnGraphs) else "leave out --protocol folds"
+        raise ValueError(f"{data.name} has no folds: {remedy}.")
+    folds = range(num_folds(experiment))
+    variants = {f"fold-{fold + 1}": replace(experiment, data=replace(data, fold=fold)) for fold in folds}
+    return _run_each(variants, folder, quiet, where)
+
+
+def run_seeds(
+    experiment: Experiment,
+    folder: Path,
+    seeds: Sequence[int],
+    *,
+    quiet: bool | None = None,
+    **where: str | Path | None,
+) -> list[Result]:
+    """A run for each seed, in `folder/seed-K`. Finished runs are read, one that was stopped is resumed.
+
+    The seed is that of everything random, and so of a split that is drawn. `where` are the device and the places of the
+    data, as for `run_experiment`.
+    """
+    variants = {f"seed-{seed}": replace(experiment, seed=seed) for seed in seeds}
+    if len(variants) < len(seeds):
+        raise ValueError(f"A seed is named twice: {shown(seeds)}.")
+    return _run_each(variants, folder, quiet, where)
+
+
+def _run_each(
+    variants: Mapping[str, Experiment], folder: Path, quiet: bool | None, where: Mapping[str, str | Path | None]
+) -> list[Result]:
     results = []
-    for fold in range(num_folds(experiment)):
-        variant = replace(experiment, data=replace(experiment.data, fold=fold))
-        place = folder / f"fold-{fold + 1}"
+    for name, variant in variants.items():
+        place = folder / name
         started = (place / "config.json").is_file()
         if started and read_config(place / "config.json") != variant:
             raise ValueError(f"{place} holds a run with other settings: choose another folder.")
@@ -67,7 +101,37 @@ def run_folds(
 
 def num_folds(experiment: Experiment) -> int:
     """The number of folds of an experiment's data; 0 if they have none."""
-    return BENCHMARKS[experiment.data.name].num_folds if isinstance(experiment.data, WithFolds) else 0
+    data = experiment.data
+    if isinstance(data, OwnGraphs):
+        return data.num_folds
+    return BENCHMARKS[data.name].num_folds if isinstance(data, WithFolds) else 0
+
+
+def note_seeds(folder: Path, seeds: Sequence[int]) -> None:
+    """Keep the seeds that `run_seeds` is to have in a folder, for `runs_in`."""
+    write_atomically(folder / SEEDS, " ".join(map(str, seeds)) + "\n")
+
+
+def noted_seeds(folder: Path) -> list[int]:
+    """The seeds that `note_seeds` has kept in a folder; none if it has not. Refuses a file that is damaged."""
+    note = folder / SEEDS
+    words = note.read_text(encoding="utf-8", errors="replace").split() if note.is_file() else []
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise ValueError(f"{note} is damaged: it should list the seeds of the runs in {folder}.")
+    return [int(word) for word in words]
+
+
+def runs_in(folder: Path) -> list[str]:
+    """The names of the folders of the runs that `run_folds` or `run_seeds` make in a folder, begun or not; none if it
+    is the folder of a run, or of something else."""
+    if (folder / "config.json").is_file():
+        return []
+    if seeds := noted_seeds(folder):
+        return [f"seed-{seed}" for seed in seeds]
+    if not (first := folder / "fold-1").is_dir():
+        return []
+    experiment = read_config(RunFolder.open(first).config)
+    return [f"fold-{fold + 1}" for fold in range(num_folds(experiment))]
 
 
 def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
@@ -85,6 +149,10 @@ def results_table(results: Sequence[Result]) -> Table:
     """A row per run, and their summary if there are several."""
     table = Table(title=f"{results[0].record['data']}: test {results[0].record['metric']}")
     rows = [result_cells(result.record) for result in results]
+    seeds = [Experiment.from_plain(result.record["config"]).seed for result in results]
+    if len(set(seeds)) > 1:
+        for row, seed in zip(rows, seeds, strict=True):
+            row["model"] += f" seed {seed}"
     for column in rows[0]:
         table.add_column(column, justify="left" if column == "model" else "right")
     for row in rows:
@@ -103,7 +171,8 @@ def result_cells(record: dict[str, Any]) -> dict[str, str]:
     """What a record says, as people read it, by the name of its column."""
     metric, test, validation = record["metric"], record["scores"]["test"], record["scores"].get("val", {})
     config = Experiment.from_plain(record["config"])
-    fold = f" fold {config.data.fold + 1}" if isinstance(config.data, WithFolds) else ""
+    is_folded = isinstance(config.data, WithFolds | OwnGraphs) and num_folds(config)
+    fold = f" fold {getattr(config.data, 'fold', 0) + 1}" if is_folded else ""
     return {
         "model": model_title(config.model) + fold,
         "validation": format_score(metric, validation.get("mean")),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from crawl.checks import check_fields, shown
+from crawl.checks import MAX_COUNT, check_fields, shown, whole_number
 from crawl.choices import Batches
 from crawl.plain import LEFT_OUT, tagged
 
@@ -77,14 +77,42 @@ class _Files:
 
 
 @dataclass(frozen=True)
-class TU(_Files):
+class _Graphs(_Files):
+    """Graphs of one's own, which may be cross-validated.
+
+    Attributes:
+        num_folds: Draw this many folds, at least 3, by `split`, and test on one of them; 0 for a single split.
+        fold: Which of the folds is the test split; the next one is for validation.
+    """
+
+    num_folds: int = field(default=0, metadata=LEFT_OUT)
+    fold: int = field(default=0, metadata=LEFT_OUT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("data.num_folds", self.num_folds, 0, MAX_COUNT)
+        whole_number("data.fold", self.fold, 0, max(self.num_folds - 1, 0))
+        if not self.num_folds:
+            return
+        whole_number("The number of folds", self.num_folds, 3, MAX_COUNT)
+        if self.split not in WAYS_TO_SPLIT:
+            raise ValueError(
+                f"Folds are drawn, so data.split={self.split!r}, which gives the parts, cannot be used: take "
+                f"{', '.join(WAYS_TO_SPLIT)}, or leave out the folds."
+            )
+        if self.fractions != _FRACTIONS:
+            raise ValueError(f"data.fractions={shown(self.fractions)} cannot change the sizes of folds: leave it out.")
+
+
+@dataclass(frozen=True)
+class TU(_Graphs):
     """A folder in the TU format."""
 
     name: ClassVar[str] = "tu"
 
 
 @dataclass(frozen=True)
-class _WithTable(_Files):
+class _WithTable(_Graphs):
     """Data of one's own with a table.
 
     Attributes:
@@ -244,6 +272,7 @@ OF_NODES = ("pascalvoc_sp", *get_args(HeterophilousName), *get_args(PlanetoidNam
 OwnFiles = Csv | TU | Folder | Nodes  # which need a path
 InRoot = Benchmark | Superpixels | Social | Heterophilous | Planetoid  # which need a data root
 WithFolds = Csl | Social | Heterophilous
+OwnGraphs = Csv | TU | Folder  # of which folds can be drawn
 OneGraphData = Heterophilous | Planetoid | Nodes  # which have `batches`
 Data = (
     Csl
