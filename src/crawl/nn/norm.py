@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from crawl.ops.norm import Norm, batch_norm
@@ -13,8 +15,13 @@ class BatchNorm(nn.BatchNorm1d):
 
     A training batch with fewer than two values per channel has no variance: it is normalised with the running
     statistics, which it leaves as they are.
+
+    Attributes:
+        across: Sums a tensor over the processes that train together, so that statistics are of all their batches; set
+            by a `Trainer`. None for those of a batch alone.
     """
 
+    across: Callable[[Tensor], Tensor] | None = None
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
@@ -36,4 +43,4 @@ class BatchNorm(nn.BatchNorm1d):
     def tensors(self) -> Norm:
         """The weights, running statistics and settings, for the operations of `crawl.ops`."""
         statistics = (self.running_mean, self.running_var, self.num_batches_tracked)
-        return Norm(self.weight, self.bias, *statistics, self.momentum, self.eps, self.training)
+        return Norm(self.weight, self.bias, *statistics, self.momentum, self.eps, self.training, self.across)

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from crawl.memory import recycled
 from crawl.ops import lanes
 from crawl.ops.lanes import LANES
+from crawl.ops.norm import Norm, shared_gradients
 from crawl.ops.walk_conv import Tables, Weights, centres, pool_walks
 from crawl.ops.walks import WalkTensors
 from crawl.threads import num_threads, share_out
@@ -43,16 +44,17 @@ def walk_conv(
     if is_autocast or nodes.numel() == 0:
         return pool_walks(tables, walks, weights, num_edges)
     norm, statistics = weights.norm, None
-    if not norm.uses_batch_statistics(nodes.numel()):
+    num_values = norm.num_values(nodes.numel())
+    if not norm.uses_batch_statistics(num_values):
         statistics = (norm.running_mean.clone(), norm.running_var.clone())  # training may move them before backward
     kernel, mix = weights.depthwise.squeeze(1), weights.mix.squeeze(2)
     edge_rows = tables.nodes.new_zeros(0, tables.nodes.shape[1]) if tables.edges is None else tables.edges
     pooled, pooled_edges, mean, var = _PoolWalks.apply(
         *(tables.nodes, edge_rows, tables.code, kernel, norm.weight, norm.bias, mix),
-        *(walks, nodes, edges, num_edges, weights.margin, norm.eps, statistics),
+        *(walks, nodes, edges, num_edges, weights.margin, norm, num_values, statistics),
     )
     if statistics is None:
-        norm.track(mean, var, nodes.numel())
+        norm.track(mean, var, num_values)
     return pooled, pooled_edges
 
 
@@ -72,7 +74,8 @@ class _PoolWalks(torch.autograd.Function):
         edges: Tensor | None,
         num_edges: int | None,
         margin: int,
-        eps: float,
+        norm: Norm,
+        num_values: int,
         statistics: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
         num_channels, num_rows = kernel.shape[0], nodes.numel()
@@ -83,11 +86,11 @@ class _PoolWalks(torch.autograd.Function):
         convolve = partial(_convolve, *_flat(*inputs), stride, margin, *_walk_arrays(walks), *_flat(windows), moments)
         _by_channels(convolve, stride)
         if statistics is None:
-            mean = torch.from_numpy(moments[0, :num_channels]).to(windows.dtype)
-            var = torch.from_numpy(moments[1, :num_channels] / num_rows).to(windows.dtype)
+            mean, var = norm.moments(num_rows, *torch.from_numpy(moments[:, :num_channels]), num_values)
+            mean, var = mean.to(windows.dtype), var.to(windows.dtype)
         else:
             mean, var = statistics
-        scale = gamma * torch.rsqrt(var + eps)
+        scale = gamma * torch.rsqrt(var + norm.eps)
         shift = beta - mean * scale
         affine = _padded(torch.stack([scale, shift]))
         width = -(-num_channels // _ALIGNED) * _ALIGNED
@@ -120,8 +123,9 @@ class _PoolWalks(torch.autograd.Function):
                 _by_channels(add_rows, stride)
 
         ctx.walks, ctx.margin, ctx.uses_batch = walks, margin, statistics is None
+        ctx.across, ctx.num_values = norm.across, num_values
         of_pools = [tensor for pool in pools for tensor in (pool.owners, pool.num_rows)]
-        ctx.save_for_backward(*inputs, mix_padded, windows, is_active, mean, var + eps, affine, *of_pools)
+        ctx.save_for_backward(*inputs, mix_padded, windows, is_active, mean, var + norm.eps, affine, *of_pools)
         ctx.mark_non_differentiable(mean, var)
         means = [pool.total[:, :num_channels] / pool.num_rows for pool in pools]
         return means[0], means[1] if len(means) > 1 else None, mean, var
@@ -160,9 +164,10 @@ class _PoolWalks(torch.autograd.Function):
         back = windows.new_zeros(3, stride)
         back[0] = affine[0]
         if ctx.uses_batch:
-            tilt = -scale * grad_gamma * torch.rsqrt(var) / num_rows
+            of_beta, of_gamma = shared_gradients(ctx.across, grad_sum, grad_gamma) / ctx.num_values
+            tilt = -scale * of_gamma * torch.rsqrt(var)
             back[1, :num_channels] = tilt
-            back[2, :num_channels] = -scale * grad_sum / num_rows - tilt * mean
+            back[2, :num_channels] = -scale * of_beta - tilt * mean
 
         grads = [torch.zeros_like(rows) for rows in inputs]
         convolve_backward = partial(
@@ -177,7 +182,7 @@ class _PoolWalks(torch.autograd.Function):
         _by_channels(convolve_backward, stride)
         node, edge, code, kernel = (grad[..., :num_channels] for grad in grads)
         grad_mix = grad_mix.sum(0)[:num_channels, :num_channels]
-        return node, edge, code, kernel.t(), grad_gamma, grad_sum, grad_mix, *[None] * 7
+        return node, edge, code, kernel.t(), grad_gamma, grad_sum, grad_mix, *[None] * 8
 
 
 class _Pool(NamedTuple):

@@ -67,7 +67,7 @@ def walk_conv(
     No `edge_attr` is the same as zeros. The ids of the walks must be within `x` and `edge_attr`.
     """
     fast = fast_module("walk_conv", x.device, weights.mix.dtype)
-    if fast is None:
+    if fast is None or (weights.norm.across is not None and x.device.type != "cpu"):  # the GPU's norms are its own
         return pool_walks(Tables.of(x, edge_attr, walks, weights), walks, weights, num_edges)
     pooled: tuple[Tensor, Tensor | None] = fast.walk_conv(x, edge_attr, walks, weights, num_edges)
     return pooled

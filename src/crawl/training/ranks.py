@@ -1,0 +1,186 @@
+"""Processes that train one model together: what each takes of a batch, and how they add up.
+
+`torchrun` and SLURM tell a process its rank and how many there are. Every process has the whole model and the same
+data. It takes its share of each batch; gradients are summed over all processes, so that every process makes the step
+that one process would make with the whole batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, distributed
+
+from crawl.checks import shown
+
+_VARIABLES = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"))
+_SECONDS_TO_ANSWER = 2.0
+_PATIENCE = timedelta(minutes=30)  # one may evaluate or read data while the others wait
+
+
+class RankLost(RuntimeError):
+    """A process that trains with this one is gone."""
+
+
+@dataclass
+class Ranks:
+    """The processes of a training. With one, which is usual, nothing here communicates.
+
+    Attributes:
+        rank: The number of this process, from 0.
+        size: How many there are.
+        local_rank: Its number among those on this machine, which says which GPU it takes.
+        is_idle: Whether this process has nothing of the current batch: it takes part, and counts for nothing.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    is_idle: bool = False
+
+    @classmethod
+    def of_this_process(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """What torch.distributed says if it has been set up, or else what `torchrun` or SLURM say.
+
+        In the latter case it is set up here: with gloo, which works on every machine.
+
+        Raises:
+            ValueError: If the variables contradict each other, or there is nobody at their address.
+        """
+        if distributed.is_available() and distributed.is_initialized():
+            local = int(environment.get("LOCAL_RANK", "0"))
+            return cls(distributed.get_rank(), distributed.get_world_size(), local)
+        rank, size, local_rank = _from_environment(environment)
+        if size == 1:
+            return cls()
+        if "MASTER_ADDR" not in environment or "MASTER_PORT" not in environment:
+            raise ValueError(
+                f"There are {size} processes, but MASTER_ADDR and MASTER_PORT do not say where the first one is: start "
+                "them with torchrun, or set both."
+            )
+        try:
+            distributed.init_process_group("gloo", rank=rank, world_size=size, timeout=_PATIENCE)
+        except (RuntimeError, ValueError) as error:
+            where = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
+            raise ValueError(f"Process {rank} of {size} did not find the others at {where}: {error}") from None
+        return cls(rank, size, local_rank)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes and speaks."""
+        return self.rank == 0
+
+    def share(self, ids: Tensor) -> Tensor:
+        """What this process takes of a batch, or of all graphs to evaluate: a piece in the same order."""
+        return torch.tensor_split(ids, self.size)[self.rank]
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """The sum over all processes, in place; zeros count for a process that is idle.
+
+        Raises:
+            RankLost: If one of them is gone.
+        """
+        if self.size == 1:
+            return tensor
+        if self.is_idle:
+            tensor.zero_()
+        with self._naming_the_lost():
+            distributed.all_reduce(tensor)
+        return tensor
+
+    def across(self, tensor: Tensor) -> Tensor:
+        """The sum over all processes; for `BatchNorm.across`."""
+        return self.sum_(tensor.clone())
+
+    def gathered(self, rows: NDArray[np.float64], axis: int = 0) -> NDArray[np.float64]:
+        """The arrays of all processes, which differ in size along one axis only, one after the other along it."""
+        if self.size == 1:
+            return rows
+        moved = np.ascontiguousarray(np.moveaxis(rows, axis, 0))
+        parts = [np.frombuffer(part, moved.dtype) for part in self._all(moved.tobytes())]
+        return np.moveaxis(np.concatenate(parts).reshape(-1, *moved.shape[1:]), 0, axis)
+
+    def from_first(self, value: Any) -> Any:
+        """What the first process gives, which must survive JSON; others get it, whatever they give."""
+        return (
+            value if self.size == 1 else json.loads(self._all(json.dumps(value if self.is_first else None).encode())[0])
+        )
+
+    def copy_from_first(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of the first process; all processes must have such of the same names and shapes."""
+        copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        for name in sorted(copies) if self.size > 1 else ():
+            with self._naming_the_lost():
+                distributed.broadcast(copies[name], src=0)
+        return copies
+
+    def any(self, value: bool) -> bool:
+        """Whether one of the processes says so."""
+        return value if self.size == 1 else any(json.loads(each) for each in self._all(json.dumps(value).encode()))
+
+    def check_equal(self, what: str, value: Any) -> None:
+        """Refuse, on all processes, a value that is not the same on all of them."""
+        if self.size > 1 and len(set(self._all(repr(value).encode()))) > 1:
+            raise ValueError(f"{what} differs between the {self.size} processes: {shown(value)} on rank {self.rank}.")
+
+    def _all(self, content: bytes) -> list[bytes]:
+        """The bytes that each process gives. Not objects: torch would pickle these."""
+        lengths = torch.zeros(self.size, dtype=torch.int64)
+        lengths[self.rank] = len(content)
+        with self._naming_the_lost():
+            distributed.all_reduce(lengths)
+            padded = torch.zeros(max(int(lengths.max()), 1), dtype=torch.uint8)
+            padded[: len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else padded[:0]
+            found = [torch.empty_like(padded) for _ in range(self.size)]
+            distributed.all_gather(found, padded)
+        return [part[:length].numpy().tobytes() for part, length in zip(found, lengths.tolist(), strict=True)]
+
+    @contextmanager
+    def _naming_the_lost(self) -> Iterator[None]:
+        """Where processes wait for each other: says which of them is gone."""
+        try:
+            yield
+        except RuntimeError as error:
+            lost = self._lost()
+            who = f"rank {', '.join(map(str, lost))}" if lost else "one of them"
+            raise RankLost(
+                f"{self.size} processes train together, and {who} is gone, as rank {self.rank} sees: "
+                f"{str(error).splitlines()[0]}"
+            ) from None
+
+    def _lost(self) -> list[int]:
+        """The ranks that do not answer any more: those that do leave a word where all can read it."""
+        try:
+            store = distributed.distributed_c10d._get_default_store()
+            store.set(f"crawl/here/{self.rank}", "1")
+            time.sleep(_SECONDS_TO_ANSWER)
+            return [rank for rank in range(self.size) if not store.check([f"crawl/here/{rank}"])]
+        except (RuntimeError, ValueError):  # it was with the first
+            return [0]
+
+
+def _from_environment(environment: Mapping[str, str]) -> tuple[int, int, int]:
+    for names in _VARIABLES:
+        values = [environment.get(name) for name in names]
+        if values[1] is None or (names[0].startswith("SLURM") and "MASTER_ADDR" not in environment):
+            continue
+        try:
+            rank, size, local = (int(value or "0") for value in values)
+        except ValueError:
+            raise ValueError(
+                f"{', '.join(names)} must be whole numbers, not {', '.join(map(shown, values))}."
+            ) from None
+        if not 0 <= rank < size or local < 0:
+            raise ValueError(f"{names[0]}={rank} must be from 0 to {names[1]} - 1, which is {size - 1}.")
+        return rank, size, local
+    return 0, 1, 0
