@@ -126,7 +126,7 @@ class TestAccumulation:
                 model.zero_grad()
                 sum(model[i].square().sum() for i in used).backward()
                 if accumulate > 1:
-                    update.add_gradients(torch.ones(()))
+                    update.add_gradients(torch.zeros(()), torch.ones(()))
                 update.step()
             found.append(dict(model.state_dict()))
         torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
@@ -310,7 +310,7 @@ def test_a_step_does_not_wait_for_the_device(name):
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     with _NoWaiting():
-        update.add_gradients(torch.tensor(3))
+        update.add_gradients(torch.tensor(6.0), torch.tensor(3))
         update.step()
     with pytest.raises(AssertionError, match="waits"), _NoWaiting():
         float(model.last.bias.detach())

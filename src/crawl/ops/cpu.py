@@ -86,7 +86,8 @@ class _PoolWalks(torch.autograd.Function):
         convolve = partial(_convolve, *_flat(*inputs), stride, margin, *_walk_arrays(walks), *_flat(windows), moments)
         _by_channels(convolve, stride)
         if statistics is None:
-            mean, var = norm.moments(num_rows, *torch.from_numpy(moments[:, :num_channels]), num_values)
+            own_mean, squares = torch.from_numpy(moments[:, :num_channels])
+            mean, var = norm.moments(num_rows, own_mean, squares, num_values)
             mean, var = mean.to(windows.dtype), var.to(windows.dtype)
         else:
             mean, var = statistics

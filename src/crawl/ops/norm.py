@@ -88,12 +88,12 @@ def batch_norm(x: Tensor, norm: Norm, num_rows: Tensor | None = None, *, relu: b
     uses_batch = norm.uses_batch_statistics(num_values)
     if uses_batch and norm.across is not None:
         rows = x.transpose(1, -1)
-        normed, mean, var = _NormAcross.apply(
+        normed, mean, var = _NormAcross.apply(  # type: ignore[no-untyped-call]
             rows.reshape(-1, rows.shape[-1]), norm.weight, norm.bias, norm, num_values
         )
         norm.track(mean, var, num_values)
-        normed = normed.view(rows.shape).transpose(1, -1)
-        return normed.relu() if relu else normed
+        out = normed.view(rows.shape).transpose(1, -1)
+        return out.relu() if relu else out
     if uses_batch:
         norm.num_batches.add_(1)
     normed = F.batch_norm(

@@ -6,12 +6,14 @@ evaluation. Where small errors matter, as in counting, its noise and the differe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+from crawl.nn.norm import BatchNorm
 
 
 class Norms:
@@ -30,11 +32,37 @@ class Norms:
             norm.train()
             norm.momentum = 1.0
         try:
-            yield
+            with self.alone():
+                yield
         finally:
             self.model.train(was_training)
             for norm, momentum in zip(self.members, momenta, strict=True):
                 norm.momentum = momentum
+
+    def synchronise(self, across: Callable[[Tensor], Tensor]) -> None:
+        """Let them use statistics of all processes. Refuses those that cannot."""
+        others = [type(norm) for norm in self.members if not isinstance(norm, BatchNorm)]
+        if others:
+            raise ValueError(
+                f"training.sync_norms works for crawl.nn.BatchNorm, and the model has a {others[0].__module__}."
+                f"{others[0].__name__}: leave it out, or use crawl.nn.BatchNorm."
+            )
+        for norm in self.members:
+            assert isinstance(norm, BatchNorm)
+            norm.across = across
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Where norms use statistics of this process alone."""
+        own = [norm for norm in self.members if isinstance(norm, BatchNorm)]
+        before = [norm.across for norm in own]
+        for norm in own:
+            norm.across = None
+        try:
+            yield
+        finally:
+            for norm, across in zip(own, before, strict=True):
+                norm.across = across
 
     def moments(self) -> Tensor:
         """`[2, C]` mean and mean square of the channels of all norms, as remembered, in float64.

@@ -24,7 +24,7 @@ from torch import Tensor, distributed
 from crawl.checks import shown
 
 _VARIABLES = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"))
-_SECONDS_TO_ANSWER = 2.0
+_SECONDS_TO_ANSWER = 10.0
 _PATIENCE = timedelta(minutes=30)  # one may evaluate or read data while the others wait
 
 
@@ -160,13 +160,28 @@ class Ranks:
 
     def _lost(self) -> list[int]:
         """The ranks that do not answer any more: those that do leave a word where all can read it."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
         try:
             store = distributed.distributed_c10d._get_default_store()
             store.set(f"crawl/here/{self.rank}", "1")
-            time.sleep(_SECONDS_TO_ANSWER)
-            return [rank for rank in range(self.size) if not store.check([f"crawl/here/{rank}"])]
-        except (RuntimeError, ValueError):  # it was with the first
+            lost = _missing(store, "here", others, len(others) - 1)
+            store.set(f"crawl/done/{self.rank}", "1")
+            if self.is_first:  # the words may be with this process, so it stays until the others have read them
+                left = [rank for rank in others if rank not in lost]
+                _missing(store, "done", left, len(left))
+            return lost
+        except (RuntimeError, ValueError):  # they were with the first
             return [0]
+
+
+def _missing(store: Any, word: str, ranks: list[int], expected: int) -> list[int]:
+    """The ranks that have not left this word, once `expected` of them have, or after some seconds."""
+    until = time.monotonic() + _SECONDS_TO_ANSWER
+    while True:
+        missing = [rank for rank in ranks if not store.check([f"crawl/{word}/{rank}"])]
+        if len(missing) <= len(ranks) - expected or time.monotonic() > until:
+            return missing
+        time.sleep(0.05)
 
 
 def _from_environment(environment: Mapping[str, str]) -> tuple[int, int, int]:

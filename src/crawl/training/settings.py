@@ -117,6 +117,8 @@ class Training:
             at every step (0.999, say; less in the first steps); the weights themselves when not given.
         class_weights: With `balanced`, each class or answer to a label counts in the loss as if all were equally
             frequent in the training part. Scores are not weighted.
+        sync_norms: Where several processes train together, let batch norms see the batches of all of them, as one
+            process would; otherwise each process normalises by its own share of a batch.
     """
 
     lr: float = 1e-3
@@ -133,6 +135,7 @@ class Training:
     accumulate: int = 1
     average_decay: float | None = None
     class_weights: Literal["none", "balanced"] = field(default="none", metadata=LEFT_OUT)
+    sync_norms: bool = field(default=False, metadata=LEFT_OUT)
 
     @property
     def has_noise(self) -> bool:

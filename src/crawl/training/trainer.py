@@ -25,6 +25,7 @@ from crawl.training.calling import draws_from_torch
 from crawl.training.checkpoint import check_history, check_state, check_weights
 from crawl.training.evaluation import Predictions, Scaling, mean_coverage, predict_with, targets_of
 from crawl.training.norms import Norms
+from crawl.training.ranks import Ranks
 from crawl.training.runner import Runner
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
@@ -47,6 +48,7 @@ class Trainer:
         evaluation: How to evaluate.
         seed: Of the order of graphs, the walks and dropout.
         device: Where to compute; `auto` takes a GPU if there is one.
+        ranks: The processes that train together, which all make the same calls; one when None.
     """
 
     epoch_title: ClassVar[str] = "epoch"
@@ -60,6 +62,7 @@ class Trainer:
         *,
         seed: int = 0,
         device: str = "auto",
+        ranks: Ranks | None = None,
     ) -> None:
         check_type("model", model, nn.Module)
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
@@ -78,6 +81,8 @@ class Trainer:
                 f"The targets of {dataset.name} are so close together for their size that float32, in which networks "
                 "are trained, would not tell them apart: set training.normalise_targets."
             )
+        self.ranks = ranks = Ranks() if ranks is None else ranks
+        _check_shares(ranks, dataset, training)
         if dataset.batches == "full":
             training, evaluation = _with_all_targets(dataset.split, training, evaluation)
         self.device = choose_device(device)
@@ -90,15 +95,20 @@ class Trainer:
                 f"training.loss='beta_nll' is for numbers, and the task is {self.task.kind}: leave it out."
             )
         self.runner = Runner(model, self.task, self.store, self.device, largest_batch=largest, has_noise=has_noise)
+        self.norms = Norms(self.model)
+        if ranks.size > 1:
+            self.model.load_state_dict(ranks.copy_from_first(self.model.state_dict()))
+            if training.sync_norms and self.norms.members:
+                self.norms.synchronise(ranks.across)
+                self.runner.reason = self.runner.reason or "batch norms are synchronised between processes"
         self.runner.warn_if_eager()
         self.training, self.evaluation, self.seed = training, evaluation, seed
         self.scaling = Scaling()
         if training.normalise_targets and self.task.kind == "regression":
             self.scaling = Scaling.of(torch.from_numpy(targets_of(self.store, self.split.train)))
         self.generator = torch.Generator(self.device)
-        self.norms = Norms(self.model)
         self.schedule = Schedule(training, self.task.lower_is_better, -(-self.num_batches // training.accumulate))
-        self.update = WeightUpdate(self.model, training, self.schedule.rates())
+        self.update = WeightUpdate(self.model, training, self.schedule.rates(), ranks)
         self.history: list[dict[str, Any]] = []
         self.best_epoch = 0
         self.best_weights: dict[str, Tensor] = self._weights()
@@ -126,21 +136,37 @@ class Trainer:
         """The loss of each training batch, in a tensor that the next may overwrite. The seed is that of the walks."""
         last, accumulate = len(batches) - 1, self.training.accumulate
         is_step = [i % accumulate == accumulate - 1 or i == last for i in range(len(batches))]
-        return self.runner.run(
-            [self._step if steps else self._accumulate for steps in is_step],
-            batches,
-            self.training.batch_size,
-            seed=seed,
-            is_training=True,
-            protected=self._changed_by_steps,
-        )
+        how: Any = {"seed": seed, "is_training": True, "protected": self._changed_by_steps}
+        if self.ranks.size == 1:
+            functions = [self._step if steps else self._accumulate for steps in is_step]
+            yield from self.runner.run(functions, batches, self.training.batch_size, **how)
+            return
+        shares = [self.ranks.share(batch) for batch in batches]
+        is_idle = [len(share) == 0 for share in shares]  # of a last batch that is short: it works on a graph in vain
+        shares = [batch[:1] if idle else share for batch, share, idle in zip(batches, shares, is_idle, strict=True)]
+        functions = [self._accumulate_nothing if idle else self._accumulate_share for idle in is_idle]
+        results = self.runner.run(functions, shares, self.training.batch_size, **how)
+        for idle, steps in zip(is_idle, is_step, strict=True):
+            self.ranks.is_idle = idle
+            sums = next(results)
+            self.ranks.is_idle = False
+            if steps:  # after what is captured, since processes meet here
+                self.update.step()
+            if accumulate == 1:  # which has added up the losses, too
+                yield self.update.mean_loss
+            else:
+                loss, count = self.ranks.across(sums)
+                yield loss / count.clamp_min(1)
 
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
         """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
         seed, batch_size = derive_seed(self.seed, "evaluate", purpose), self.evaluation.batch_size
-        return predict_with(
-            self.runner, ids, num_repeats=num_repeats, seed=seed, scaling=self.scaling, batch_size=batch_size
+        own = self.ranks.share(ids)
+        found = predict_with(
+            self.runner, own, num_repeats=num_repeats, seed=seed, scaling=self.scaling, batch_size=batch_size
         )
+        noise = None if found.noise is None else self.ranks.gathered(found.noise)
+        return replace(found, repeats=self.ranks.gathered(found.repeats, axis=1), noise=noise)
 
     def coverage(self, ids: Tensor, purpose: str | int) -> dict[str, float] | None:
         """How much of its graphs the model sees in the first evaluation for this purpose; see `mean_coverage`."""
@@ -194,9 +220,13 @@ class Trainer:
         began = time.perf_counter()
         epoch, rates = self.schedule.epoch + 1, self.schedule.rates()
         self.update.begin_epoch(rates)
-        with self._seeded(derive_seed(self.seed, "dropout", epoch)):
+        own = () if self.ranks.is_first else (self.ranks.rank,)
+        with self._seeded(derive_seed(self.seed, "dropout", epoch, *own)):
             total_loss = self._train_epoch(epoch, on_batch)
+        self._share_buffers()
         with self.update.averaged():
+            if self.update.average is not None:
+                self._share_buffers()
             record = self._evaluate_epoch(epoch, total_loss)
         self.history.append({"epoch": epoch, "lr": rates[-1], **record, "seconds": time.perf_counter() - began})
         return self.history[-1]
@@ -261,6 +291,13 @@ class Trainer:
         return self.split.train[order]
 
     @torch.no_grad()
+    def _share_buffers(self) -> None:
+        """Let all processes remember the same: the mean of what each of their norms remembers."""
+        for buffer in self.model.buffers() if self.ranks.size > 1 else ():
+            if buffer.is_floating_point():
+                buffer.copy_(self.ranks.across(buffer) / self.ranks.size)
+
+    @torch.no_grad()
     def _measure_norms(self, epoch: int) -> None:
         """Give batch norms the statistics of training graphs with walks as in evaluation, if settings ask for it.
 
@@ -272,6 +309,7 @@ class Trainer:
         seed = derive_seed(self.seed, "norms", epoch)
         ids = self._shuffled(seed)[:num_graphs]
         batches = list(torch.tensor_split(ids, -(-len(ids) // self.evaluation.batch_size)))
+        batches = batches[self.ranks.rank :: self.ranks.size]
         with self.norms.using_batches():
             seen = self.runner.run(
                 self._moments, batches, self.evaluation.batch_size, seed=seed, protected=self.norms.buffers
@@ -279,7 +317,7 @@ class Trainer:
             total = torch.zeros_like(self.norms.moments())
             for batch, moments in zip(batches, seen, strict=True):
                 total.add_(moments, alpha=len(batch) / len(ids))
-        self.norms.set_moments(total)
+        self.norms.set_moments(self.ranks.sum_(total))
 
     def _moments(self, batch: Any) -> Tensor:
         with torch.no_grad():
@@ -294,14 +332,30 @@ class Trainer:
 
     def _accumulate(self, batch: Any) -> Tensor:
         """Gradients of one batch; returns its loss."""
-        accumulates = self.training.accumulate > 1
-        loss, count = self._loss(batch, is_mean=not accumulates)
+        if self.training.accumulate > 1:
+            sums = self._accumulate_share(batch)
+            return sums[0] / sums[1].clamp_min(1)
+        loss, _ = self._loss(batch, is_mean=True)
         self.update.optimiser.zero_grad()
         backward(loss)
-        if accumulates:
-            self.update.add_gradients(count)
-            loss = loss / count.clamp_min(1)
         return loss.detach()
+
+    def _accumulate_share(self, batch: Any) -> Tensor:
+        """Gradients of the summed loss of a batch, or of a share of it; returns that loss and the number of targets."""
+        loss, count = self._loss(batch, is_mean=False)
+        self.update.optimiser.zero_grad()
+        backward(loss)
+        self.update.add_gradients(loss.detach(), count)
+        return torch.stack([loss.detach(), count.to(loss.dtype)])
+
+    def _accumulate_nothing(self, batch: Any) -> Tensor:
+        """What the other processes do, without a share of the batch: gradients of 0, over no targets."""
+        loss, count = self._loss(batch, is_mean=False)
+        self.update.optimiser.zero_grad()
+        backward(loss)  # norms that are synchronised meet here
+        torch._foreach_zero_([each.grad for each in self.update.parameters if each.grad is not None])
+        self.update.add_gradients(torch.zeros_like(loss), torch.zeros_like(count))
+        return loss.new_zeros(2)
 
     def _loss(self, batch: Any, is_mean: bool) -> tuple[Tensor, Tensor]:
         """The mean or the sum of the losses of a batch, and over how many targets."""
@@ -313,6 +367,24 @@ class Trainer:
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+
+def _check_shares(ranks: Ranks, dataset: Dataset, training: Training) -> None:
+    """Refuse several processes where they cannot share batches, or would not see the same data."""
+    if ranks.size == 1:
+        return
+    if dataset.batches == "full":
+        raise ValueError(
+            f"A batch of the full graph cannot be shared by {ranks.size} processes: train in one, or give data with "
+            "batches='closed'."
+        )
+    if training.batch_size < ranks.size:
+        raise ValueError(
+            f"{ranks.size} processes cannot share batches of {training.batch_size} graphs: take fewer processes, or a "
+            "larger training.batch_size."
+        )
+    ranks.check_equal("The settings of the training", training)
+    ranks.check_equal("The data", (len(dataset.store), dataset.split.to_json()))
 
 
 def _with_all_targets(split: Split, training: Training, evaluation: Evaluation) -> tuple[Training, Evaluation]:

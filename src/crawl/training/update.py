@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from crawl.training.averaging import Average
 from crawl.training.checkpoint import check_moments
 from crawl.training.optimisers import make_optimiser
+from crawl.training.ranks import Ranks
 from crawl.training.settings import Training
 
 
@@ -25,18 +26,42 @@ class WeightUpdate:
         model: On the device where it is trained.
         training: How to train.
         rates: The learning rate of each step of the first epoch.
+        ranks: The processes that train together; one when None.
+
+    Attributes:
+        mean_loss: The loss of the last step of several processes, over all of their targets.
     """
 
-    def __init__(self, model: nn.Module, training: Training, rates: list[float]) -> None:
-        self.training, self.parameters = training, list(model.parameters())
+    def __init__(self, model: nn.Module, training: Training, rates: list[float], ranks: Ranks | None = None) -> None:
+        self.training, self.parameters, self.ranks = training, list(model.parameters()), ranks or Ranks()
         device = self.parameters[0].device
         dtype = torch.float64 if device.type == "cpu" else torch.float32  # as the fused optimisers read it
         self._rates = torch.tensor(rates, dtype=dtype, device=device)  # that of the coming step comes first
         self.optimiser = make_optimiser(model, training, self._rates[0])
-        self._sums = [torch.zeros_like(p) for p in self.parameters] if training.accumulate > 1 else []
-        self._count = torch.zeros((), dtype=dtype, device=device)
+        self._sums: list[Tensor] = []
+        self._count, self._loss = torch.zeros(2, dtype=dtype, device=device)
+        self._flat: Tensor | None = None
+        if self.ranks.size > 1:
+            self._lay_out_flat()
+        elif training.accumulate > 1:
+            self._sums = [torch.zeros_like(parameter) for parameter in self.parameters]
         self._with_gradient: set[int] = set()
+        self._agreed: frozenset[int] | None = None
+        self.mean_loss = self._loss.clone()
         self.average = None if training.average_decay is None else Average(model, training.average_decay)
+
+    def _lay_out_flat(self) -> None:
+        """One array for all sums, their count and the loss, which processes add up in one go."""
+        if len({parameter.dtype for parameter in self.parameters}) > 1:
+            raise ValueError(
+                "Several processes can train a model whose parameters have one type: call model.to(dtype)."
+            )
+        sizes = [parameter.numel() for parameter in self.parameters]
+        like = self.parameters[0]
+        self._flat = torch.zeros(sum(sizes) + 2, dtype=like.dtype, device=like.device)
+        *parts, count, loss = torch.split(self._flat, [*sizes, 1, 1])
+        self._count, self._loss = count.view(()), loss.view(())
+        self._sums = [part.view(p.shape) for part, p in zip(parts, self.parameters, strict=True)]
 
     def begin_epoch(self, rates: list[float]) -> None:
         """Set the learning rate of each step of an epoch; gradients of an interrupted step are dropped."""
@@ -44,12 +69,13 @@ class WeightUpdate:
         self._drop_sums()
 
     @torch.no_grad()
-    def add_gradients(self, count: Tensor) -> None:
+    def add_gradients(self, loss: Tensor, count: Tensor) -> None:
         """Add the gradients of a summed loss over this many targets to those of the batches before it."""
         found = {i: parameter.grad for i, parameter in enumerate(self.parameters) if parameter.grad is not None}
         self._with_gradient.update(found)
         torch._foreach_add_([self._sums[i] for i in found], list(found.values()))
         self._count.add_(count)
+        self._loss.add_(loss)
 
     @torch.no_grad()
     def step(self) -> None:
@@ -65,14 +91,31 @@ class WeightUpdate:
             self.average.update()
 
     def _use_sums(self) -> None:
+        if self._flat is not None:
+            self._agree()
+            self.ranks.sum_(self._flat)
+        self.mean_loss = self._loss / self._count.clamp_min(1)
         torch._foreach_div_(self._sums, self._count.clamp_min(1))
         for i in self._with_gradient:  # the optimiser leaves a parameter without one alone
             self.parameters[i].grad = self._sums[i]
+
+    def _agree(self) -> None:
+        """See that all processes change the same parameters: those that have a gradient in the first step."""
+        own = frozenset(self._with_gradient)
+        if self._agreed is None:
+            self.ranks.check_equal("Which parameters have a gradient", sorted(own))
+            self._agreed = own
+        elif own != self._agreed:
+            raise ValueError(
+                "Other parameters have a gradient than in the first step, and perhaps not on all processes: train such "
+                "a model in one process."
+            )
 
     def _drop_sums(self) -> None:
         if self._sums:
             torch._foreach_zero_(self._sums)
             self._count.zero_()
+            self._loss.zero_()
             self._with_gradient.clear()
 
     def averaged(self) -> AbstractContextManager[None]:
@@ -83,7 +126,7 @@ class WeightUpdate:
         """All tensors that a step changes, except those of the model."""
         state = [tensor for of_one in self.optimiser.state.values() for tensor in of_one.values()]
         average = [] if self.average is None else self.average.changed_by_steps()
-        return [*state, self._rates, *self._sums, self._count, *average]
+        return [*state, self._rates, *self._sums, self._count, self._loss, *average]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values from which `restore` resumes, between two epochs."""

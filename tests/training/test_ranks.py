@@ -1,0 +1,142 @@
+"""Several processes train as one does: the same batches, the same walks, the same weights."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from crawl.data import from_graph
+from crawl.training import Evaluation, Trainer, Training
+from crawl.training.norms import Norms
+from crawl.training.ranks import Ranks
+from tests.training.together import dataset, outcome, trainer
+
+WORKER = Path(__file__).with_name("together.py")
+
+
+def start(size: int, *arguments: object) -> list[subprocess.Popen[str]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    found = []
+    for rank in range(size):
+        own = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+        environment = {**os.environ, **own, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(WORKER), *map(str, arguments)]
+        found.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    return found
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """What each of two and of three processes found in each case."""
+    folder = tmp_path_factory.mktemp("together")
+    started = [*start(2, folder, "local", "everything"), *start(3, folder, "plain")]
+    for process in started:
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+    return lambda case, size: [torch.load(folder / f"{case}-{size}-{rank}.pt") for rank in range(size)]
+
+
+def assert_same(first, second, tolerance: float) -> None:
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        if name.endswith("num_batches_tracked"):  # measured batches are shared out
+            continue
+        torch.testing.assert_close(
+            tensor, second[name], rtol=0, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+@pytest.mark.parametrize(("case", "size"), [("plain", 3), ("everything", 2)])
+def test_weights_are_those_of_one_process(together, case, size):
+    alone = outcome(case, Ranks())
+    for found in together(case, size):
+        assert_same(found["weights"], alone["weights"], 1e-9)
+        assert_same(found["best"], alone["best"], 1e-9)
+        torch.testing.assert_close(found["test"], alone["test"], rtol=0, atol=1e-9)
+        for record, expected in zip(found["records"], alone["records"], strict=True):
+            assert record == pytest.approx(expected, abs=1e-9)
+
+
+def test_all_processes_have_the_same_weights(together):
+    for case, size in (("local", 2), ("everything", 2), ("plain", 3)):
+        first, *others = together(case, size)
+        for other in others:
+            assert_same(other["weights"], first["weights"], 0)
+            assert other["records"] == first["records"]
+
+
+def test_norms_of_shares_are_not_those_of_batches(together):
+    alone = outcome("local", Ranks())
+    found = together("local", 2)[0]
+    assert not torch.allclose(found["weights"]["readout.head.0.weight"], alone["weights"]["readout.head.0.weight"])
+
+
+def test_the_process_that_is_gone_is_named(tmp_path):
+    for process in start(3, tmp_path, "die"):
+        process.communicate(timeout=120)
+    for rank in (0, 2):
+        message = (tmp_path / f"die-{rank}.txt").read_text()
+        assert message.startswith("RankLost: 3 processes train together, and rank 1 is gone")
+
+
+class TestShares:
+    def test_shares_are_the_whole_batch_in_order(self):
+        ids = torch.tensor([5, 3, 8, 1, 9])
+        shares = [Ranks(rank, 3).share(ids) for rank in range(3)]
+        assert torch.equal(torch.cat(shares), ids)
+        assert [len(share) for share in shares] == [2, 2, 1]
+
+    def test_one_process_communicates_nothing(self):
+        ranks = Ranks()
+        rows = np.arange(6.0).reshape(2, 3)
+        assert ranks.gathered(rows) is rows
+        assert ranks.from_first({"a": 1}) == {"a": 1}
+        assert torch.equal(ranks.across(torch.ones(2)), torch.ones(2))
+        assert not ranks.any(False)
+
+    def test_refuses_batches_smaller_than_the_number_of_processes(self):
+        with pytest.raises(ValueError, match=r"8 processes.*batches of 6.*batch_size"):
+            trainer("plain", Ranks(0, 8))
+
+    def test_refuses_the_full_graph(self, make_model):
+        data = dataset().store.graph(3)
+        data.y, data.train_mask = data.x[:, 0].clone(), torch.arange(len(data.x)) < 2
+        data.val_mask, data.test_mask = torch.arange(len(data.x)) == 2, torch.arange(len(data.x)) == 3
+        nodes = from_graph(data, task="regression")
+        with pytest.raises(ValueError, match=r"full graph.*2 processes.*closed"):
+            Trainer(make_model(nodes), nodes, Training(), Evaluation(), device="cpu", ranks=Ranks(0, 2))
+
+
+class TestEnvironment:
+    def test_alone(self):
+        assert Ranks.of_this_process({}) == Ranks()
+        assert Ranks.of_this_process({"WORLD_SIZE": "1", "RANK": "0"}) == Ranks()
+        assert Ranks.of_this_process({"SLURM_NTASKS": "4", "SLURM_PROCID": "2"}) == Ranks()  # an interactive shell
+
+    @pytest.mark.parametrize(
+        ("variables", "message"),
+        [
+            ({"WORLD_SIZE": "two", "RANK": "0"}, r"WORLD_SIZE.*whole numbers.*two"),
+            ({"WORLD_SIZE": "2", "RANK": "2"}, r"RANK=2.*from 0.*1"),
+            ({"WORLD_SIZE": "2", "RANK": "-1"}, r"RANK=-1"),
+            ({"WORLD_SIZE": "2", "RANK": "1"}, r"2 processes.*MASTER_ADDR.*torchrun"),
+        ],
+    )
+    def test_refuses_what_contradicts_itself(self, variables, message):
+        with pytest.raises(ValueError, match=message):
+            Ranks.of_this_process(variables)
+
+
+def test_refuses_norms_that_cannot_be_synchronised():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+    with pytest.raises(ValueError, match=r"sync_norms.*BatchNorm1d.*crawl\.nn\.BatchNorm"):
+        Norms(model).synchronise(Ranks().across)
