@@ -18,6 +18,7 @@ from crawl.training.norms import Norms
 from crawl.training.ranks import Ranks
 from tests.training.together import dataset, outcome, trainer
 
+KILLED = 9
 WORKER = Path(__file__).with_name("together.py")
 
 
@@ -38,11 +39,15 @@ def start(size: int, *arguments: object) -> list[subprocess.Popen[str]]:
 def together(tmp_path_factory):
     """What each of two and of three processes found in each case."""
     folder = tmp_path_factory.mktemp("together")
-    started = [*start(2, folder, "local", "everything"), *start(3, folder, "plain")]
+    started = [*start(2, folder, "local", "everything"), *start(3, folder, "plain", "die")]
     for process in started:
         _, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors
-    return lambda case, size: [torch.load(folder / f"{case}-{size}-{rank}.pt") for rank in range(size)]
+        assert process.returncode in (0, KILLED), errors
+    return folder
+
+
+def outcomes(folder, case, size):
+    return [torch.load(folder / f"{case}-{size}-{rank}.pt") for rank in range(size)]
 
 
 def assert_same(first, second, tolerance: float) -> None:
@@ -58,7 +63,7 @@ def assert_same(first, second, tolerance: float) -> None:
 @pytest.mark.parametrize(("case", "size"), [("plain", 3), ("everything", 2)])
 def test_weights_are_those_of_one_process(together, case, size):
     alone = outcome(case, Ranks())
-    for found in together(case, size):
+    for found in outcomes(together, case, size):
         assert_same(found["weights"], alone["weights"], 1e-9)
         assert_same(found["best"], alone["best"], 1e-9)
         torch.testing.assert_close(found["test"], alone["test"], rtol=0, atol=1e-9)
@@ -68,7 +73,7 @@ def test_weights_are_those_of_one_process(together, case, size):
 
 def test_all_processes_have_the_same_weights(together):
     for case, size in (("local", 2), ("everything", 2), ("plain", 3)):
-        first, *others = together(case, size)
+        first, *others = outcomes(together, case, size)
         for other in others:
             assert_same(other["weights"], first["weights"], 0)
             assert other["records"] == first["records"]
@@ -76,15 +81,13 @@ def test_all_processes_have_the_same_weights(together):
 
 def test_norms_of_shares_are_not_those_of_batches(together):
     alone = outcome("local", Ranks())
-    found = together("local", 2)[0]
+    found = outcomes(together, "local", 2)[0]
     assert not torch.allclose(found["weights"]["readout.head.0.weight"], alone["weights"]["readout.head.0.weight"])
 
 
-def test_the_process_that_is_gone_is_named(tmp_path):
-    for process in start(3, tmp_path, "die"):
-        process.communicate(timeout=120)
+def test_the_process_that_is_gone_is_named(together):
     for rank in (0, 2):
-        message = (tmp_path / f"die-{rank}.txt").read_text()
+        message = (together / f"die-{rank}.txt").read_text()
         assert message.startswith("RankLost: 3 processes train together, and rank 1 is gone")
 
 
