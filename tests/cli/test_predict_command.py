@@ -96,9 +96,9 @@ def test_the_file_is_read_piece_by_piece(crawl, molecule_runs, tmp_path, monkeyp
     monkeypatch.setattr(predict_module, "_ROWS_AT_A_TIME", 10)
     answers = predict_module.Predict._answers
 
-    def watched(self, trained, rows, unknown):
+    def watched(self, trained, rows, *others):
         sizes.append(len(rows))
-        return answers(self, trained, rows, unknown)
+        return answers(self, trained, rows, *others)
 
     monkeypatch.setattr(predict_module.Predict, "_answers", watched)
     assert crawl("predict", molecule_runs["logS"], "long.csv", "-o", "out.csv").code == 0

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from crawl.cli.flags import Float, Switch
 from crawl.cli.inputs import Row, WithInput, counter, say_unknown
 from crawl.cli.output import STDOUT, open_output, say
 
 if TYPE_CHECKING:
-    from crawl.data import Task
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from crawl.data import GraphStore, Task
     from crawl.data.features import Unknown
     from crawl.runs import TrainedModel
+    from crawl.runs.domain import Distances
     from crawl.training.evaluation import Predictions, Scaling
 
 _ROWS_AT_A_TIME = 1000
@@ -30,14 +36,22 @@ class Predict(WithInput):
     All rows and columns of the input come out again in the same order, with columns added: for numbers predicted_NAME
     and walk_spread_NAME; for classes predicted_NAME with the class, and for each class probability_CLASS and
     walk_spread_CLASS. The walk spread is the standard deviation over evaluations with different walks. It is not an
-    uncertainty of the prediction. A row that cannot be read stays, with empty predictions and the reason in the column
-    reason. If no row can be read, that is an error.
+    uncertainty of the prediction. An ensemble also has model_spread, the standard deviation over its models, and a
+    model trained with the loss beta_nll noise, that of targets around the prediction. The column domain_percentile says
+    how many validation graphs in 100 are nearer to the training data, and far is 1 if 99 are, or if a category did not
+    occur in training. A row that cannot be read stays, with empty predictions and the reason in the column reason. If
+    no row can be read, that is an error.
 
     Attributes:
         output: A CSV file; - prints.
+        interval: Add intervals (lower_NAME, upper_NAME) or sets of classes (set_NAME) of which this share, such as 0.9,
+            holds the truth for data like those of the validation part.
+        calibrated: Write probabilities at the temperature that suits the validation part best.
     """
 
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = STDOUT
+    interval: Float = None
+    calibrated: Switch = False
 
     def run(self) -> None:
         """Read, predict and write piece by piece."""
@@ -46,22 +60,25 @@ class Predict(WithInput):
         from crawl.data.features import Unknown
 
         unknown = Unknown()
+        self._check_calibration(trained)
         if self.is_of_one_graph(trained):
             self._predict_nodes(trained, unknown)
             return
         columns, rows = self.table(trained, unknown)
         added = self._added(trained, columns)
-        num_rows, num_bad, first_reason = 0, 0, ""
+        num_rows, num_bad, num_far, first_reason = 0, 0, 0, ""
+        is_far = added.index("far") if "far" in added else None
         with open_output(self.output) as file, counter() as count:
             writer = csv.writer(file, lineterminator="\n")
             header = [[*columns, *added]]
             while piece := list(islice(rows, _ROWS_AT_A_TIME)):
-                answers = self._answers(trained, piece, unknown)
+                answers = self._answers(trained, piece, unknown, len(added))
                 self.check_unknown(unknown)
                 writer.writerows(header)  # only now, and once: what is refused leaves no header
                 header = []
                 for (cells, _), answer in zip(piece, answers, strict=True):
                     writer.writerow([*(cells[name] for name in columns), *answer])
+                    num_far += is_far is not None and answer[is_far] == "1"
                 count(len(piece))
                 num_rows += len(piece)
                 reasons = [graph for _, graph in piece if isinstance(graph, str)]
@@ -73,7 +90,18 @@ class Predict(WithInput):
             writer.writerows(header)  # of a table without rows
         say_unknown(unknown)
         bad = f", {num_bad} without a prediction (see the column reason)" if num_bad else ""
-        say(f"{num_rows} rows{bad}" + ("" if self.output == STDOUT else f" → {self.output}"))
+        far = f", {num_far} far from the training data (see the column far)" if num_far else ""
+        say(f"{num_rows} rows{bad}{far}" + ("" if self.output == STDOUT else f" → {self.output}"))
+
+    def _check_calibration(self, trained: TrainedModel) -> None:
+        """Refuse flags that the model cannot follow."""
+        kind = trained.features.task.kind
+        if self.calibrated and kind == "regression":
+            raise ValueError("--calibrated is for probabilities, and the model predicts numbers: leave it out.")
+        if self.calibrated or self.interval is not None:
+            calibration = trained.known_calibration()
+            if self.interval is not None:
+                calibration.check_confidence(self.interval)
 
     def _predict_nodes(self, trained: TrainedModel, unknown: Unknown) -> None:
         """Write the rows of the nodes with their predictions, many at a time."""
@@ -94,13 +122,31 @@ class Predict(WithInput):
 
     def _added(self, trained: TrainedModel, columns: Sequence[str]) -> list[str]:
         """The names of the columns that are added. Refuses an input that has one of them."""
-        added = added_columns(trained.features.task)
+        settings: Any = {"interval": self.interval is not None, "far": trained.knows_distances}
+        added = added_columns(trained.features.task, trained.spread_names, **settings)
         taken = [name for name in added if name in columns]
         if taken:
             raise ValueError(f"{self.input} has a column {taken[0]!r} already: rename it.")
         return added
 
-    def _answers(self, trained: TrainedModel, rows: Sequence[Row], unknown: Unknown) -> list[list[str]]:
+    def _cells(self, trained: TrainedModel, store: GraphStore) -> Iterator[list[str]]:
+        """The added cells of each graph."""
+        found, of_numbers = self.predictions(trained, store), trained.features.task.kind == "regression"
+        ends: Sequence[NDArray[Any]] = ()
+        sets = distances = None
+        if self.interval is not None and of_numbers:
+            ends = trained.interval(found, self.interval)
+        elif self.interval is not None:
+            sets = trained.sets(found, self.interval)
+        if trained.knows_distances:
+            how: Any = {"num_steps": self.num_steps, "seed": self.seed, "batch_size": self.batch_size}
+            distances = trained.distances(store, **how)
+        found = trained.calibrated(found) if self.calibrated else found
+        return added_cells(found, trained.scaling, ends, sets, distances)
+
+    def _answers(
+        self, trained: TrainedModel, rows: Sequence[Row], unknown: Unknown, num_columns: int
+    ) -> list[list[str]]:
         """The added cells of each row. Categories that did not occur in training are counted in `unknown`."""
         from crawl.data import GraphStore
 
@@ -108,31 +154,62 @@ class Predict(WithInput):
         answers: Iterator[list[str]] = iter(())
         if graphs:
             store = trained.features.encoded(GraphStore.from_graphs(graphs), unknown)
-            answers = added_cells(self.predictions(trained, store), trained.scaling)
-        empty = [""] * (len(added_columns(trained.features.task)) - 1)
+            answers = self._cells(trained, store)
+        empty = [""] * (num_columns - 1)
         return [[*empty, graph] if isinstance(graph, str) else next(answers) for _, graph in rows]
 
 
-def added_columns(task: Task) -> list[str]:
-    """The names of the columns that predictions of a task fill."""
+def added_columns(
+    task: Task, spreads: Sequence[str] = ("walk_spread",), *, interval: bool = False, far: bool = False
+) -> list[str]:
+    """The names of the columns that predictions of a task fill, with these spreads; with intervals or sets, and with
+    the distance to the training data, if they are asked for."""
     from crawl.runs.folder import output_names
 
-    targets = list(task.target_names) or ["target"]
     outputs = output_names(task)
-    spreads = [f"walk_spread_{name}" for name in outputs]
-    if task.kind == "regression":
-        return [*(f"predicted_{name}" for name in outputs), *spreads, "reason"]
-    predicted = [] if task.kind == "multilabel" else [f"predicted_{targets[0]}"]
-    return [*predicted, *(f"probability_{name}" for name in outputs), *spreads, "reason"]
+    has_class, of_numbers = task.kind in ("binary", "multiclass"), task.kind == "regression"
+    columns = [f"predicted_{name}" for name in (_targets(task) if has_class else outputs if of_numbers else ())]
+    columns += [] if of_numbers else [f"probability_{name}" for name in outputs]
+    columns += [f"{spread}_{name}" for spread in spreads for name in outputs]
+    if interval and of_numbers:
+        columns += [f"{end}_{name}" for end in ("lower", "upper") for name in outputs]
+    elif interval:
+        columns += [f"set_{name}" for name in (_targets(task) if has_class else outputs)]
+    return [*columns, *(("domain_percentile", "far") if far else ()), "reason"]
 
 
-def added_cells(predictions: Predictions, scaling: Scaling) -> Iterator[list[str]]:
+def _targets(task: Task) -> list[str]:
+    return list(task.target_names[:1]) or ["target"]
+
+
+def added_cells(
+    predictions: Predictions,
+    scaling: Scaling,
+    ends: Sequence[NDArray[Any]] = (),
+    sets: NDArray[np.bool_] | None = None,
+    distances: Distances | None = None,
+) -> Iterator[list[str]]:
     """What `added_columns` names, for each graph; nothing is the reason."""
     from crawl.runs.folder import output_names
 
     task, shown = predictions.task, predictions.for_each_class()
     names, has_class = output_names(task), task.kind in ("binary", "multiclass")
     predicted = [[names[i]] for i in predictions.classes] if has_class else [[] for _ in predictions.mean]
-    for words, mean, spread in zip(predicted, shown.mean, shown.walk_spread, strict=True):
-        means = [f"{value:.{num}g}" for value, num in zip(mean, scaling.num_digits or [6] * len(mean), strict=True)]
-        yield [*words, *means, *(f"{value:.6g}" for value in spread), ""]
+    digits = scaling.num_digits or [6] * shown.mean.shape[1]
+    classes = names if has_class else ["0", "1"]
+    for i, words in enumerate(predicted):
+        cells = [*words, *_numbers(shown.mean[i], digits)]
+        for spread in shown.spreads.values():
+            cells += [f"{value:.6g}" for value in spread[i]]
+        for end in ends:
+            cells += _numbers(end[i], digits)
+        if sets is not None:
+            held = [[name for name, is_in in zip(classes, row, strict=True) if is_in] for row in sets[i]]
+            cells += [json.dumps(each, ensure_ascii=False) for each in held]
+        if distances is not None:
+            cells += [f"{distances.percentile[i]:.4g}", str(int(distances.is_far[i]))]
+        yield [*cells, ""]
+
+
+def _numbers(values: NDArray[Any], digits: Sequence[int]) -> list[str]:
+    return [f"{value:.{number}g}" for value, number in zip(values, digits, strict=True)]

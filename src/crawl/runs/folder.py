@@ -37,8 +37,8 @@ class RunFolder:
     `config.json` (the experiment), `where.json` (device and paths), `data.json` (the fingerprint of the data),
     `split.json`, `metrics.jsonl` (a line per epoch), `pretraining.jsonl` (the same, of a pre-training), `events`
     (TensorBoard), `best.safetensors`, `last.safetensors`,
-    `initial.safetensors` (weights of another run to begin with), and at the end `result.json`, `predictions.csv` and
-    `curves.png`.
+    `initial.safetensors` (weights of another run to begin with), and at the end `result.json`, `predictions.csv`,
+    `curves.png`, and for targets of graphs in data of one's own `calibration.json` and `domain.safetensors`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,6 +48,7 @@ class RunFolder:
         self.best, self.last = path / "best.safetensors", path / "last.safetensors"
         self.metrics, self.result = path / "metrics.jsonl", path / "result.json"
         self.pretraining, self.initial = path / "pretraining.jsonl", path / "initial.safetensors"
+        self.calibration, self.domain = path / "calibration.json", path / "domain.safetensors"
         self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
 
     @classmethod
@@ -101,7 +102,7 @@ class RunFolder:
             lines.write(_as_line(record))
 
     def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
-        """Write a line per test graph, or node: its name, its targets, and mean and walk spread of its predictions.
+        """Write a line per test graph, or node: its name, its targets, mean and spreads of its predictions.
 
         A class is written by the name that the column of its probability has.
         """
@@ -121,9 +122,10 @@ class RunFolder:
         target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        answers = [f"{what}_{name}" for what in ("mean", "walk_spread") for name in outputs]
+        spreads = shown.spreads
+        answers = [f"{what}_{name}" for what in ("mean", *spreads) for name in outputs]
         writer.writerow(["id", *target_names, *answers])
-        rows = np.concatenate([targets, shown.mean, shown.walk_spread], axis=1)
+        rows = np.concatenate([targets, shown.mean, *spreads.values()], axis=1)
         digits = [6] * rows.shape[1]
         if dataset.task.kind == "regression":
             of_targets = Scaling.of(torch.from_numpy(targets)).num_digits

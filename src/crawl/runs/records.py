@@ -172,7 +172,9 @@ class Record(TypedDict):
     device: str
     commit: str | None
     best_epoch: NotRequired[int]
+    calibration: NotRequired[dict[str, Any]]
     coverage: NotRequired[dict[str, float]]
+    domain: NotRequired[dict[str, Any]]
     init: NotRequired[dict[str, Any]]
     pretraining: NotRequired[list[dict[str, Any]]]
     runs_at_a_time: NotRequired[int]

@@ -33,6 +33,7 @@ from crawl.runs.progress import lines, say, watched
 from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.sources import Csl, GivenData
+from crawl.runs.uncertainty import is_calibrated, keep_uncertainty
 from crawl.runs.where import Where
 from crawl.training.calling import Caller
 from crawl.training.checkpoint import check_history, load_checkpoint, save_checkpoint
@@ -403,6 +404,10 @@ class _Work:
             targets = targets_of(trainer.store, ids)
             scores[part] = scores_of(predictions, targets)
         self.run.write_predictions(dataset, predictions, targets)
+        uncertainty: dict[str, Any] = {}
+        if is_calibrated(experiment.data, dataset):
+            with lines(f"{self.run.path}: calibrating on the val split", self.quiet):
+                uncertainty = keep_uncertainty(self.run, trainer, dataset, (predictions, targets))
         coverage = trainer.coverage(dataset.split.val, "val")
         return {
             "config": json.loads(experiment.to_json()),
@@ -416,6 +421,7 @@ class _Work:
             "num_epochs": trainer.schedule.epoch,
             "num_parameters": sum(p.numel() for p in trainer.model.parameters()),
             **({} if coverage is None else {"coverage": coverage}),
+            **uncertainty,
         }
 
 

@@ -26,11 +26,14 @@ from crawl.data.store import GraphStore
 from crawl.nn.encoders import UNKNOWN
 from crawl.plain import structure
 from crawl.runs.build import build_model, check_given
+from crawl.runs.calibration import Calibration
+from crawl.runs.domain import Distances, Domain, has_unknown
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import former_where, renamed
 from crawl.runs.records import check_record, read_config
+from crawl.runs.uncertainty import WithUncertainty, read_uncertainty
 from crawl.runs.where import Where
 from crawl.training.checkpoint import check_weights, load_checkpoint
 from crawl.training.evaluation import Predictions, Scaling, embed_with, predict_with, runner_for, with_gaps
@@ -75,7 +78,7 @@ class HowToApply(TypedDict, total=False):
     handle_unknown: HandleUnknown
 
 
-class TrainedModel:
+class TrainedModel(WithUncertainty):
     """The best weights of a run, ready to predict.
 
     Attributes:
@@ -85,6 +88,8 @@ class TrainedModel:
         record: The content of the run's `result.json`.
         data: The fingerprint of the data it was trained on; None in checkpoints of older versions.
         where: Where it was trained, and where its data were.
+        calibration: What the validation part says about predictions; None if the run has none.
+        domain: What is near to its training graphs; None if the run does not tell.
     """
 
     def __init__(
@@ -96,9 +101,12 @@ class TrainedModel:
         record: dict[str, Any],
         data: Fingerprint | None = None,
         where: Where = _NOWHERE,
+        calibration: Calibration | None = None,
+        domain: Domain | None = None,
     ) -> None:
         self.model, self.experiment, self.features = model.eval(), experiment, features
         self.scaling, self.record, self.data, self.where = scaling, record, data, where
+        self.calibration, self.domain = calibration, domain
 
     @classmethod
     def load(
@@ -121,7 +129,7 @@ class TrainedModel:
             ValueError: If there is none, it is damaged, it belongs to another architecture, or the share is not above 0
                 and at most 1.
         """
-        path = as_path("path", path)
+        path, run = as_path("path", path), None
         if path.is_dir():
             run = RunFolder.open(path)
             if not run.best.is_file() and run.result.is_file():
@@ -151,7 +159,9 @@ class TrainedModel:
                     model = build_model(experiment, features)
             check_weights(weights, model.state_dict())
             model.load_state_dict({name: tensor.clone() for name, tensor in weights.items()}, assign=not is_given)
-        return cls(model.to(choose_device(device)), experiment, features, scaling, record, data, where)
+        calibration, domain = (None, None) if run is None else read_uncertainty(run, experiment, features.task)
+        model = model.to(choose_device(device))
+        return cls(model, experiment, features, scaling, record, data, where, calibration, domain)
 
     @property
     def device(self) -> torch.device:
@@ -245,6 +255,22 @@ class TrainedModel:
                 f"The model answers for nodes, and unreadable={unreadable!r} is about graphs: leave it out."
             )
         return store_of_readable(given)
+
+    def distances(self, graphs: GraphStore | GraphLike | Graphs, **how: Unpack[HowToApply]) -> Distances:
+        """How far graphs are from the training data, by one evaluation; the arguments are those of `predict`.
+
+        Raises:
+            ValueError: If the run does not tell, and as `predict` does.
+        """
+        domain, (store, _) = self.known_domain(), self._store(graphs, "error")
+        check_type("graphs", store, GraphStore, "give a set of graphs")
+        assert isinstance(store, GraphStore)
+        store = self.features.prepared(store, how.pop("handle_unknown", "warn"))
+        if how.get("num_repeats") is not None:
+            raise ValueError("Distances are of one evaluation: leave out num_repeats.")
+        how["num_repeats"] = 1
+        percentile = domain.percentile(self.embed(store, **how)) if len(store) else np.empty(0)
+        return Distances(percentile, has_unknown(store))
 
     def predictions_in_pieces(self, store: Store, **how: Unpack[HowToApply]) -> Iterator[Predictions]:
         """Predictions of many targets of closed batches at a time, in their order; everything else comes in one piece.

@@ -145,6 +145,12 @@ class Predictions:
         spread: Array = self.repeats.std(axis=0)
         return spread
 
+    @property
+    def spreads(self) -> dict[str, Array]:
+        """`[n, k]` all spreads that there are, by their names: `walk_spread`, and perhaps `model_spread`, `noise`."""
+        found = {"walk_spread": self.walk_spread, "model_spread": self.model_spread, "noise": self.noise}
+        return {name: spread for name, spread in found.items() if spread is not None}
+
     def for_each_class(self) -> Predictions:
         """The same with a probability for each of the two classes of a binary task, in their order; `k` is 2 then."""
         if self.task.kind != "binary":

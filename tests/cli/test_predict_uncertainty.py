@@ -1,0 +1,100 @@
+"""The columns of `crawl predict` that say how far to trust it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from crawl.cli import main
+from crawl.cli.predict import added_columns
+from crawl.data import Task
+
+pytest.importorskip("rdkit")
+
+
+@pytest.fixture(scope="module")
+def uncertain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of alcohols and amines, and a run for numbers and one for classes."""
+    from conftest import TINY
+
+    folder = tmp_path_factory.mktemp("uncertain")
+    lines = ["smiles,logS,kind,weight"]
+    for i in range(30):
+        lines += [f"{'C' * (i + 1)}O,{i}.5,alcohol,1", f"{'C' * (i + 1)}N,{-i}.5,amine,{i % 3}"]
+    (folder / "a.csv").write_text("\n".join(lines) + "\n")
+    shared = ["--data.path", str(folder / "a.csv"), "--data.fractions", "0.4", "0.4", "0.2", "--quiet", *TINY]
+    numbers = ["--data.targets", "logS", "--data.weight", "weight", "--training.loss", "beta_nll"]
+    classes = ["--data.targets", "kind", "--training.class-weights", "balanced", "--data.metric", "accuracy"]
+    assert main(["train", "csv", *numbers, "--out", str(folder / "logS"), *shared]) == 0
+    assert main(["train", "csv", *classes, "--out", str(folder / "kind"), *shared]) == 0
+    return folder
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_intervals_noise_and_distance(crawl, uncertain):
+    Path("new.csv").write_text("smiles\nCCO\n[Og]\nnonsense\nCCCCN\n")
+    done = crawl("predict", uncertain / "logS", "new.csv", "--interval", "0.9", "-o", "out.csv")
+    assert done.code == 0, done.err
+    assert "4 rows, 1 without a prediction (see the column reason), " in done.err
+    assert "far from the training data (see the column far) → out.csv" in done.err
+    rows = rows_of(Path("out.csv").read_text())
+    assert list(rows[0]) == [
+        *("smiles", "predicted_logS", "walk_spread_logS", "noise_logS", "lower_logS", "upper_logS"),
+        *("domain_percentile", "far", "reason"),
+    ]
+    assert rows[1]["far"] == "1"  # an element that was not there in training
+    assert set(rows[2].values()) - {"nonsense", rows[2]["reason"]} == {""}
+    for row in (rows[0], rows[1], rows[3]):
+        assert float(row["lower_logS"]) < float(row["predicted_logS"]) < float(row["upper_logS"])
+        assert float(row["noise_logS"]) > 0
+        assert 0 <= float(row["domain_percentile"]) <= 100
+
+
+def test_sets_and_calibrated_probabilities(crawl, uncertain):
+    Path("new.csv").write_text("smiles\nCCO\nCCCCN\n")
+    plain = rows_of(crawl("predict", uncertain / "kind", "new.csv").out)
+    assert "set_kind" not in plain[0]
+    assert "noise_alcohol" not in plain[0]
+    rows = rows_of(crawl("predict", uncertain / "kind", "new.csv", "--interval", "0.8", "--calibrated").out)
+    assert list(rows[0])[-4:] == ["set_kind", "domain_percentile", "far", "reason"]
+    temperature = json.loads((uncertain / "kind" / "calibration.json").read_text())["temperatures"][0]
+    for before, after in zip(plain, rows, strict=True):
+        assert set(json.loads(after["set_kind"])) <= {"alcohol", "amine"}
+        assert before["predicted_kind"] == after["predicted_kind"]
+        probability = float(after["probability_amine"])
+        assert probability + float(after["probability_alcohol"]) == pytest.approx(1, abs=1e-5)
+        if temperature != 1:
+            assert after["probability_amine"] != before["probability_amine"]
+
+
+def test_what_cannot_be_is_refused(crawl, uncertain, molecule_runs, molecules):
+    run = uncertain / "logS"
+    Path("new.csv").write_text("smiles\nCCO\n")
+    assert "confidence must be between 0 and 1" in crawl.error("predict", run, "new.csv", "--interval", "90")
+    assert "needs more validation rows than 24" in crawl.error("predict", run, "new.csv", "--interval", "0.99")
+    assert "--calibrated is for probabilities" in crawl.error("predict", run, "new.csv", "--calibrated")
+    few = ("--interval", "0.9", "--num-repeats", "1")
+    assert "leave out num_repeats" in crawl.error("predict", run, "new.csv", *few)
+    small = crawl.error("predict", molecule_runs["logS"], molecules, "--interval", "0.9")
+    assert small.startswith("The model has no calibration: the validation part has 1 values of logS")
+    taken = Path("taken.csv")
+    taken.write_text("smiles,far\nCCO,1\n")
+    assert "has a column 'far' already: rename it" in crawl.error("predict", run, taken)
+    assert "has no column 'mass'" in crawl.error(
+        *("train", "csv", "--data.path", uncertain / "a.csv", "--data.targets", "logS", "--data.weight", "mass")
+    )
+
+
+def test_columns_of_labels():
+    task = Task(kind="multilabel", num_outputs=2, target_names=("a", "b"))
+    assert added_columns(task, ("walk_spread", "model_spread"), interval=True, far=True) == [
+        *("probability_a", "probability_b", "walk_spread_a", "walk_spread_b", "model_spread_a", "model_spread_b"),
+        *("set_a", "set_b", "domain_percentile", "far", "reason"),
+    ]
