@@ -12,7 +12,7 @@ import pandas as pd
 
 from crawl.plain import unstructure
 from crawl.runs.experiment import Experiment
-from crawl.runs.protocol import format_score
+from crawl.runs.formats import format_score
 from crawl.runs.records import RunRecord
 from reproduction.plan import PlannedRun, Published, Row, Table
 from reproduction.variants import known_task

@@ -29,6 +29,22 @@ with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which
     import torch_geometric  # noqa: F401
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _runs_without_pages() -> Iterator[None]:
+    """Let runs write no `report.html`, which would take longer than the runs of tests; `with_pages` lets them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crawl.runs.run.write_run_page", lambda _: None)
+        yield
+
+
+@pytest.fixture
+def with_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs write their pages, as they do outside of tests."""
+    from crawl.runs.reports.run_page import write_run_page
+
+    monkeypatch.setattr("crawl.runs.run.write_run_page", write_run_page)
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Processes that are started see Ctrl-C, also where these tests run in the background of a script and do not."""

@@ -18,17 +18,23 @@ def test_a_report(crawl, csl_run, tmp_path):
     (cells,) = csv.DictReader((tmp_path / "report/tables.csv").read_text().splitlines())
     assert cells["test"].endswith(" %")
     assert cells["best epoch"].endswith(" of 2")
+    assert done.err.rstrip().endswith(f"{csl_run}/report.html")
+    assert "<h2>Learning curves</h2>" in (csl_run / "report.html").read_text()
 
 
 def test_unfinished_and_damaged_runs_say_so(crawl, csl_run, tmp_path):
     for name in ("done", "begun", "damaged"):
-        shutil.copytree(csl_run, tmp_path / "runs" / name)
+        shutil.copytree(csl_run, tmp_path / "runs" / name, ignore=shutil.ignore_patterns("report.html"))
     (tmp_path / "runs/begun/result.json").unlink()
     (tmp_path / "runs/damaged/result.json").write_text("{}")
     rows = {line.split()[1]: line for line in crawl("report", "runs", "-o", "-").out.splitlines()[2:]}
+    assert not list((tmp_path / "runs").rglob("report.html"))
     assert rows["runs/begun"].endswith("unfinished: 2 epochs done |")
     assert "runs/damaged/result.json is damaged" in rows["runs/damaged"]
     assert rows["runs/done"].endswith(" s |  |")
+    crawl("report", "runs")
+    assert "This run is not finished" in (tmp_path / "runs/begun/report.html").read_text()
+    assert "result.json is damaged" in (tmp_path / "runs/damaged/report.html").read_text()
 
 
 def test_curves_of_several_runs(crawl, csl_run, tmp_path):

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from crawl.data import csl
 from crawl.runs import Benchmark, Counting, Csl, GivenModel, Model, Result, Social
-from crawl.runs.protocol import Summary, as_baseline, format_score, model_title, num_folds, results_table, run_folds
+from crawl.runs.formats import format_score, model_title
+from crawl.runs.protocol import Summary, as_baseline, num_folds, results_table, run_folds
 
 
 def fake(*evaluations: float | None) -> Result:

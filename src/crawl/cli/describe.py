@@ -154,7 +154,7 @@ class Info:
 
 def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     """Name and value of what there is to say about a model."""
-    from crawl.runs.protocol import has_best
+    from crawl.runs.formats import has_best
 
     experiment, features, record = trained.experiment, trained.features, trained.record
     task = features.task

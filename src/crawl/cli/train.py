@@ -300,7 +300,8 @@ def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:
 
 def report(results: Sequence[Result], folder: Path) -> None:
     """Print the scores of runs, with both spreads where a model was trained several times."""
-    from crawl.runs.protocol import Summary, format_score, results_table
+    from crawl.runs.formats import format_score
+    from crawl.runs.protocol import Summary, results_table
 
     print_table(results_table(results))
     metric = results[0].record["metric"]
@@ -310,7 +311,8 @@ def report(results: Sequence[Result], folder: Path) -> None:
         if len(own) > 1:
             mean, internal, cross = (format_score(metric, value) for value in vars(Summary.of(own)).values())
             print(f"{model}: {mean} over {len(own)} models ± {cross} between models, ± {internal} between evaluations")
-    print(f"Everything about it is in {folder}")
+    page = folder / "report.html"
+    print(f"Everything about it is in {folder}" + (f"; to look at: {page}" if page.is_file() else ""))
 
 
 def described_task(task: Task) -> str:

@@ -9,4 +9,15 @@ SERIES = tuple(f"#0103{i:02x}" for i in range(1, 9))  # for lines, points and ba
 
 VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--line", PAPER: "--card"}
 VARIABLES |= {colour: f"--series-{i}" for i, colour in enumerate(SERIES, 1)}
+ATOMS = {  # those of rdkit, some of which nobody sees on a dark page
+    "#000000": INK,
+    "#0000FF": SERIES[2],
+    "#FF0000": SERIES[1],
+    "#33CCCC": SERIES[0],
+    "#00CC00": SERIES[6],
+    "#CCCC00": SERIES[4],
+    "#7F4C19": SERIES[3],
+    "#A01EEF": SERIES[5],
+    "#FF7F00": SERIES[4],
+}
 FIXED = "#3d7fc1"  # of points that are drawn as pixels, which know no variables: seen on light and dark

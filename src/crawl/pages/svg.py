@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from crawl.pages.colours import INK, VARIABLES
+from crawl.pages.colours import ATOMS, VARIABLES
 
 _SVG = "http://www.w3.org/2000/svg"
 _TAGS = {
@@ -27,7 +27,8 @@ def clean_svg(text: str | bytes, name: str, label: str, *, ink: Literal["kept", 
         text: The file.
         name: A word that no other picture of the page has: ids begin with it.
         label: What the picture shows, for those who do not see it.
-        ink: With `black`, what is drawn in black, as molecules are, has the colour of text instead.
+        ink: With `black`, what is drawn in black, as molecules are, has the colour of text instead, and the colours of
+            atoms are those of the page.
 
     Raises:
         ValueError: If it is not SVG, or has something else in it than shapes and text.
@@ -90,7 +91,7 @@ def _follow_page(element: ElementTree.Element, name: str, is_black_ink: bool) ->
             element.attrib[key] = value.replace("#", f"#{name}-")
     style = ";".join(part.strip("; ") for part in styles if part.strip("; "))
     if is_black_ink:
-        style = re.sub(r"#000000\b|#000\b|\bblack\b", INK, style, flags=re.IGNORECASE)
+        style = re.sub(r"#[0-9A-Fa-f]{6}\b", lambda found: ATOMS.get(found[0].upper(), found[0]), style)
     style = _COLOUR.sub(lambda found: f"var({VARIABLES[found[0]]})", style)
     if style:
         element.attrib["style"] = re.sub(r"url\((['\"]?)#", rf"url(\1#{name}-", style)

@@ -38,7 +38,8 @@ class RunFolder:
     `split.json`, `metrics.jsonl` (a line per epoch), `pretraining.jsonl` (the same, of a pre-training), `events`
     (TensorBoard), `best.safetensors`, `last.safetensors`,
     `initial.safetensors` (weights of another run to begin with), and at the end `result.json`, `predictions.csv`,
-    `curves.png`, and for targets of graphs in data of one's own `calibration.json` and `domain.safetensors`.
+    `curves.png` and `report.html`, and for targets of graphs in data of one's own `calibration.json` and
+    `domain.safetensors`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,6 +50,7 @@ class RunFolder:
         self.metrics, self.result = path / "metrics.jsonl", path / "result.json"
         self.pretraining, self.initial = path / "pretraining.jsonl", path / "initial.safetensors"
         self.calibration, self.domain = path / "calibration.json", path / "domain.safetensors"
+        self.report = path / "report.html"
         self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
 
     @classmethod

@@ -14,8 +14,9 @@ from rich.table import Table
 from crawl.checks import shown
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.files import write_atomically
-from crawl.runs.experiment import Experiment, GivenModel, Model
+from crawl.runs.experiment import Experiment, Model
 from crawl.runs.folder import RunFolder
+from crawl.runs.formats import format_score, has_best, model_title
 from crawl.runs.records import read_config
 from crawl.runs.run import Result, resume_run, run_experiment
 from crawl.runs.sources import OwnGraphs, WithFolds
@@ -182,22 +183,3 @@ def result_cells(record: dict[str, Any]) -> dict[str, str]:
         "parameters": f"{record['num_parameters']:,}",
         "time": f"{record['wall_time_s']:.0f} s",
     }
-
-
-def has_best(record: dict[str, Any]) -> bool:
-    """Whether a record's best epoch is the best by a validation score; without any, the last is taken."""
-    return record["scores"].get("val", {}).get("mean") is not None
-
-
-def model_title(model: Model | GivenModel) -> str:
-    """What a model is called in tables; a network of several blocks by their names."""
-    acronyms = {name: name.upper() for name in ("gcn", "gin", "gine", "gat", "pna")}
-    title = {**acronyms, "sage": "GraphSAGE", "gated_gcn": "GatedGCN"}.get(model.title)
-    return "CRaWl" if model.title == "crawl" else model.title if title is None else f"{title} (message passing)"
-
-
-def format_score(metric: str, value: float | None) -> str:
-    """A score as people write it: shares in percent; a dash where there is none."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.4f}"

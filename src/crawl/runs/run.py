@@ -32,6 +32,7 @@ from crawl.runs.initial import InitialWeights
 from crawl.runs.progress import lines, say, watched
 from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
+from crawl.runs.reports.run_page import write_run_page
 from crawl.runs.sources import Csl, GivenData
 from crawl.runs.uncertainty import is_calibrated, keep_uncertainty
 from crawl.runs.where import Where
@@ -326,6 +327,7 @@ class _Work:
             extra: dict[str, Any] = {"best_epoch": trainer.best_epoch, "pretraining": facts.get("pretraining", ())}
             draw_curves([group], "Learning curves", run.curves, **extra)
             write_atomically(run.result, json.dumps(record, indent=2) + "\n")
+            write_run_page(run.path)
         return Result(run.path, record)
 
     @contextmanager
