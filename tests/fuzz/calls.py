@@ -391,6 +391,11 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         data=_complete(7), fractions=(0.6, 0.2, 0.2), seed=0, num_negatives=1, supervised_share=0.3, metric="hits@20",
         batches="full", undirected=True, name="own",
     ),
+    "from_link_folder": lambda w: call(
+        cd.from_link_folder,
+        folder=w.links_folder, split="random", fractions=(0.6, 0.2, 0.2), seed=0, num_negatives=1,
+        supervised_share=0.3, metric="mrr", batches="closed",
+    ),
     "from_csv": lambda w: call(
         cd.from_csv,
         path=w.csv, smiles_column="SMILES", target_columns="logS", split="random", fractions=_FRACTIONS, seed=0,
@@ -460,7 +465,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     **{
         f"runs.{kind.__name__}": lambda _, kind=kind: call(kind, **asdict(kind()))
         for kind in (cr.Csl, cr.Counting, cr.Csv, cr.TU, cr.Folder, cr.Benchmark, cr.Superpixels, cr.Social, cr.Model,
-                     cr.Nodes, cr.Heterophilous, cr.Planetoid)
+                     cr.Nodes, cr.Links, cr.Heterophilous, cr.Planetoid)
     },
     "runs.GivenModel": lambda _: call(cr.GivenModel, class_="here.Mine"),
     "Experiment.from_json": lambda _: call(cr.Experiment.from_json, text=cr.Experiment().to_json()),

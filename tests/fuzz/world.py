@@ -102,6 +102,16 @@ class World:
         return folder
 
     @cached_property
+    def links_folder(self) -> Path:
+        """The links of a ring of twelve nodes with chords."""
+        folder = self.folder / "links"
+        folder.mkdir()
+        pairs = [(i, (i + 1) % 12) for i in range(12)] + [(i, i + 3) for i in range(0, 9, 2)]
+        rows = "".join(f"n{u},n{v},{'ab'[u % 2]}\n" for u, v in pairs)
+        (folder / "edges.csv").write_text("source,target,kind\n" + rows)
+        return folder
+
+    @cached_property
     def graphs_folder(self) -> Path:
         """A folder of 12 GraphML and JSON files with labels.csv."""
         folder = self.folder / "graphs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import erdos_renyi_graph
 
-from crawl import Network, WalkPlan
-from crawl.data import Dataset, OneGraph, from_links
+from crawl import Graph, Network, WalkPlan
+from crawl.data import Dataset, GraphStore, OneGraph, from_links
 from crawl.encodings import Encodings
 from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experiment
 from crawl.runs.run import Stopped
@@ -78,6 +79,45 @@ def test_predictions_for_pairs_of_this_and_of_another_graph(dataset: Dataset, tm
     torch.manual_seed(1)
     elsewhere = from_links(Data(x=torch.randn(30, 4), edge_index=erdos_renyi_graph(30, 0.2), num_nodes=30)).store
     assert model.predict(elsewhere.subset(torch.arange(7))).mean.shape == (7, 1)
+
+
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_a_link_is_hidden_while_it_is_predicted(dataset: Dataset, tmp_path: Path, batches: str) -> None:
+    """With `hide`, an answer is the same with the link and without, and whatever else is asked for."""
+    store = replace(dataset.store, batches=batches)
+    dataset = replace(dataset, store=store)
+    run = run_experiment(experiment(1, layer=("walk",)), tmp_path / "run", dataset=dataset, quiet=True)
+    model = TrainedModel.load(run.folder, "cpu")
+    u, v = store.edge_index[:, 0].tolist()
+    is_other = ((store.edge_index != torch.tensor([[u], [v]])) & (store.edge_index != torch.tensor([[v], [u]]))).any(0)
+    rest = store.edge_index[:, is_other]
+    pairs = torch.cat([torch.tensor([[u, v]]), dataset.store.owners[-9:]])
+    without = OneGraph(Graph.from_edge_index(rest, 50), pairs, store.x, edge_index=rest, batches=batches)
+    answers = {}
+    for hide in (True, False):
+        seen = model.predict(store.with_owners(pairs), hide=hide).mean
+        answers[hide] = abs(seen[0, 0] - model.predict(without, hide=hide).mean[0, 0])
+        alone = model.predict(store.with_owners(pairs[:1]), hide=hide).mean
+        assert alone == pytest.approx(seen[:1], abs=1e-5)
+    assert answers[True] < 1e-6 < 1e-5 < answers[False]
+    assert model.predict(store, hide=True).mean.shape == (len(store), 1)  # all training links among them
+    with pytest.raises(ValueError, match="hide must be True or False"):
+        model.predict(store, hide="yes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="this store asks about nodes"):
+        model.predict(store.with_owners(torch.arange(3)), hide=True)
+    graphs = GraphStore.from_graphs([Data(x=torch.rand(3, 4), edge_index=torch.tensor([[0, 1], [1, 0]]))])
+    with pytest.raises(ValueError, match="hide=True is for pairs of nodes of one graph"):
+        model.predict(graphs, hide=True)
+
+
+def test_a_graph_of_a_single_link_can_be_asked_about(dataset: Dataset, tmp_path: Path) -> None:
+    run = run_experiment(experiment(1), tmp_path / "run", dataset=dataset, quiet=True)
+    ways = torch.tensor([[0, 1], [1, 0]])
+    features = torch.rand(2, 4)
+    store = OneGraph(Graph.from_edge_index(ways, 2), torch.tensor([[0, 1]]), features, edge_index=ways, batches="full")
+    model = TrainedModel.load(run.folder, "cpu")
+    for hide in (False, True):
+        assert 0 < model.predict(store, hide=hide).mean.item() < 1
 
 
 @pytest.mark.parametrize("pair", ["dot", "bilinear", "mlp"])

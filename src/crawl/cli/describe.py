@@ -35,6 +35,13 @@ _OWN = (
         "your folder",
         "crawl train nodes --data.path FOLDER",
     ),
+    (
+        "links",
+        "one graph: edges.csv, and perhaps nodes.csv",
+        "links of nodes",
+        "your folder",
+        "crawl train links --data.path FOLDER",
+    ),
 )
 
 

@@ -28,9 +28,9 @@ class Embed(WithInput):
     """Write what a trained model knows of each graph, or of each node, as numbers.
 
     The array has a row for each row of the input, in the same order: for a model of graphs the pooled states of a
-    graph's nodes, for a model of nodes the states of the nodes in nodes.csv, or of nodes 0, 1, … of graph.crawl, as the
-    head of the network sees them, as means over evaluations with different walks. A graph that cannot be read has a row
-    of NaN.
+    graph's nodes, for a model of nodes or links the states of the nodes in nodes.csv, or of nodes 0, 1, … of
+    graph.crawl, as the head of the network sees them, as means over evaluations with different walks. Without
+    nodes.csv, nodes come in the order in which edges.csv names them. A graph that cannot be read has a row of NaN.
 
     Attributes:
         output: A .npy file, as numpy.load reads it.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from crawl.data import OneGraph
     from crawl.data.features import Columns, Unknown
+    from crawl.data.node_folder import NodeFolder
     from crawl.runs import TrainedModel
 
 Row = tuple[dict[str, str], "Data | str"]  # the columns of a line of the input, and its graph or why there is none
@@ -30,8 +31,8 @@ class WithInput(WithModel):
 
     Attributes:
         input: A CSV file with SMILES (.gz is fine), a folder in the TU format, one of GraphML or JSON files with
-            labels.csv, or without, or, for a model of nodes, one with nodes.csv and edges.csv, or with graph.crawl;
-            targets are not looked at.
+            labels.csv, or without, or, for a model of nodes, one with nodes.csv and edges.csv, or with graph.crawl; for
+            a model of links, one with edges.csv, and perhaps nodes.csv; targets are not looked at.
         smiles: The SMILES column; found by its name when not given.
         unknown: What to do about categories that did not occur in training: encode them as zeros and say so, or stop.
         only: For a folder with graph.crawl, a table with a column id of the nodes that are wanted; all when not given.
@@ -59,7 +60,8 @@ class WithInput(WithModel):
             raise ValueError(f"The output would replace {self.only}: choose another name.")
 
     def is_of_one_graph(self, trained: TrainedModel) -> bool:
-        """Whether the model answers for nodes of one graph. Refuses other models of nodes, whose input is not read."""
+        """Whether the model answers for nodes, or links, of one graph. Refuses others of nodes, whose input is not
+        read."""
         from crawl.runs.sources import OneGraphData
 
         if isinstance(trained.experiment.data, OneGraphData):
@@ -78,9 +80,12 @@ class WithInput(WithModel):
         """
         from crawl.data.graph_folder import has_graph_file
         from crawl.data.node_folder import read_nodes
-        from crawl.runs.sources import Nodes
+        from crawl.runs.sources import Links, Nodes
 
         data, names = trained.experiment.data, trained.features.task.target_names
+        if isinstance(data, Links):
+            found, store = self.links(trained, unknown)
+            return ("id",), (row.cells for row in found.rows), store
         if has_graph_file(self.input):
             return self._nodes_of_graph_file(trained)
         directed, others = False, [*names]
@@ -90,7 +95,20 @@ class WithInput(WithModel):
         columns = self._columns(trained)
         found, store = read_nodes(self.input, columns, unknown, others=others, directed=directed, batches=batches)
         self.check_unknown(unknown)
+        assert found.nodes is not None
         return found.nodes.columns, (row.cells for row in found.rows), store
+
+    def links(self, trained: TrainedModel, unknown: Unknown) -> tuple[NodeFolder, OneGraph]:
+        """What the folder of a graph lists for a model of links, and the graph with all nodes as its targets."""
+        from crawl.data.link_folder import read_links
+        from crawl.runs.sources import Links
+
+        data = trained.experiment.data
+        assert isinstance(data, Links)
+        how: Any = {"split": data.split, "batches": data.batches}
+        found = read_links(self.input, self._columns(trained), unknown, **how)
+        self.check_unknown(unknown)
+        return found
 
     def _nodes_of_graph_file(self, trained: TrainedModel) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
         """The same for a folder with graph.crawl, whose features have no names."""

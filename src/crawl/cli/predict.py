@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from crawl.cli.flags import Float, Switch
+from crawl.cli.flags import FilePath, Float, Switch
 from crawl.cli.inputs import Row, WithInput, counter, say_unknown
 from crawl.cli.output import STDOUT, open_output, say
+from crawl.cli.predict_pairs import predict_pairs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,24 +43,40 @@ class Predict(WithInput):
     occur in training. A row that cannot be read stays, with empty predictions and the reason in the column reason. If
     no row can be read, that is an error.
 
+    For a model of links, INPUT is the folder of the graph and --pairs names the table: pairs of nodes, to which
+    probability_link and walk_spread_link are added. The model sees all links in edges.csv, whichever split they belong
+    to: a pair that is linked there is seen to be linked, unless --hide is given.
+
     Attributes:
         output: A CSV file; - prints.
         interval: Add intervals (lower_NAME, upper_NAME) or sets of classes (set_NAME) of which this share, such as 0.9,
             holds the truth for data like those of the validation part.
         calibrated: Write probabilities at the temperature that suits the validation part best.
+        pairs: For a model of links, a CSV file with the columns source and target, ids of nodes of the graph.
+        hide: For a model of links, hide the link of a pair, if there is one, while the pair is predicted; takes ten
+            times as long.
     """
 
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = STDOUT
     interval: Float = None
     calibrated: Switch = False
+    pairs: FilePath = None
+    hide: Switch = False
 
     def run(self) -> None:
         """Read, predict and write piece by piece."""
         self.check_input(self.output)
+        self._check_pairs()
         trained = self.load()
         from crawl.data.features import Unknown
 
         unknown = Unknown()
+        if self._is_of_links(trained):
+            assert self.pairs is not None
+            found, graph = self.links(trained, unknown)
+            predict_pairs(trained, found, graph, self.pairs, self.output, self.hide, self.how)
+            say_unknown(unknown)
+            return
         self._check_calibration(trained)
         if self.is_of_one_graph(trained):
             self._predict_nodes(trained, unknown)
@@ -102,6 +119,31 @@ class Predict(WithInput):
             calibration = trained.known_calibration()
             if self.interval is not None:
                 calibration.check_confidence(self.interval)
+
+    def _check_pairs(self) -> None:
+        """Refuse pairs that are not there, or that the output would replace."""
+        if self.pairs is None:
+            return
+        if not self.pairs.is_file():
+            raise ValueError(f"There is no file {self.pairs}.")
+        if self.output.exists() and self.output.samefile(self.pairs):
+            raise ValueError(f"The output would replace the input {self.pairs}: choose another name.")
+
+    def _is_of_links(self, trained: TrainedModel) -> bool:
+        """Whether the model answers for pairs of nodes in files. Refuses flags of such models for others."""
+        from crawl.runs.sources import Links
+
+        if isinstance(trained.experiment.data, Links):
+            if self.pairs is None:
+                raise ValueError(f"{self.run_folder} predicts links: say of which pairs, with --pairs FILE.")
+            for flag, is_given in (("--interval", self.interval is not None), ("--calibrated", self.calibrated)):
+                if is_given:
+                    raise ValueError(f"{self.run_folder} predicts links, for which there is no {flag}: leave it out.")
+            return True
+        for flag, value in (("--pairs", self.pairs), ("--hide", self.hide)):
+            if value:
+                raise ValueError(f"{flag} is for models of links, which {self.run_folder} is not: leave it out.")
+        return False
 
     def _predict_nodes(self, trained: TrainedModel, unknown: Unknown) -> None:
         """Write the rows of the nodes with their predictions, many at a time."""

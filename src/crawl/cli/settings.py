@@ -15,7 +15,17 @@ from crawl.choices import BY_FILE
 from crawl.encodings.settings import Encodings
 from crawl.runs.experiment import OF_STARTS, WITH_BATCHES, Experiment, Model
 from crawl.runs.recipes import with_closed_batches
-from crawl.runs.sources import KINDS, OF_NODES, WITHOUT_NUMBERS, Csv, InRoot, OneGraphData, OwnFiles, OwnGraphs
+from crawl.runs.sources import (
+    KINDS,
+    OF_NODES,
+    OF_PAIRS,
+    WITHOUT_NUMBERS,
+    Csv,
+    InRoot,
+    OneGraphData,
+    OwnFiles,
+    OwnGraphs,
+)
 from crawl.training.settings import SCHEDULES, Evaluation, OneCycle, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
@@ -104,7 +114,9 @@ def _flags(base: Experiment, part: Any, strategy: str) -> Iterator[tuple[str, An
 def _hidden(base: Experiment, part: Any, strategy: str) -> Sequence[str]:
     """Settings of a part that have no effect, as far as the experiment tells."""
     if isinstance(part, Model):
-        return [*part.without_effect, *(("pool",) if base.data.name in OF_NODES else ())]
+        name = base.data.name
+        of_pairs = ("head",) if name in OF_PAIRS else ("pair",)
+        return [*part.without_effect, *of_pairs, *(("pool",) if name in (*OF_NODES, *OF_PAIRS) else ())]
     if isinstance(part, WalkPlan):
         of_starts = OF_STARTS if getattr(base.data, "batches", None) == "closed" else ()
         return (*parameters_of_others(strategy), *of_starts)
@@ -179,7 +191,8 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
         base = replace(base, training=replace(base.training, optimiser=optimiser[0]))
     if layer and isinstance(base.model, Model):
         like = base.model
-        kept = {name: getattr(like, name) for name in ("hidden_channels", "num_layers", "pool", "head", "dropout")}
+        names = ("hidden_channels", "num_layers", "pool", "head", "dropout", "pair")
+        kept = {name: getattr(like, name) for name in names}
         try:
             model = Model(tuple(layer), **kept)
         except ValueError:  # which is said when all flags are read

@@ -19,7 +19,18 @@ from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_
 from crawl.files import write_atomically
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.recipes import RECIPES
-from crawl.runs.sources import TU, WAYS_TO_SPLIT, Data, Folder, Nodes, OwnFiles, OwnGraphs, WithFolds, existing_path
+from crawl.runs.sources import (
+    TU,
+    WAYS_TO_SPLIT,
+    Data,
+    Folder,
+    Links,
+    Nodes,
+    OwnFiles,
+    OwnGraphs,
+    WithFolds,
+    existing_path,
+)
 from crawl.runs.where import Where
 from crawl.walks.plan import WalkPlan
 
@@ -146,7 +157,7 @@ def _with_absolute_split(data: Data, path: str | None) -> Data:
 
     if not isinstance(data, OwnFiles):
         return data
-    tables = {Folder: "labels.csv", Nodes: "nodes.csv"}
+    tables = {Folder: "labels.csv", Nodes: "nodes.csv", Links: "edges.csv"}
     table = Path(path or "", tables.get(type(data), ""))
     is_column = not isinstance(data, TU) and table.is_file() and data.split in Table(table).columns
     if data.split in (*WAYS_TO_SPLIT, BY_FILE) or is_column or not Path(data.split).is_file():

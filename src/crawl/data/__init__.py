@@ -6,6 +6,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
 from crawl.data.folder import from_folder
+from crawl.data.link_folder import from_link_folder
 from crawl.data.links import from_links
 from crawl.data.loader import WalkLoader
 from crawl.data.molecules import from_csv, read_molecules
@@ -46,6 +47,7 @@ __all__ = [
     "from_csv",
     "from_folder",
     "from_graph",
+    "from_link_folder",
     "from_links",
     "from_nodes",
     "from_pyg",

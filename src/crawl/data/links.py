@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,16 +12,17 @@ from torch_geometric.data import Data
 from crawl.checks import MAX_COUNT, MAX_SEED, between, check_type, shown, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.link_graph import LinkGraph
+from crawl.data.link_list import LinkList
 from crawl.data.one_graph import Batches
 from crawl.data.pairs import draw_other_pairs, pair_numbers, pairs_of_numbers
 from crawl.data.pyg import categories_of
 from crawl.data.splits import Fractions, Split, random_split
 from crawl.data.task import Task
-from crawl.edge_lists import arguments_of_data, checked_edge_list
 from crawl.graph import Graph
 from crawl.tensor_checks import holds_integers, plain_tensor
 
-_FEWEST = 4  # links that a graph must have
+Part = tuple[Tensor, Tensor | None]
+FEWEST_LINKS = 4  # links that a graph must have
 
 
 def from_links(
@@ -63,26 +64,56 @@ def from_links(
         ValueError: If the graph is directed or has too few links, and for anything else that is wrong with it.
     """
     check_type("data", data, Data, "give one graph as a PyG Data")
-    check_type("name", name, str)
-    num_negatives = whole_number("num_negatives", num_negatives, 1, MAX_COUNT)
-    supervised_share = between("supervised_share", supervised_share, 0, 1)
-    task = Task(kind="binary", level="pair", num_outputs=1, metric="" if metric is None else metric)
-    generator = np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED))
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
-    links = _Links.of(data, truth("undirected", undirected))
-    parts: list[tuple[Tensor, Tensor | None]]
+    links = LinkList.of(data, truth("undirected", undirected))
+    parts: list[Part]
     if val is None or test is None:
-        if len(links.numbers) < _FEWEST:
-            raise ValueError(f"The graph has {len(links.numbers)} links, too few to be split: {_FEWEST} are needed.")
+        if len(links.numbers) < FEWEST_LINKS:
+            few = f"The graph has {len(links.numbers)} links, too few to be split"
+            raise ValueError(f"{few}: {FEWEST_LINKS} are needed.")
         split = random_split(len(links.numbers), fractions, seed)
-        known, training = links.numbers, links.only(split.train)
+        training = links.only(split.train)
         parts = [(links.numbers[ids], None) for ids in (split.val, split.test)]
     else:
         parts = [_labelled(part, data.num_nodes, title) for part, title in ((val, "val"), (test, "test"))]
         training = links.joined(_labelled(data, data.num_nodes, "data")[0])
         _check_apart({"train": training.numbers, "val": parts[0][0], "test": parts[1][0]})
-        known = torch.unique(torch.cat([training.numbers, *(positive for positive, _ in parts)]))
+    return dataset_of_links(
+        training,
+        None if data.x is None else plain_tensor("x", data.x),
+        parts,
+        seed=seed,
+        num_negatives=num_negatives,
+        supervised_share=supervised_share,
+        metric=metric,
+        batches=batches,
+        name=name,
+    )
+
+
+def dataset_of_links(
+    training: LinkList,
+    x: Tensor | None,
+    parts: Sequence[Part],
+    *,
+    seed: int = 0,
+    num_negatives: int = 1,
+    supervised_share: float = 0.3,
+    metric: str | None = None,
+    batches: Batches = "full",
+    name: str = "links",
+) -> Dataset:
+    """The data set of training links, and of the parts for validation and test, in this order; see `from_links`.
+
+    A part is the numbers of its links and of its pairs without one, which are drawn where they are None.
+    """
+    check_type("name", name, str)
+    num_negatives = whole_number("num_negatives", num_negatives, 1, MAX_COUNT)
+    supervised_share = between("supervised_share", supervised_share, 0, 1)
+    task = Task(kind="binary", level="pair", num_outputs=1, metric="" if metric is None else metric)
+    generator = np.random.default_rng(whole_number("seed", seed, 0, MAX_SEED))
+    known = torch.unique(torch.cat([training.numbers, *(positive for positive, _ in parts)]))
     num_links, num_nodes = len(training.numbers), training.num_nodes
     num_hidden = max(1, round(supervised_share * num_links))
     if num_hidden >= num_links:
@@ -95,7 +126,7 @@ def from_links(
     groups = [(hidden, _others(num_negatives * num_hidden, num_nodes, known, generator)), *fixed]
     numbers = torch.cat([group for pair in groups for group in pair])
     y = torch.cat([torch.full((len(group),), 1 - i, device="cpu") for pair in groups for i, group in enumerate(pair)])
-    x, node_categories = categories_of("x", None if data.x is None else plain_tensor("x", data.x))
+    x, node_categories = categories_of("x", x)
     edge_attr, edge_categories = categories_of("edge_attr", training.edge_attr)
     store = LinkGraph(
         Graph.from_edge_index(training.edge_index, num_nodes),
@@ -110,86 +141,7 @@ def from_links(
         num_negatives,
     ).checked()
     ids = torch.split(torch.arange(len(y), device="cpu"), [len(first) + len(second) for first, second in groups])
-    return Dataset(name, store, task, Split(*ids), node_categories, edge_categories, skipped=links.skipped)
-
-
-@dataclass(frozen=True)
-class _Links:
-    """The links of a graph, ascending by their number, each with the features of its edges.
-
-    Attributes:
-        numbers: `[L]` see `pair_numbers`.
-        num_nodes: The number of nodes.
-        edge_attr: `[2L, …]` the features of the edges from the smaller to the larger node, then of those back; or None.
-        skipped: What does not count.
-    """
-
-    numbers: Tensor
-    num_nodes: int
-    edge_attr: Tensor | None
-    skipped: tuple[str, ...]
-
-    @classmethod
-    def of(cls, data: Data, undirected: bool) -> _Links:
-        arguments = arguments_of_data(data, None)
-        edge_index, num_nodes, _, graph_ptr, _ = checked_edge_list(**arguments)
-        if len(graph_ptr) != 2:
-            raise ValueError(f"data holds {len(graph_ptr) - 1} graphs: links are predicted within one graph.")
-        edge_index = edge_index.cpu()
-        column = (edge_index[0] != edge_index[1]).nonzero().flatten()
-        num_loops = edge_index.shape[1] - len(column)
-        way = edge_index[0] * num_nodes + edge_index[1]
-        way, order = torch.sort(way[column], stable=True)
-        is_first = torch.ones_like(way, dtype=torch.bool)
-        is_first[1:] = way[1:] != way[:-1]
-        way, column = way[is_first], column[order[is_first]]
-        source, target = way // max(num_nodes, 1), way % max(num_nodes, 1)
-        _, is_there = _places(way, target * num_nodes + source)
-        if not undirected and not bool(is_there.all()):
-            u, v = (int(end[~is_there][0]) for end in (source, target))
-            raise ValueError(
-                f"The edge from {u} to {v} has no reverse, and links have no direction: pass undirected=True to take "
-                "every edge for a link. RandomLinkSplit keeps both directions with is_undirected=True."
-            )
-        numbers = torch.unique(pair_numbers(torch.stack([source, target], dim=1)))
-        edge_attr = data.edge_attr
-        if edge_attr is not None:
-            pairs = pairs_of_numbers(numbers)
-            (there, is_there), (back, is_back) = (
-                _places(way, pairs[:, a] * num_nodes + pairs[:, b]) for a, b in ((0, 1), (1, 0))
-            )
-            there, back = torch.where(is_there, there, back), torch.where(is_back, back, there)
-            rows = plain_tensor("edge_attr", edge_attr)
-            if rows.dim() == 0 or len(rows) != edge_index.shape[1]:
-                raise ValueError(f"edge_attr must have a row for each of {edge_index.shape[1]} edges: {shown(rows)}.")
-            edge_attr = rows[column[torch.cat([there, back])].to(rows.device)]
-        num_parallel = edge_index.shape[1] - num_loops - len(way)
-        skipped = [f"self-loops, which are not links: {num_loops}"] if num_loops else []
-        skipped += [f"parallel edges, of which the first counts: {num_parallel}"] if num_parallel else []
-        return cls(numbers, num_nodes, edge_attr, tuple(skipped))
-
-    @property
-    def edge_index(self) -> Tensor:
-        """`[2, 2L]` all links one way, then all the other way."""
-        pairs = pairs_of_numbers(self.numbers).t()
-        return torch.cat([pairs, pairs.flip(0)], dim=1)
-
-    def only(self, ids: Tensor) -> _Links:
-        """Those of the links that the ids, ascending, name."""
-        edge_attr = self.edge_attr
-        if edge_attr is not None:
-            edge_attr = edge_attr[torch.cat([ids, ids + len(self.numbers)]).to(edge_attr.device)]
-        return _Links(self.numbers[ids], self.num_nodes, edge_attr, self.skipped)
-
-    def joined(self, numbers: Tensor) -> _Links:
-        """These links and others, which have no features."""
-        joined = torch.unique(torch.cat([self.numbers, numbers]))
-        if self.edge_attr is not None and len(joined) > len(self.numbers):
-            u, v = pairs_of_numbers(joined[~torch.isin(joined, self.numbers)])[0].tolist()
-            raise ValueError(
-                f"The link of {u} and {v} in edge_label_index is not in edge_index, so it has no edge_attr."
-            )
-        return _Links(joined, self.num_nodes, self.edge_attr, self.skipped)
+    return Dataset(name, store, task, Split(*ids), node_categories, edge_categories, skipped=training.skipped)
 
 
 def _labelled(data: Data, num_nodes: int, part: str) -> tuple[Tensor, Tensor | None]:
@@ -233,9 +185,3 @@ def _check_apart(parts: dict[str, Tensor]) -> None:
 
 def _others(num_pairs: int, num_nodes: int, known: Tensor, generator: np.random.Generator) -> Tensor:
     return pair_numbers(draw_other_pairs(num_pairs, num_nodes, known, generator))
-
-
-def _places(ascending: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each value stands among ascending ones, and whether it is there."""
-    place = torch.searchsorted(ascending, values).clamp_max(max(len(ascending) - 1, 0))
-    return place, ascending[place] == values if len(ascending) else torch.zeros_like(values, dtype=torch.bool)

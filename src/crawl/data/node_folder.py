@@ -60,12 +60,13 @@ def from_nodes(
     if has_graph_file(folder):
         _check_graph_file(folder, directed, batches)
         return from_graph_folder(folder, choice)
-    found = _read(folder, directed)
+    found = read_tables(folder, directed)
+    assert found.nodes is not None
     labels = choice.of(found.nodes)
     labelled = labels.labelled(lambda column: [row.cells[column] for row in found.rows], [r.line for r in found.rows])
     of_nodes = found.attributes("node", labels.columns)
     of_edges = found.attributes("edge", {"source", "target"})
-    columns = Columns(find_columns(_guessed(of_nodes)), find_columns(_guessed(of_edges)))
+    columns = Columns(find_columns(guessed(of_nodes)), find_columns(guessed(of_edges)))
     store = found.store(columns, of_nodes, of_edges, Unknown(), labelled.places, batches)
     return Dataset(
         name=as_path("folder", folder).resolve().name,
@@ -85,24 +86,28 @@ class NodeFolder:
     """The nodes and edges of a folder, as its files list them.
 
     Attributes:
-        nodes: The table of nodes.
-        rows: Its rows.
+        nodes: The table of nodes; None if there is none, and the nodes are the ends of edges.
+        rows: Its rows; without a table, a row with an `id` for each node, in the order in which edges name them.
         edges: The table of edges.
         edge_rows: Its rows.
         ends: `[2, E]` source and target of each row of edges.
         directed: Whether edges lead one way only.
+        skipped: A line for each row of edges that was left out, with the reason.
     """
 
-    nodes: Table
+    nodes: Table | None
     rows: list[Row]
     edges: Table
     edge_rows: list[Row]
     ends: Tensor
     directed: bool
+    skipped: tuple[str, ...] = ()
 
     def attributes(self, owner: str, without: Iterable[str]) -> dict[str, list[str]]:
         """The cells of each column of features. Refuses an empty one."""
         table, rows = (self.nodes, self.rows) if owner == "node" else (self.edges, self.edge_rows)
+        if table is None:
+            return {}
         names = [name for name in table.columns if name not in without and not name.startswith(UNNAMED)]
         for name in names:
             table.check_column(name)
@@ -154,7 +159,7 @@ def read_nodes(
     Raises:
         ValueError: For anything wrong with the files, and for other features than in training.
     """
-    found = _read(folder, directed)
+    found = read_tables(folder, directed)
     of_nodes = found.attributes("node", {"id", "split", *others})
     of_edges = found.attributes("edge", {"source", "target"})
     for owner, names, kinds, number in (
@@ -165,45 +170,76 @@ def read_nodes(
     return found, found.store(columns, of_nodes, of_edges, unknown, range(len(found.rows)), batches)
 
 
-def _read(folder: str | Path, directed: bool) -> NodeFolder:
-    """The rows of both tables. Refuses ids that are missing, double or unknown, by their line."""
+def read_tables(folder: str | Path, directed: bool = False, *, are_links: bool = False) -> NodeFolder:
+    """The rows of both tables. Refuses ids that are missing, double or unknown, by their line.
+
+    Links (`are_links`) need no table of nodes, and are between two different nodes: other rows are skipped.
+    """
     folder, directed = as_path("folder", folder), truth("directed", directed)
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder: give one with nodes.csv and edges.csv.")
-    nodes, edges = (_table(folder, name) for name in ("nodes", "edges"))
-    nodes.check_column("id")
+        names = "edges.csv, and perhaps nodes.csv" if are_links else "nodes.csv and edges.csv"
+        raise ValueError(f"{folder} is not a folder: give one with {names}.")
+    has_nodes = not are_links or any((folder / f"nodes.csv{end}").is_file() for end in ("", ".gz"))
+    nodes, edges = _table(folder, "nodes") if has_nodes else None, _table(folder, "edges")
     for column in ("source", "target"):
         edges.check_column(column)
-    rows, place_of = list(nodes), dict[str, int]()
-    if not rows:
-        raise ValueError(f"{nodes.path} has a header but no rows.")
-    for place, row in enumerate(rows):
-        name = row.cells["id"]
-        if row.problem or not name:
-            raise ValueError(f"{nodes.path}, line {row.line}: {row.problem or 'its id is empty'}; correct it.")
-        if name in place_of:
-            first = rows[place_of[name]].line
-            raise ValueError(f"{nodes.path}, line {row.line}: the id {name!r} is in line {first} already.")
-        place_of[name] = place
-    edge_rows, line_of, ends = list(edges), dict[tuple[int, int], int](), []
+    edge_rows = list(edges)
+    for row in edge_rows:
+        if row.problem:
+            raise ValueError(f"{edges.path}, line {row.line}: {row.problem}; correct it.")
+    rows, place_of = _ends_as_nodes(edges, edge_rows) if nodes is None else _nodes(nodes)
+    line_of, ends, kept, skipped = dict[tuple[int, int], int](), [], [], []
     for row in edge_rows:
         where = f"{edges.path}, line {row.line}"
-        if row.problem:
-            raise ValueError(f"{where}: {row.problem}; correct it.")
         for end in ("source", "target"):
             if row.cells[end] not in place_of:
-                raise ValueError(f"{where}: its {end} is {row.cells[end]!r}, which is not an id in {nodes.path.name}.")
+                raise ValueError(f"{where}: its {end} is {row.cells[end]!r}, which is not an id in nodes.csv.")
         pair = (place_of[row.cells["source"]], place_of[row.cells["target"]])
+        if are_links and pair[0] == pair[1]:
+            skipped.append(f"line {row.line} of {edges.path.name}: an edge from a node to itself is not a link")
+            continue
         key = pair if directed else (min(pair), max(pair))
         if key in line_of:
             remedy = "list it once" if directed else "list it once, or say directed if edges are listed both ways"
+            remedy = "a link has no direction, so list it once" if are_links else remedy
             raise ValueError(f"{where}: this edge is in line {line_of[key]} already; {remedy}.")
         line_of[key] = row.line
         ends.append(pair)
+        kept.append(row)
     edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).t()
     if directed:
         _refuse_dead_ends(edge_index, rows, edges.path)
-    return NodeFolder(nodes, rows, edges, edge_rows, edge_index, directed)
+    return NodeFolder(nodes, rows, edges, kept, edge_index, directed, tuple(skipped))
+
+
+def _nodes(table: Table) -> tuple[list[Row], dict[str, int]]:
+    """The rows of nodes, and the place of each id."""
+    table.check_column("id")
+    rows, place_of = list(table), dict[str, int]()
+    if not rows:
+        raise ValueError(f"{table.path} has a header but no rows.")
+    for place, row in enumerate(rows):
+        name = row.cells["id"]
+        if row.problem or not name:
+            raise ValueError(f"{table.path}, line {row.line}: {row.problem or 'its id is empty'}; correct it.")
+        if name in place_of:
+            first = rows[place_of[name]].line
+            raise ValueError(f"{table.path}, line {row.line}: the id {name!r} is in line {first} already.")
+        place_of[name] = place
+    return rows, place_of
+
+
+def _ends_as_nodes(edges: Table, edge_rows: Sequence[Row]) -> tuple[list[Row], dict[str, int]]:
+    """A row for each id that edges name, and the place of each."""
+    if not edge_rows:
+        raise ValueError(f"{edges.path} has a header but no rows.")
+    place_of: dict[str, int] = {}
+    for row in edge_rows:
+        for end in ("source", "target"):
+            if not row.cells[end]:
+                raise ValueError(f"{edges.path}, line {row.line}: its {end} is empty; correct it.")
+            place_of.setdefault(row.cells[end], len(place_of))
+    return [Row(0, {"id": name}) for name in place_of], place_of
 
 
 def _table(folder: Path, name: str) -> Table:
@@ -224,7 +260,7 @@ def _refuse_dead_ends(edge_index: Tensor, rows: Sequence[Row], path: Path) -> No
         )
 
 
-def _guessed(attributes: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
+def guessed(attributes: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
     """The values in each column: whole numbers if all are, else numbers if all are, else words."""
     return {name: _as(int, cells) or _as(float, cells) or list(cells) for name, cells in attributes.items()}
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Folder,
         GivenData,
         Heterophilous,
+        Links,
         Nodes,
         Planetoid,
         Social,
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from crawl.runs.trained import TrainedModel
 
 _SOURCES = (
-    *("Benchmark", "Counting", "Csl", "Csv", "Folder", "GivenData", "Heterophilous", "Nodes", "Planetoid", "Social"),
-    *("Superpixels", "TU"),
+    *("Benchmark", "Counting", "Csl", "Csv", "Folder", "GivenData", "Heterophilous", "Links", "Nodes", "Planetoid"),
+    *("Social", "Superpixels", "TU"),
 )
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "GivenData",
     "GivenModel",
     "Heterophilous",
+    "Links",
     "Model",
     "Nodes",
     "Planetoid",

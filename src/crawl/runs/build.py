@@ -31,6 +31,7 @@ from crawl.runs.sources import (
     GivenData,
     Heterophilous,
     InRoot,
+    Links,
     Nodes,
     OwnFiles,
     OwnGraphs,
@@ -193,6 +194,10 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
 
             names = ("label", "split", "fractions", "task", "metric", "directed", "batches")
             return from_nodes(existing_path(data, path), seed=seed, **{name: getattr(data, name) for name in names})
+        case Links():
+            from crawl.data.link_folder import from_link_folder
+
+            return from_link_folder(existing_path(data, path), seed=seed, **vars(data))
         case Heterophilous():
             return load_benchmark(data.name, root, fold=data.fold, batches=data.batches)
         case Planetoid():

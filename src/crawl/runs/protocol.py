@@ -142,7 +142,8 @@ def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
     assert isinstance(like, Model)
     heads = Model.num_heads if name == "gat" else 1
     width = -(-like.hidden_channels // heads) * heads
-    model = Model((name,), width, like.num_layers, pool=like.pool, head=like.head, dropout=like.dropout)
+    kept: dict[str, Any] = {setting: getattr(like, setting) for setting in ("pool", "head", "dropout", "pair")}
+    model = Model((name,), width, like.num_layers, **kept)
     return replace(experiment.without_walks(model), name=f"{experiment.name}-{name}")
 
 

@@ -17,6 +17,7 @@ from crawl.runs.sources import (
     Csv,
     Folder,
     Heterophilous,
+    Links,
     Nodes,
     OneGraphData,
     Planetoid,
@@ -252,10 +253,22 @@ def nodes() -> Experiment:
     return _one_graph("nodes", Nodes(), max_epochs=200)
 
 
+def links() -> Experiment:
+    """The links of one graph in a folder, edges.csv and perhaps nodes.csv: which nodes are linked?"""
+    return Experiment(
+        name="links",
+        data=Links(),
+        walk=WalkPlan(num_steps=12, num_eval_steps=24, window_size=4),
+        model=Model(("gcn", "walk"), hidden_channels=64, num_layers=2, dropout=0.3, padding=True),
+        training=Training(lr=0.01, max_epochs=150, schedule=Cosine()),
+        evaluation=Evaluation(num_val_repeats=1, num_test_repeats=10),
+    )
+
+
 RECIPES: dict[str, Callable[[], Experiment]] = {
     recipe.__name__: recipe
     for recipe in (
-        *(csl, csl_lap, counting, csv, tu, folder, nodes),
+        *(csl, csl_lap, counting, csv, tu, folder, nodes, links),
         *(zinc, cifar10, mnist, molpcba, pascalvoc_sp, peptides_func, peptides_struct),
         *(collab, imdb_multi, reddit_binary, *HYBRIDS),
         *(minesweeper, tolokers, cora),

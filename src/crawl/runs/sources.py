@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from crawl.checks import MAX_COUNT, check_fields, shown, whole_number
+from crawl.checks import MAX_COUNT, between, check_fields, shown, whole_number
 from crawl.choices import Batches
 from crawl.plain import LEFT_OUT, tagged
 
@@ -69,7 +69,7 @@ class _Files:
     def __post_init__(self) -> None:
         if not isinstance(self.split, str):
             raise ValueError(f"data.split must be a way to split, a column or a file, not {shown(self.split)}.")
-        if self.split not in (*WAYS_TO_SPLIT, "auto") and self.fractions != _FRACTIONS:
+        if self.split not in (*WAYS_TO_SPLIT, "auto") and self.fractions != type(self).fractions:
             raise ValueError(
                 f"data.fractions={shown(self.fractions)} cannot change the split {self.split!r}, which is given: leave "
                 "out one of them."
@@ -177,6 +177,33 @@ class Nodes(_Files):
         check_fields(self, "data")
 
 
+@dataclass(frozen=True)
+class Links(_Files):
+    """The links of one graph in a folder: edges.csv with ends, features and a split, and perhaps nodes.csv.
+
+    Attributes:
+        metric: The score: roc_auc when not given, ap, accuracy, macro_f1, mrr, or hits@k with a number k.
+        split: The column split of edges.csv if there is one (`auto`), another column, or `random`.
+        fractions: The shares of training, validation and test among the links, if these are drawn.
+        num_negatives: How many pairs that are not linked there are for each that is.
+        supervised_share: The share of the training links that an epoch hides and predicts.
+        batches: Whether a batch is the `full` graph with all targets, or `closed` walks around some of them.
+    """
+
+    name: ClassVar[str] = "links"
+    split: str = "auto"
+    fractions: tuple[float, float, float] = (0.85, 0.05, 0.1)
+    num_negatives: int = 1
+    supervised_share: float = 0.3
+    batches: Batches = "full"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, "data")
+        whole_number("data.num_negatives", self.num_negatives)
+        between("data.supervised_share", self.supervised_share, 0, 1)
+
+
 BenchmarkName = Literal[
     "zinc",
     "molpcba",
@@ -267,13 +294,15 @@ WITHOUT_NUMBERS = (  # benchmarks whose targets are classes or labels
     *get_args(SocialName),
     *get_args(HeterophilousName),
     *get_args(PlanetoidName),
+    "links",
 )
 OF_NODES = ("pascalvoc_sp", *get_args(HeterophilousName), *get_args(PlanetoidName), "nodes")  # which have the targets
-OwnFiles = Csv | TU | Folder | Nodes  # which need a path
+OF_PAIRS = ("links",)
+OwnFiles = Csv | TU | Folder | Nodes | Links  # which need a path
 InRoot = Benchmark | Superpixels | Social | Heterophilous | Planetoid  # which need a data root
 WithFolds = Csl | Social | Heterophilous
 OwnGraphs = Csv | TU | Folder  # of which folds can be drawn
-OneGraphData = Heterophilous | Planetoid | Nodes  # which have `batches`
+OneGraphData = Heterophilous | Planetoid | Nodes | Links  # which have `batches`
 Data = (
     Csl
     | Counting
@@ -281,6 +310,7 @@ Data = (
     | TU
     | Folder
     | Nodes
+    | Links
     | Benchmark
     | Superpixels
     | Social
@@ -289,7 +319,7 @@ Data = (
     | GivenData
 )
 
-KINDS: dict[str, type[Data]] = {kind.name: kind for kind in (GivenData, Csl, Counting, Csv, TU, Folder, Nodes)}
+KINDS: dict[str, type[Data]] = {kind.name: kind for kind in (GivenData, Csl, Counting, Csv, TU, Folder, Nodes, Links)}
 for _kind, _names in (
     *((Benchmark, BenchmarkName), (Superpixels, SuperpixelName), (Social, SocialName)),
     *((Heterophilous, HeterophilousName), (Planetoid, PlanetoidName)),

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_choice, check_type, shown, suggestion, whole_number
+from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_choice, check_type, shown, suggestion, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.given_graphs import GraphLike, Graphs, are_molecules, is_one_graph, list_of, store_of, store_of_readable
+from crawl.data.hidden_links import hidden_parts
 from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
@@ -67,6 +68,9 @@ class HowToApply(TypedDict, total=False):
         on_batch: Called after every step.
         handle_unknown: What to do about categories that did not occur in training: `warn` encodes them as zeros, or
             gives a model of one's own a large negative number for them, and warns once; `error` refuses them.
+        hide: For predictions of pairs of nodes: hide the link of a pair, if there is one, while the pair is predicted.
+            All pairs, linked or not, are predicted on the graph without a tenth of its links, in ten evaluations
+            instead of one; see `crawl.data.hidden_links`.
     """
 
     num_repeats: int | None
@@ -76,6 +80,7 @@ class HowToApply(TypedDict, total=False):
     memory_gb: float | None
     on_batch: Callable[[], None] | None
     handle_unknown: HandleUnknown
+    hide: bool
 
 
 class TrainedModel(WithUncertainty):
@@ -194,7 +199,8 @@ class TrainedModel(WithUncertainty):
     ) -> Predictions:
         """Predictions for all graphs, or for all targets of one graph, in their order.
 
-        Of a graph of links, all training links are seen, also while they are predicted.
+        A pair of nodes is predicted on the graph as it is, with all of its links: a pair that is linked there is seen
+        to be linked while it is predicted, unless `hide` says otherwise.
 
         Args:
             graphs: A graph or a list of them, with the features of the training data: SMILES strings or molecules of
@@ -277,13 +283,40 @@ class TrainedModel(WithUncertainty):
 
         The arguments are those of `predict`.
         """
+        if truth("hide", how.get("hide", False)):
+            yield self._hidden(store, how)
+            return
         for runner, ids, settings in self._pieces(store, how):
             yield predict_with(runner, ids, **settings, scaling=self.scaling)
 
     def embeddings_in_pieces(self, store: Store, **how: Unpack[HowToApply]) -> Iterator[NDArray[np.float32]]:
         """`[n, d]` embeddings, in pieces as `predictions_in_pieces`. The arguments are those of `embed`."""
+        if truth("hide", how.get("hide", False)):
+            raise ValueError("hide=True hides links while pairs of nodes are predicted: leave it out.")
         for runner, ids, settings in self._pieces(store, how):
             yield embed_with(runner, ids, **settings)
+
+    def _hidden(self, store: Store, how: HowToApply) -> Predictions:
+        """Predictions for pairs of nodes, each on the graph without the links of its part."""
+        check_type("store", store, OneGraph, "hide=True is for pairs of nodes of one graph")
+        seed = whole_number("seed", how.get("seed", 0), -MAX_SEED, MAX_SEED)
+        store = _asked(self.features.prepared(store, how.get("handle_unknown", "warn"), self._fate))
+        assert isinstance(store, OneGraph)
+        parts = list(hidden_parts(store, derive_seed(seed, "hide")))
+        seen: HowToApply = {**how, "hide": False}
+        if not parts:
+            return self.predict(store, **seen)
+        found = Predictions.joined([self.predict(part, **seen) for _, part in parts])
+        assert found.noise is None
+        assert found.model_spread is None
+        return replace(found, repeats=found.repeats[:, torch.cat([ids for ids, _ in parts]).argsort().numpy()])
+
+    @property
+    def _fate(self) -> str:
+        """What is done about categories that did not occur in training."""
+        if isinstance(self.experiment.model, Model):
+            return "encoded as zeros"
+        return f"{UNKNOWN} in what {self.experiment.model.title} gets"
 
     def _pieces(self, store: Store, how: HowToApply) -> Iterator[tuple[Runner, Tensor, dict[str, Any]]]:
         """What runs the model, the targets of each piece, and how to run it on them."""
@@ -303,11 +336,8 @@ class TrainedModel(WithUncertainty):
             other = "batch_size says it, too" if batch_size is not None else "for a set of graphs, use batch_size"
             raise ValueError(f"memory_gb={shown(memory_gb)} chooses the targets in a batch: leave it out; {other}.")
         seed = derive_seed(whole_number("seed", how.get("seed", 0), -MAX_SEED, MAX_SEED), "predict")
-        fate = "encoded as zeros" if is_network else f"{UNKNOWN} in what {self.experiment.model.title} gets"
-        handle_unknown = how.get("handle_unknown", "warn")
-        store = with_encodings(self.features.prepared(store, handle_unknown, fate), self.experiment.encodings)
-        if isinstance(store, LinkGraph):  # what is asked for is not drawn anew
-            store = store.subset(torch.arange(len(store)))
+        store = _asked(self.features.prepared(store, how.get("handle_unknown", "warn"), self._fate))
+        store = with_encodings(store, self.experiment.encodings)
         is_full = isinstance(store, OneGraph) and store.batches == "full"
         if not is_full and batch_size is None:
             batch_size = evaluation.batch_size
@@ -322,6 +352,11 @@ class TrainedModel(WithUncertainty):
         is_one_piece = is_full or isinstance(store, GraphStore)
         for ids in torch.split(torch.arange(len(store)), max(len(store), 1) if is_one_piece else _PIECE):
             yield runner, ids, settled
+
+
+def _asked(store: Store) -> Store:
+    """The same targets, of which none is drawn anew."""
+    return store.subset(torch.arange(len(store))) if isinstance(store, LinkGraph) else store
 
 
 # ---- what a checkpoint must hold: a valid checksum says nothing about who wrote it

@@ -1,0 +1,76 @@
+"""`crawl predict` for a model of links: a table of pairs in, the same table with the probability of a link out."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crawl.cli.inputs import counter
+from crawl.cli.output import STDOUT, open_output, say
+
+if TYPE_CHECKING:
+    from crawl.data import OneGraph
+    from crawl.data.link_folder import Pairs
+    from crawl.data.node_folder import NodeFolder
+    from crawl.runs import TrainedModel
+
+ADDED = ("probability_link", "walk_spread_link", "reason")
+
+
+def predict_pairs(
+    trained: TrainedModel, found: NodeFolder, graph: OneGraph, path: Path, output: Path, hide: bool, how: dict[str, Any]
+) -> None:
+    """Write the rows of a table of pairs with their predictions, many at a time.
+
+    Args:
+        trained: The model.
+        found: What the folder of the graph lists.
+        graph: The graph.
+        path: The table of pairs.
+        output: Where to write.
+        hide: Whether the link of a pair is hidden while it is predicted.
+        how: How to predict besides; see `TrainedModel.predict`.
+    """
+    import torch
+
+    from crawl.data.link_folder import read_pairs
+    from crawl.data.pairs import pair_numbers
+
+    asked = read_pairs(path, found)
+    taken = [name for name in ADDED if name in asked.table.columns]
+    if taken:
+        raise ValueError(f"{path} has a column {taken[0]!r} already: rename it.")
+    if asked.rows and len(asked.reasons) == len(asked.rows):
+        reason = f"The first of {len(asked.rows)} has none because: {asked.reasons[0]}."
+        raise ValueError(f"No row of {path} has a prediction. {reason}")
+    answers = _answers(trained, graph, asked, hide=hide, **how)
+    first = next(answers, None)  # what is refused leaves no header
+    with open_output(output) as file, counter() as count:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*asked.table.columns, *ADDED])
+        for i, row in enumerate(asked.rows):
+            if i in asked.reasons:
+                answer = ["", "", asked.reasons[i]]
+            else:
+                assert first is not None
+                answer, first = [*first, ""], next(answers, None)
+            writer.writerow([*(row.cells[name] for name in asked.table.columns), *answer])
+            count(1)
+    bad = f", {len(asked.reasons)} without a prediction (see the column reason)" if asked.reasons else ""
+    say(f"{len(asked.rows)} rows{bad}" + ("" if output == STDOUT else f" → {output}"))
+    num_seen = int(torch.isin(pair_numbers(asked.owners), pair_numbers(found.ends.t())).sum())
+    if num_seen and not hide:
+        where = f"Pairs that are linked in {found.edges.path}: {num_seen}"
+        say(f"{where}. The model has seen these links; --hide hides them.")
+
+
+def _answers(trained: TrainedModel, graph: OneGraph, asked: Pairs, **how: Any) -> Iterator[list[str]]:
+    """Probability and walk spread of each pair that can be read, as text."""
+    if not len(asked.owners):
+        return
+    store = graph.with_owners(asked.owners)
+    for piece in trained.predictions_in_pieces(store, **how):
+        for mean, spread in zip(piece.mean[:, 0], piece.walk_spread[:, 0], strict=True):
+            yield [f"{mean:.6g}", f"{spread:.6g}"]

@@ -1,0 +1,177 @@
+"""The links of one graph in a folder: edges.csv with ends, features and a split, and perhaps nodes.csv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from crawl.checks import as_list, as_path, check_type, shown, suggestion
+from crawl.choices import Batches
+from crawl.data.dataset import Dataset
+from crawl.data.features import Columns, Unknown, category_sizes, check_names, find_columns
+from crawl.data.link_list import LinkList
+from crawl.data.links import FEWEST_LINKS, dataset_of_links
+from crawl.data.node_folder import NodeFolder, guessed, read_tables
+from crawl.data.one_graph import OneGraph
+from crawl.data.pairs import pair_numbers
+from crawl.data.splits import Fractions, random_split, split_from_column
+from crawl.data.table import Row, Table
+
+_USUAL_FRACTIONS = (0.85, 0.05, 0.1)
+
+
+def from_link_folder(
+    folder: str | Path,
+    *,
+    split: str = "auto",
+    fractions: Fractions = _USUAL_FRACTIONS,
+    seed: int = 0,
+    num_negatives: int = 1,
+    supervised_share: float = 0.3,
+    metric: str | None = None,
+    batches: Batches = "full",
+) -> Dataset:
+    """The graph of `edges.csv` in a folder, whose links are split into training, validation and test; see `from_links`.
+
+    `edges.csv` has the columns `source` and `target`, and perhaps `split` and features. Each link is listed once.
+    `nodes.csv` may be there, with a column `id` and features: then all of its rows are nodes. Without it, the nodes are
+    the ids in `edges.csv`, in the order in which they occur.
+
+    Args:
+        folder: The folder. Both files may be compressed with gzip, their names then end in .gz.
+        split: `auto` is the column `split` of `edges.csv`, if there is one, and else `random`; or `random`, or another
+            column that says `train`, `val` or `test`.
+        fractions, seed: For parts that are drawn.
+        num_negatives, supervised_share, metric, batches: As in `from_links`.
+
+    Raises:
+        ValueError: For anything wrong with the files or the choices; the message says where and what to do.
+    """
+    check_type("split", split, str)
+    fractions = tuple(as_list("fractions", fractions, "three shares"))
+    found = read_tables(folder, are_links=True)
+    table = found.edges
+    if split == "auto":
+        split = "split" if "split" in table.columns else "random"
+    is_column = split != "random"
+    if is_column and split not in table.columns:
+        hint = suggestion(split, ("random", *table.columns))
+        raise ValueError(f"split is {shown(split)}, which is neither random nor a column of {table.path}.{hint}")
+    if split in ("source", "target"):
+        raise ValueError(f"Column {split!r} of {table.path} cannot be the split, too.")
+    if is_column and fractions != _USUAL_FRACTIONS:
+        raise ValueError(f"fractions={shown(fractions)} cannot change the split in the column {split!r}: leave it out.")
+    of_nodes, of_edges = _attributes(found, split)
+    columns = Columns(find_columns(guessed(of_nodes)), find_columns(guessed(of_edges)))
+    store = found.store(columns, of_nodes, of_edges, Unknown(), (), batches)
+    if is_column:
+        places = [f"line {row.line} of {table.path}" for row in found.edge_rows]
+        chosen = split_from_column([row.cells[split] for row in found.edge_rows], places)
+    else:
+        if len(found.edge_rows) < FEWEST_LINKS:
+            few = f"{table.path} has {len(found.edge_rows)} link{'s' * (len(found.edge_rows) != 1)}"
+            raise ValueError(f"{few}, too few to be split: {FEWEST_LINKS} are needed.")
+        chosen = random_split(len(found.edge_rows), fractions, seed)
+    numbers = pair_numbers(found.ends.t())
+    links = LinkList.of(
+        Data(edge_index=store.edge_index, edge_attr=store.edge_attr, num_nodes=store.num_nodes), undirected=False
+    )
+    training = links.only(torch.searchsorted(links.numbers, numbers[chosen.train].sort().values))
+    dataset = dataset_of_links(
+        training,
+        store.x,
+        [(numbers[ids].sort().values, None) for ids in (chosen.val, chosen.test)],
+        seed=seed,
+        num_negatives=num_negatives,
+        supervised_share=supervised_share,
+        metric=metric,
+        batches=batches,
+        name=as_path("folder", folder).resolve().name,
+    )
+    assert isinstance(dataset.store, OneGraph)
+    names = [row.cells["id"] for row in found.rows]
+    return replace(
+        dataset,
+        node_categories=category_sizes(columns.nodes),
+        edge_categories=category_sizes(columns.edges),
+        skipped=found.skipped,
+        graph_names=tuple(f"{names[u]}:{names[v]}" for u, v in dataset.store.owners.tolist()),
+        columns=columns,
+    )
+
+
+def read_links(
+    folder: str | Path, columns: Columns, unknown: Unknown, *, split: str = "auto", batches: Batches = "full"
+) -> tuple[NodeFolder, OneGraph]:
+    """What a folder lists, and its graph with all links and with features as these columns say; targets are all nodes,
+    without `y`.
+
+    Args:
+        folder: A folder as in `from_link_folder`.
+        columns: What the features of the training graph were.
+        unknown: Values that did not occur there are counted in it.
+        split: The column of the split in the training, which is not a feature.
+        batches: As in the training.
+
+    Raises:
+        ValueError: For anything wrong with the files, and for other features than in training.
+    """
+    found = read_tables(folder, are_links=True)
+    of_nodes, of_edges = _attributes(found, split)
+    for owner, names, kinds, number in (
+        ("node", of_nodes, columns.nodes, len(found.rows)),
+        ("edge", of_edges, columns.edges, len(found.edge_rows)),
+    ):
+        check_names(owner, names, kinds, number)
+    return found, found.store(columns, of_nodes, of_edges, unknown, range(len(found.rows)), batches)
+
+
+def _attributes(found: NodeFolder, split: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The features of nodes and of edges."""
+    return found.attributes("node", {"id"}), found.attributes("edge", {"source", "target", "split", split})
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of nodes in a table, as it lists them.
+
+    Attributes:
+        table: The table.
+        rows: Its rows.
+        owners: `[M, 2]` the pairs of the rows that can be read.
+        reasons: Why a row cannot be read, by its place.
+    """
+
+    table: Table
+    rows: list[Row]
+    owners: Tensor
+    reasons: dict[int, str]
+
+
+def read_pairs(path: str | Path, found: NodeFolder) -> Pairs:
+    """The pairs in a CSV file with the columns `source` and `target`, ids of nodes of a folder.
+
+    Raises:
+        ValueError: If the file is empty or lacks a column.
+    """
+    table = Table(path)
+    for column in ("source", "target"):
+        table.check_column(column)
+    place_of = {row.cells["id"]: place for place, row in enumerate(found.rows)}
+    rows, owners, reasons = list(table), [], {}
+    for i, row in enumerate(rows):
+        ends = [row.cells["source"], row.cells["target"]]
+        unknown = next((end for end in ends if end not in place_of), None)
+        if row.problem:
+            reasons[i] = row.problem
+        elif unknown is not None:
+            reasons[i] = f"there is no node {unknown!r}" if unknown else "an id is empty"
+        elif ends[0] == ends[1]:
+            reasons[i] = "a link is between two different nodes"
+        else:
+            owners.append([place_of[end] for end in ends])
+    return Pairs(table, rows, torch.tensor(owners, dtype=torch.long).reshape(-1, 2), reasons)
