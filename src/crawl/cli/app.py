@@ -14,6 +14,7 @@ from typing import Annotated, Any, Protocol, Union, get_origin
 import tyro
 
 from crawl import __version__
+from crawl.cli.compare import Compare
 from crawl.cli.describe import Datasets, Info
 from crawl.cli.distinguish import Distinguish
 from crawl.cli.embed import Embed
@@ -98,6 +99,7 @@ def parse(arguments: Sequence[str]) -> Command:
         "info": Info,
         "datasets": Datasets,
         "report": Report,
+        "compare": Compare,
         "graph": GraphCommand,
         "walk": WalkEdges,
         "distinguish": Distinguish,

@@ -29,7 +29,13 @@ class Line:
 
 
 def curve(
-    lines: Sequence[Line], name: str, title: str, *, best_epoch: int | None = None, may_be_log: bool = False
+    lines: Sequence[Line],
+    name: str,
+    title: str,
+    *,
+    best_epoch: int | None = None,
+    may_be_log: bool = False,
+    is_wide: bool = False,
 ) -> Figure | None:
     """A figure of curves over the epochs, one colour each; None if no value is known. The best epoch is marked."""
     known = []
@@ -57,7 +63,8 @@ def curve(
         if len(known) > 1:
             axes.legend(fontsize="small")
 
-    return Figure(plot(draw, name, title, **_SMALL), title=title)
+    size = {"width": 4.6, "height": 3.3} if is_wide else _SMALL
+    return Figure(plot(draw, name, title, **size), title=title)
 
 
 def _logarithmic(axes: Any) -> None:
