@@ -22,7 +22,8 @@ KILLED = 9
 WORKER = Path(__file__).with_name("together.py")
 
 
-def start(size: int, *arguments: object) -> list[subprocess.Popen[str]]:
+def start(size: int, *arguments: object, worker: Path | None = WORKER) -> list[subprocess.Popen[str]]:
+    """Processes with ranks, which run a script, or what the arguments say."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -30,8 +31,9 @@ def start(size: int, *arguments: object) -> list[subprocess.Popen[str]]:
     for rank in range(size):
         own = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
         environment = {**os.environ, **own, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, str(WORKER), *map(str, arguments)]
-        found.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+        command = [sys.executable, *([] if worker is None else [str(worker)]), *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        found.append(subprocess.Popen(command, env=environment, text=True, **pipes))
     return found
 
 

@@ -27,6 +27,7 @@ from crawl.cli.signals import as_interrupts
 from crawl.cli.train import Train, train_type
 from crawl.cli.walk import WalkEdges
 from crawl.files import named_if_full
+from crawl.training.launched import launched
 
 _DESCRIPTION = """CRaWl: graph learning with random walks and 1D CNNs.
 
@@ -58,6 +59,10 @@ def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Com
     arguments = [word for word in arguments if word != "--debug"]
     came: list[signal.Signals] = []
     replace_closed_streams()
+    rank = _rank()
+    if rank:  # the first process speaks for all
+        prog = f"{prog}: rank {rank}"
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         with as_interrupts() as came, _warnings_in_one_line(prog):
             if arguments == ["--version"]:
@@ -82,7 +87,8 @@ def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Com
     except Exception as error:
         if debug:
             traceback.print_exc()
-        say(f"{prog}: error: {_in_one_line(error)}")
+        if getattr(error, "is_told_here", True):
+            say(f"{prog}: error: {_in_one_line(error)}")
         if isinstance(error, OSError):  # perhaps it cannot be flushed, in which case Python would complain again
             _drop_stdout()
         return USAGE if _is_users(error) else BUG
@@ -138,7 +144,8 @@ def _warnings_in_one_line(prog: str) -> Iterator[None]:
 
 def _is_users(error: Exception) -> bool:
     """Whether the user can do something about it: wrong data or flags, a missing package, a full disk or memory."""
-    return isinstance(error, ValueError | OSError | ImportError | OverflowError | MemoryError) or _lacks_memory(error)
+    users = ValueError | OSError | ImportError | OverflowError | MemoryError
+    return isinstance(error, users) or _lacks_memory(error) or hasattr(error, "is_told_here")
 
 
 def _lacks_memory(error: Exception) -> bool:
@@ -155,6 +162,14 @@ def _in_one_line(error: Exception) -> str:
     if isinstance(error, MemoryError) or _lacks_memory(error):
         return f"there is not enough memory: take a smaller batch, shorter walks or a smaller model. {text}".strip()
     return text if _is_users(error) and text else f"{type(error).__name__}: {text} (--debug shows where)"
+
+
+def _rank() -> int:
+    """Which of several processes this is; 0 if that cannot be said, which a training will say itself."""
+    try:
+        return launched()[0]
+    except ValueError:
+        return 0
 
 
 def _drop_stdout() -> None:

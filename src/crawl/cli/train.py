@@ -96,24 +96,33 @@ class Train(Generic[RecipeT]):
         from crawl.runs.folder import RunFolder
         from crawl.runs.protocol import SEEDS, note_seeds
         from crawl.runs.run import read_dataset
+        from crawl.runs.together import scratch
+        from crawl.training.ranks import Ranks
         from crawl.training.trainer import choose_device
 
+        ranks = Ranks.of_this_process()
+        if ranks.size > 1 and (self.protocol != "single" or self.baseline != "none"):
+            raise ValueError(f"{ranks.size} processes share one training: leave out --protocol and --baseline.")
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
-        dataset = read_dataset(experiment, where, self.quiet)
+        dataset = read_dataset(experiment, where, self.quiet or not ranks.is_first)
         recipe = RECIPES[settings.base.name]()
         experiment = settled(experiment, dataset.task, device.type, recipe, dataset.batches)
-        _report_skipped(dataset)
+        if ranks.is_first:
+            _report_skipped(dataset)
         name = experiment.name if self.protocol == "single" else f"{experiment.name}-{self.protocol}"
-        folder = RunFolder.create(self.out, name).path
-        say(described_task(dataset.task))
+        folder = RunFolder.create(self.out, name).path if ranks.is_first else scratch()
+        if ranks.is_first:
+            say(described_task(dataset.task))
         with _removed_if_empty(folder), _resumable(folder):
             for note in (_BASELINES, SEEDS):
                 (folder / note).unlink(missing_ok=True)  # of a process that was killed before there was a run
             if seeds:
                 note_seeds(folder, seeds)
             runs = _Runs(folder, where, self.protocol == "folds", seeds, self.quiet, dataset, self.init)
-            report(runs.train(experiment, self.baseline), folder)
+            results = runs.train(experiment, self.baseline)
+        if ranks.is_first:
+            report(results, folder)
 
     def _with_protocol(self, experiment: Experiment) -> tuple[Experiment, list[int]]:
         """The experiment with the folds that flags ask for, and the seeds. Refuses flags that do not go together."""
@@ -211,12 +220,22 @@ class Resume:
         from crawl.runs.folder import RunFolder
         from crawl.runs.protocol import noted_seeds, runs_in
         from crawl.runs.records import read_config
+        from crawl.runs.run import resume_run
+        from crawl.training.ranks import Ranks
 
+        ranks = Ranks.of_this_process()
+        if not ranks.is_first:  # which is told what to do, and need not have the folder
+            resume_run(self.resume, device=self.device, **vars(self.data))
+            return
         names = runs_in(self.resume)
         seeds = noted_seeds(self.resume) if names else []
         run = RunFolder.open(self.resume / names[0] if names else self.resume)
         experiment, where = read_config(run.config), Where.read(run).moved(self.device, **vars(self.data))
         _refuse_own_baseline(experiment, self.baseline)
+        if ranks.size > 1 and (names or self.baseline != "none" or (self.resume / _BASELINES).is_file()):
+            raise ValueError(
+                f"{ranks.size} processes share one training, and {self.resume} has several: use one process."
+            )
         with _resumable(self.resume):
             runs = _Runs(self.resume, where, bool(names and not seeds), seeds, self.quiet)
             report(runs.train(experiment, self.baseline), self.resume)

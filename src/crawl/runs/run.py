@@ -34,12 +34,14 @@ from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.reports.run_page import write_run_page
 from crawl.runs.sources import Csl, GivenData
+from crawl.runs.together import refuse_several, scratch, share_state, tell, tell_finished, told
 from crawl.runs.uncertainty import is_calibrated, keep_uncertainty
 from crawl.runs.where import Where
 from crawl.training.calling import Caller
 from crawl.training.checkpoint import check_history, load_checkpoint, save_checkpoint
 from crawl.training.evaluation import targets_of
 from crawl.training.pretraining import Pretrainer, with_bits
+from crawl.training.ranks import Ranks
 from crawl.training.trainer import Trainer, choose_device
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
@@ -115,6 +117,11 @@ def run_experiment(
     Experiment.from_json(experiment.to_json())  # refuses values of other types than its fields have
     if quiet is not None:
         truth("quiet", quiet)
+    ranks = Ranks.of_this_process()
+    if ranks.size > 1 and experiment.pretraining is not None:
+        refuse_several(ranks, "Pre-training", "pre-train in one process, and train with init=… afterwards")
+    if not ranks.is_first:  # weights come from the first
+        folder, init, quiet = scratch(), None, True
     kind = choose_device(device).type
     where = Where().moved(device, path, root, val_path, test_path)
     dataset = read_dataset(experiment, where, quiet, dataset)
@@ -138,7 +145,7 @@ def run_experiment(
         data = _known_data(run, dataset)
         _keep_split(run, dataset.split)
         warn_of_parts(dataset)
-        work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
+        work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time, ranks)
         return work.train_and_evaluate()
 
 
@@ -167,9 +174,17 @@ def resume_run(
             have changed.
         Stopped: If it was asked to stop before training was over.
     """
+    ranks = Ranks.of_this_process()
+    if not ranks.is_first:
+        record, experiment, where = told(ranks)
+        if record is not None:
+            return Result(Path(folder), record)
+        where = where.moved(device, path, root, val_path, test_path)
+        how: dict[str, Any] = {"model": model, "dataset": dataset, "stop": stop, "device": where.device, **where.places}
+        return run_experiment(experiment, **how)
     run = RunFolder.open(as_path("folder", folder))
     if is_finished(run.path):
-        return _read(run)
+        return _read(run, ranks)
     experiment, where = read_config(run.config), Where.read(run).moved(device, path, root, val_path, test_path)
     check_given(experiment.model, model, run.config)
     if model is not None and experiment.walk not in (None, _plan_of(model)):  # older versions did not keep it
@@ -181,16 +196,19 @@ def resume_run(
     model = build_model(experiment, features) if model is None else model
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if is_finished(run.path):  # by another process, since
-            return _read(run)
+            return _read(run, ranks)
         data = _known_data(run, dataset)
         _keep_split(run, dataset.split)
         where.write(run)
-        work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time)
+        tell(ranks, experiment, where)
+        work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time, ranks)
         return work.train_and_evaluate()
 
 
-def _read(run: RunFolder) -> Result:
-    return Result(run.path, json.loads(run.result.read_text()))
+def _read(run: RunFolder, ranks: Ranks) -> Result:
+    record = json.loads(run.result.read_text())
+    tell_finished(ranks, record)
+    return Result(run.path, record)
 
 
 def read_dataset(
@@ -288,6 +306,7 @@ class _Work:
     quiet: bool | None
     stop: Callable[[], bool] | None
     runs_at_a_time: int
+    ranks: Ranks
     seconds_before: float = 0.0  # of epochs before it was resumed
 
     def train_and_evaluate(self) -> Result:
@@ -309,14 +328,20 @@ class _Work:
             facts, is_begun = {**facts, "pretraining": pretrainer.records}, False
             del pretrainer  # and its captured steps
         with self._widths_named():
-            trainer = Trainer(self.model, dataset, experiment.training, experiment.evaluation, **settings)
+            trainer = Trainer(
+                self.model, dataset, experiment.training, experiment.evaluation, **settings, ranks=self.ranks
+            )
             facts = self._restore(trainer, facts) if is_begun else facts
+            share_state(trainer)
             self._train(trainer, facts)
         trainer.use_best_weights()
         with lines(f"{run.path}: writing the results", self.quiet):
             record = self._evaluate(trainer)
+            if not self.ranks.is_first:
+                return Result(run.path, record)
             wall_time = time.perf_counter() - began + self.seconds_before
             record |= environment_record(trainer.device, wall_time, self.runs_at_a_time)
+            record |= {"num_processes": self.ranks.size} if self.ranks.size > 1 else {}
             record |= {**facts, "steps": trainer.runner.how, "where": unstructure(self.where)}
             description = {"experiment": record["config"], "features": asdict(self.features)}
             description |= {"scaling": [trainer.scaling.mean, trainer.scaling.deviation], "record": record}
@@ -370,6 +395,8 @@ class _Work:
         run = self.run
 
         def save() -> None:
+            if not self.ranks.is_first:
+                return
             tensors, values = trainer.state()
             save_checkpoint(run.last, tensors, {**values, **facts, "runs_at_a_time": self.runs_at_a_time})
 
@@ -389,7 +416,7 @@ class _Work:
                 if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS or trainer.schedule.is_over:
                     save()
                     saved = time.monotonic()
-                if self.stop is not None and not trainer.schedule.is_over and self.stop():
+                if not trainer.schedule.is_over and self.ranks.any(self.stop is not None and self.stop()):
                     save()
                     where = f"{trainer.epoch_title} {record['epoch']}"
                     raise Stopped(f"{run.path} stopped after {where}; it can be resumed.")

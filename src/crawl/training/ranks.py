@@ -7,6 +7,7 @@ that one process would make with the whole batch.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import time
@@ -22,14 +23,22 @@ from numpy.typing import NDArray
 from torch import Tensor, distributed
 
 from crawl.checks import shown
+from crawl.training.launched import launched
 
-_VARIABLES = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"))
 _SECONDS_TO_ANSWER = 10.0
 _PATIENCE = timedelta(minutes=30)  # one may evaluate or read data while the others wait
 
 
 class RankLost(RuntimeError):
-    """A process that trains with this one is gone."""
+    """A process that trains with this one is gone.
+
+    Attributes:
+        is_told_here: Whether this process is the one to say so, if all that are left would say the same.
+    """
+
+    def __init__(self, message: str, is_told_here: bool) -> None:
+        super().__init__(message)
+        self.is_told_here = is_told_here
 
 
 @dataclass
@@ -60,7 +69,7 @@ class Ranks:
         if distributed.is_available() and distributed.is_initialized():
             local = int(environment.get("LOCAL_RANK", "0"))
             return cls(distributed.get_rank(), distributed.get_world_size(), local)
-        rank, size, local_rank = _from_environment(environment)
+        rank, size, local_rank = launched(environment)
         if size == 1:
             return cls()
         if "MASTER_ADDR" not in environment or "MASTER_PORT" not in environment:
@@ -73,6 +82,9 @@ class Ranks:
         except (RuntimeError, ValueError) as error:
             where = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
             raise ValueError(f"Process {rank} of {size} did not find the others at {where}: {error}") from None
+        atexit.register(distributed.destroy_process_group)
+        if torch.cuda.is_available():
+            torch.cuda.set_device(local_rank % torch.cuda.device_count())
         return cls(rank, size, local_rank)
 
     @property
@@ -153,9 +165,11 @@ class Ranks:
         except RuntimeError as error:
             lost = self._lost()
             who = f"rank {', '.join(map(str, lost))}" if lost else "one of them"
+            left = [rank for rank in range(self.size) if rank not in lost]
             raise RankLost(
                 f"{self.size} processes train together, and {who} is gone, as rank {self.rank} sees: "
-                f"{str(error).splitlines()[0]}"
+                f"{str(error).splitlines()[0]}",
+                is_told_here=self.rank == min(left, default=self.rank),
             ) from None
 
     def _lost(self) -> list[int]:
@@ -182,20 +196,3 @@ def _missing(store: Any, word: str, ranks: list[int], expected: int) -> list[int
         if len(missing) <= len(ranks) - expected or time.monotonic() > until:
             return missing
         time.sleep(0.05)
-
-
-def _from_environment(environment: Mapping[str, str]) -> tuple[int, int, int]:
-    for names in _VARIABLES:
-        values = [environment.get(name) for name in names]
-        if values[1] is None or (names[0].startswith("SLURM") and "MASTER_ADDR" not in environment):
-            continue
-        try:
-            rank, size, local = (int(value or "0") for value in values)
-        except ValueError:
-            raise ValueError(
-                f"{', '.join(names)} must be whole numbers, not {', '.join(map(shown, values))}."
-            ) from None
-        if not 0 <= rank < size or local < 0:
-            raise ValueError(f"{names[0]}={rank} must be from 0 to {names[1]} - 1, which is {size - 1}.")
-        return rank, size, local
-    return 0, 1, 0

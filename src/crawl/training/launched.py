@@ -1,0 +1,35 @@
+"""Which of several processes this one is, as `torchrun` or SLURM say. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from crawl.checks import shown
+
+_TORCHRUN, _SLURM = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
+
+
+def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int]:
+    """The rank of this process, how many there are, and its rank on this machine: 0, 1, 0 for one alone.
+
+    SLURM's variables are also there in a job of one process after the other, so that they count only where
+    `MASTER_ADDR` says that the processes are to meet.
+
+    Raises:
+        ValueError: If the variables are not numbers, or contradict each other.
+    """
+    for names in (_TORCHRUN, _SLURM):
+        values = [environment.get(name) for name in names]
+        if values[1] is None or (names is _SLURM and "MASTER_ADDR" not in environment):
+            continue
+        try:
+            rank, size, local = (int(value or "0") for value in values)
+        except ValueError:
+            raise ValueError(
+                f"{', '.join(names)} must be whole numbers, not {', '.join(map(shown, values))}."
+            ) from None
+        if not 0 <= rank < size or local < 0:
+            raise ValueError(f"{names[0]}={rank} must be from 0 to {names[1]} - 1, which is {size - 1}.")
+        return rank, size, local
+    return 0, 1, 0
