@@ -1,4 +1,4 @@
-"""The GPU benchmark runs as a whole, in sizes that mean nothing, and stops when one of its parts fails."""
+"""The benchmarks run as a whole, in sizes that mean nothing, and stop when one of their parts fails."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -60,15 +61,56 @@ def test_gpu_benchmark_in_smoke_mode(tmp_path: Path) -> None:
         assert header in section.partition("\n## ")[0]
 
 
+def run_benchmark(name: str, out: Path, *flags: str) -> tuple[dict, str]:
+    """What a benchmark records, and its report, which it also prints."""
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *flags, "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    report = (out / f"{name}.md").read_text()
+    assert done.stdout.strip() == report.strip()
+    return json.loads((out / f"{name}.json").read_text()), report
+
+
 @pytest.mark.slow
 def test_big_graph_benchmark_with_a_small_graph(tmp_path: Path) -> None:
-    command = [sys.executable, str(BENCHMARKS / "big_graph.py"), "--nodes", "100", "--edges", "500", "--starts", "20"]
-    done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    stages = json.loads((tmp_path / "big_graph.json").read_text())["stages"]
-    assert len(stages) == 4
-    assert all(stage["seconds"] > 0 and stage["peak_mb"] >= stage["before_mb"] > 0 for stage in stages.values())
-    assert done.stdout.strip() == (tmp_path / "big_graph.md").read_text().strip()
+    sizes = ("--nodes", "500", "--starts", "20", "--labelled", "100", "--embedded", "60", "--folder", str(tmp_path))
+    results, report = run_benchmark("big_graph", tmp_path, *sizes)
+    stages = results["stages"]
+    assert list(stages) == ["imports", "build", "check", "walk", "train", "embed", "compare"]
+    for stage in stages.values():
+        assert stage["seconds"] > 0
+        assert stage["peak_mb"] >= 0.9 * stage["peak_anonymous_mb"] > 0
+    assert stages["embed"]["shape"] == [60, 32]
+    assert stages["compare"]["error"] < 1e-5
+    assert "A directed graph of 500 nodes and 5,000 edges" in report
+    again, _ = run_benchmark("big_graph", tmp_path, *sizes)
+    assert again["stages"] == stages  # what is done is not repeated
+
+
+@pytest.mark.slow
+def test_closed_batches_benchmark_with_small_graphs(tmp_path: Path) -> None:
+    sizes = ("--sizes", "100", "200", "--full", "100", "--refused", "1e6")
+    results, report = run_benchmark("closed_batches", tmp_path, *sizes)
+    assert list(results["closed"]) == ["100", "200"]
+    assert results["closed"]["200"]["train"]["memory_mb"] > 0
+    assert "1,000,000 nodes would take about" in report
+    assert (tmp_path / "closed_batches.png").stat().st_size > 10_000
+
+
+def test_planted_classes_take_the_edges_and_a_feature(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import planted
+
+    edges = np.concatenate(list(planted.edge_blocks(1000)))
+    x = np.concatenate(list(planted.features(1000)))
+    assert edges.shape == (10_000, 2)
+    assert np.bincount(edges[:, 0], minlength=1000).min() >= 4  # no walk ends
+    found = planted.classes(np.arange(1000), x, 1000)
+    assert np.array_equal(found % 2, x[:, 0] > 0)
+    pairs = {tuple(edge) for edge in edges.tolist()}
+    has_partners = np.bincount([u for u, v in pairs if u != v and (v, u) in pairs], minlength=1000) >= 4
+    assert has_partners[found >= 2].all()
+    assert has_partners[found < 2].mean() < 0.1
 
 
 @pytest.mark.parametrize("fails_in_epoch", [1, 2])
