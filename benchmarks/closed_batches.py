@@ -6,7 +6,7 @@ besides the graph, and seconds for a target, should not depend on the size of th
 the full graph, as long as they fit. Every size is a process of its own. Writes `results/closed_batches.md`, which is
 also printed, `results/closed_batches.json` and `results/closed_batches.png`.
 
-With `--folder`, graph files stay there; those that `big_graph.py` has built there are used.
+With `--folder`, graph files and measurements stay there and are not made again; graph files of `big_graph.py` are used.
 """
 
 from __future__ import annotations
@@ -147,6 +147,15 @@ def _measured(work: Callable[[], None], num_targets: int, *, warm: bool = True) 
     return {**{name: 1e3 * value / num_targets for name, value in seconds.items()}, "memory_mb": peak / 1e6}
 
 
+def once(record: Path, call: str) -> dict[str, Any]:
+    """What the call returns in a process of its own; if there is a record of it, what that says."""
+    if not record.is_file():
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(json.dumps(in_fresh_process(call)))
+    found: dict[str, Any] = json.loads(record.read_text())
+    return found
+
+
 def plot(results: dict[str, Any], path: Path) -> None:
     """Memory and CPU time against the number of nodes."""
     import matplotlib
@@ -232,11 +241,12 @@ def main() -> None:
         for size in map(int, arguments.sizes):
             build(root / str(size), size)
             call = f"closed_batches.closed({str(root / str(size) / 'graph')!r}, {size})"
-            results["closed"][str(size)] = in_fresh_process(call)
-    for size in map(int, arguments.full):
-        results["full"][str(size)] = in_fresh_process(f"closed_batches.full({size})")
-    size = int(arguments.refused)
-    results["refused"] = {"num_nodes": size, **in_fresh_process(f"closed_batches.refused({size})")}
+            results["closed"][str(size)] = once(root / str(size) / "closed.json", call)
+        for size in map(int, arguments.full):
+            results["full"][str(size)] = once(root / str(size) / "full.json", f"closed_batches.full({size})")
+        size = int(arguments.refused)
+        found = once(root / str(size) / "refused.json", f"closed_batches.refused({size})")
+        results["refused"] = {"num_nodes": size, **found}
     arguments.out.mkdir(parents=True, exist_ok=True)
     plot(results, arguments.out / "closed_batches.png")
     report = markdown(results)
