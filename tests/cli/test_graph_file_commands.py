@@ -80,6 +80,19 @@ def test_mistakes_are_said_in_one_line(crawl, place, tmp_path):
     assert "x has 0 columns here, but had 2 in training" in crawl.error("predict", place / "run", narrow)
 
 
+def test_categories_that_training_did_not_have(crawl, place, tmp_path):
+    for name, most in (("known", 3), ("other", 4)):
+        (tmp_path / name).mkdir()
+        np.save("codes.npy", np.arange(30).reshape(30, 1) % most)
+        build = ("graph", "build", place / "edges.txt", "-o", f"{name}/graph.crawl", "--undirected")
+        assert crawl(*build, "--features", "codes.npy").code == 0
+    (tmp_path / "known" / "labels.csv").write_text((place / "data" / "labels.csv").read_text())
+    few = (*CLOSED, *TINY, "--training.max-epochs", "1")
+    assert crawl("train", "nodes", "--data.path", "known", *few, "--out", "run").code == 0
+    assert "3 in x[:, 0] (7 nodes)" in crawl("predict", "run", "other", "--device", "cpu").err
+    assert crawl.error("predict", "run", "other", "--unknown", "error").startswith("Categories in other were not there")
+
+
 def test_other_models_are_refused(crawl, place, tmp_path):
     from tests.cli.test_node_commands import write
 

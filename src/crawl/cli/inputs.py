@@ -87,7 +87,7 @@ class WithInput(WithModel):
             found, store = self.links(trained, unknown)
             return ("id",), (row.cells for row in found.rows), store
         if has_graph_file(self.input):
-            return self._nodes_of_graph_file(trained)
+            return self._nodes_of_graph_file(trained, unknown)
         directed, others = False, [*names]
         if isinstance(data, Nodes):
             directed, others = data.directed, [*names, data.split]
@@ -110,7 +110,9 @@ class WithInput(WithModel):
         self.check_unknown(unknown)
         return found
 
-    def _nodes_of_graph_file(self, trained: TrainedModel) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
+    def _nodes_of_graph_file(
+        self, trained: TrainedModel, unknown: Unknown
+    ) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
         """The same for a folder with graph.crawl, whose features have no names."""
         from crawl.data.graph_folder import GRAPH, read_graph_folder, rows_of
 
@@ -125,7 +127,8 @@ class WithInput(WithModel):
                 f"{self.run_folder} was trained with features of nodes.csv, and those in {self.input / GRAPH} have no "
                 "names: give a folder with nodes.csv and edges.csv, or train on a graph file."
             )
-        store = read_graph_folder(self.input, self.only)
+        store = trained.features.encoded(read_graph_folder(self.input, self.only), unknown)
+        self.check_unknown(unknown)
         return *rows_of(store, self.only), store
 
     def check_unknown(self, unknown: Unknown) -> None:
