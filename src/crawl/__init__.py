@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from crawl.lazy import lazy
 
 if TYPE_CHECKING:
-    from crawl.estimators import CRaWlClassifier, CRaWlNodeClassifier, CRaWlRegressor
+    from crawl.estimators import CRaWlClassifier, CRaWlLinkPredictor, CRaWlNodeClassifier, CRaWlRegressor
     from crawl.graph import Graph
     from crawl.graph_files import build_graph_file, open_features
     from crawl.models import CRaWl, Network
@@ -17,6 +17,7 @@ __all__ = [
     "CRaWl",
     "CRaWlClassifier",
     "CRaWlConv",
+    "CRaWlLinkPredictor",
     "CRaWlNodeClassifier",
     "CRaWlRegressor",
     "Dense",
@@ -37,7 +38,7 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "crawl.estimators": ("CRaWlClassifier", "CRaWlNodeClassifier", "CRaWlRegressor"),
+        "crawl.estimators": ("CRaWlClassifier", "CRaWlLinkPredictor", "CRaWlNodeClassifier", "CRaWlRegressor"),
         "crawl.graph": ("Graph",),
         "crawl.graph_files": ("build_graph_file", "open_features"),
         "crawl.models": ("CRaWl", "Network"),

@@ -85,7 +85,9 @@ def judge(index: int, seed: int, given: World) -> tuple[str, str, str]:
     call = make_call(index, seed, given)
     shown = str(call)
     kind, outcome = judge_call(
-        call, SECONDS, allows_sklearn=call.name.startswith(("CRaWlClassifier", "CRaWlRegressor", "CRaWlNode"))
+        call,
+        SECONDS,
+        allows_sklearn=call.name.startswith(("CRaWlClassifier", "CRaWlRegressor", "CRaWlNode", "CRaWlLink")),
     )
     if kind == "result":
         is_layer = call.name.endswith("forward") or call.name.startswith(("Segments.", "Walks."))

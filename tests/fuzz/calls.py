@@ -138,6 +138,16 @@ def _fitted_nodes(X: Any, y: Any, nodes: Any, **settings: Any) -> Any:
     return crawl.CRaWlNodeClassifier(**settings).fit(X, y, nodes).predict_proba(X)
 
 
+def _fitted_links(X: Any, pairs: Any, hide: Any, **settings: Any) -> Any:
+    """The probabilities that an estimator of links gives to pairs of the graph that it was fitted on."""
+    return crawl.CRaWlLinkPredictor(**settings).fit(X).predict_proba(pairs, hide=hide)
+
+
+@functools.cache
+def _link_predictor() -> Any:
+    return crawl.CRaWlLinkPredictor(**_SMALL).fit(world.data(9))
+
+
 @functools.cache
 def _regressor() -> Any:
     return crawl.CRaWlRegressor(**_SMALL).fit(world.graphs(6), np.arange(6.0))
@@ -513,6 +523,15 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     "CRaWlNodeClassifier.fit": lambda _: call(
         _fitted_nodes, X=_one_graph(), y=["a", "b"] * 8, nodes=list(range(12)), batches="closed", batch_size=5, **_SMALL
     ),
+    "CRaWlLinkPredictor.fit": lambda _: call(
+        _fitted_links,
+        X=world.data(9), pairs=[[0, 1], [0, 4]], hide=True, batches="closed", batch_size=5, pair="dot",
+        num_negatives=1, supervised_share=0.3, metric="roc_auc", **_SMALL,
+    ),
+    "CRaWlLinkPredictor.predict": lambda _: call(
+        _link_predictor().predict_proba, X=[[0, 1], [0, 4]], graph=world.data(7), hide=False
+    ),
+    "CRaWlLinkPredictor.score": lambda _: call(_link_predictor().score, X=[[0, 1], [0, 4]], y=[1, 0], hide=False),
     "CRaWlRegressor.predict": lambda _: call(_regressor().predict, X=world.graphs(4), return_walk_spread=True),
     # theory
     "count_walks": lambda _: call(ct.count_walks, graph=_cycle(), num_steps=3, strategy="uniform"),
