@@ -3,7 +3,8 @@
 A row is a network and a seed, with a small JSON file: `{"format", "network", "seed", "scores", "run"}`. `scores` has
 for `val` and `test` the value of each of `METRICS`: the mean over evaluations, their standard deviation, and the value
 of the mean prediction. `run` is the `result.json` of the training; for scores that nothing is trained for, it has time
-and device.
+and device. Beside them may be `trials.json`, with what was tried before: `{"format", "trials"}`, each trial with its
+network, what was changed, the seed, some scores on validation and the best epoch.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from reproduction.reproduce import say
 METRICS = ("hits@100", "roc_auc", "hits@20", "hits@50", "ap", "mrr")
 HEURISTICS = ("common_neighbours", "adamic_adar")
 FRACTIONS, SPLIT_SEED = (0.85, 0.05, 0.1), 0
-_FORMAT = "crawl-links-1"
+_FORMAT, _TRIALS_FORMAT = "crawl-links-1", "crawl-link-trials-1"
 _PARTS = ("val", "test")
 _NOTE = (
     "Cora: 85 % of its links for training, 5 % for validation, 10 % for the test, in one split, and for each link of "
@@ -146,6 +147,28 @@ def read_rows(folder: Path) -> list[Row]:
         for path in folder.glob(f"{name}-seed-*.json"):
             found.append(read_checked(path, _row, "remove it, and run the row again"))
     return sorted(found, key=lambda row: (list(TITLES).index(row.network), row.seed))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of settings that were tried, on validation alone."""
+
+    network: str
+    settings: str
+    seed: int
+    val: dict[str, float]
+    best_epoch: int
+
+
+@dataclass(frozen=True)
+class _Trials:
+    trials: tuple[Trial, ...]
+
+
+def read_trials(folder: Path) -> list[Trial]:
+    """The trials that `trials.json` in a folder lists; none if there is no such file."""
+    path = folder / "trials.json"
+    return read_checked(path, _trials, "remove it") if path.is_file() else []
 
 
 def run_rows(
@@ -257,12 +280,12 @@ def write_links_report(folder: Path) -> list[Path]:
     if not rows:
         raise ValueError(f"There are no rows of links in {folder}: python -m reproduction links --out {folder}.")
     page = folder / "links.md"
-    write_atomically(page, links_page(rows))
+    write_atomically(page, links_page(rows, read_trials(folder)))
     return [page]
 
 
-def links_page(rows: Sequence[Row]) -> str:
-    """The table of all rows, with what a reader must know."""
+def links_page(rows: Sequence[Row], trials: Sequence[Trial] = ()) -> str:
+    """The table of all rows, with what a reader must know, and what was tried before."""
     head = ["", *(f"test {metric}" for metric in METRICS), "val roc_auc", "parameters", "seeds", "minutes each"]
     lines, about = [head, ["---"] * len(head)], []
     for name, group in groupby(rows, lambda row: row.network):
@@ -276,7 +299,24 @@ def links_page(rows: Sequence[Row]) -> str:
         about += [_about(row) for row in of_one if size is not None]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     repeats = NETWORKS["walk"].evaluation.num_test_repeats
-    return "\n".join(["# Links of Cora", "", table, "", _NOTE.format(repeats=repeats), "", *about, ""])
+    page = ["# Links of Cora", "", table, "", _NOTE.format(repeats=repeats), "", *about, ""]
+    return "\n".join([*page, *_about_trials(trials)])
+
+
+def _about_trials(trials: Sequence[Trial]) -> list[str]:
+    if not trials:
+        return []
+    metrics = list(trials[0].val)
+    lines = [["", "settings", *(f"val {metric}" for metric in metrics), "epoch"]]
+    lines.append(["---"] * len(lines[0]))
+    for trial in trials:
+        scores = [f"{trial.val[metric]:.4f}" for metric in metrics]
+        lines.append([TITLES[trial.network], trial.settings, *scores, str(trial.best_epoch)])
+    table = [f"| {' | '.join(line)} |" for line in lines]
+    about = (
+        f"Settings were tried with one seed, {len(trials)} trials in all, and compared by the AUC on validation alone."
+    )
+    return ["## Trials", "", about, "", *table, ""]
 
 
 def _mean(values: Iterable[float]) -> str:
@@ -293,6 +333,18 @@ def _about(row: Row) -> str:
 
 def _file(folder: Path, network: str, seed: int) -> Path:
     return folder / f"{network}-seed-{seed}.json"
+
+
+def _trials(text: str) -> list[Trial]:
+    content = parse_json(text)
+    if not isinstance(content, dict) or content.pop("format", None) != _TRIALS_FORMAT:
+        raise ValueError("it is not a list of trials")
+    trials = structure(_Trials, content, "it").trials
+    for trial in trials:
+        check_choice("network", trial.network, NETWORKS)
+        if list(trial.val) != list(trials[0].val):
+            raise ValueError("its trials have different scores")
+    return list(trials)
 
 
 def _row(text: str) -> Row:

@@ -63,6 +63,24 @@ def test_rows_are_run_once_and_make_a_table(tmp_path: Path) -> None:
         run_rows(tmp_path, **(how | {"epochs": 3}))
 
 
+def test_trials_are_told_below_the_table(tmp_path: Path) -> None:
+    run_rows(tmp_path, networks=["common_neighbours"], device="cpu", quiet=True)
+    assert "Trials" not in write_links_report(tmp_path)[0].read_text()
+    trial = {"network": "walk", "settings": "padding", "seed": 0, "val": {"roc_auc": 0.75}, "best_epoch": 3}
+    content = {"format": "crawl-link-trials-1", "trials": [trial, trial | {"val": {"roc_auc": 0.5}}]}
+    (tmp_path / "trials.json").write_text(json.dumps(content))
+    text = write_links_report(tmp_path)[0].read_text()
+    assert "2 trials in all" in text
+    assert "| CRaWl | padding | 0.7500 | 3 |" in text
+    content["trials"][1]["val"] = {"ap": 0.5}
+    (tmp_path / "trials.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="its trials have different scores"):
+        write_links_report(tmp_path)
+    (tmp_path / "trials.json").write_text("{}")
+    with pytest.raises(ValueError, match="it is not a list of trials"):
+        write_links_report(tmp_path)
+
+
 def test_a_run_that_was_stopped_resumes(tmp_path: Path) -> None:
     how = {"networks": ["gcn_autoencoder"], "num_seeds": 1, "epochs": 3, "device": "cpu", "quiet": True}
     run_rows(tmp_path / "whole", **how)

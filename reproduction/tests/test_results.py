@@ -8,10 +8,12 @@ import pytest
 
 from reproduction.brec_report import brec_page
 from reproduction.brec_runs import read_rows
+from reproduction.links import links_page, read_trials
+from reproduction.links import read_rows as read_link_rows
 from reproduction.report import write_report
 
 RESULTS = Path(__file__).parents[2] / "results"
-BREC = RESULTS / "brec"
+BREC, LINKS = RESULTS / "brec", RESULTS / "links"
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +42,9 @@ def test_records_are_kept_as_they_are(made):
 @pytest.mark.skipif(not BREC.is_dir(), reason="BREC was not run")
 def test_the_table_of_brec_is_what_its_rows_say():
     assert brec_page(read_rows(BREC)) == (BREC / "brec.md").read_text()
+
+
+def test_the_table_of_links_is_what_its_rows_say():
+    rows = read_link_rows(LINKS)
+    assert len(rows) == 14
+    assert links_page(rows, read_trials(LINKS)) == (LINKS / "links.md").read_text()
