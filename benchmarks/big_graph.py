@@ -175,6 +175,7 @@ def markdown(results: dict[str, Any]) -> str:
             "all, which the system takes back when others need memory; both are the largest of 50 looks a second, at "
             "different times, and the peak includes both. Where seconds are many more than CPU seconds, the machine "
             "was busy.",
+            *(["", f"Note: {results['note']}"] if results["note"] else []),
             "",
             f"Goal: at most {MOST_GB:g} GB to build and to train. Most: {most:.2f} GB, "
             f"{'met' if most <= MOST_GB else 'missed'}. "
@@ -195,6 +196,7 @@ def main() -> None:
     parser.add_argument("--embedded", type=float, default=NUM_EMBEDDED, help="nodes to embed, 0, 1, …")
     parser.add_argument("--folder", type=Path, help="where the large files are made; they stay there")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder to write to")
+    parser.add_argument("--note", default="", help="a sentence for the record about how this run was made")
     arguments = parser.parse_args()
     num_nodes, num_starts, num_embedded = (int(n) for n in (arguments.nodes, arguments.starts, arguments.embedded))
     num_train = int(arguments.labelled)
@@ -204,6 +206,7 @@ def main() -> None:
         folder = Path(temporary) if arguments.folder is None else arguments.folder / str(num_nodes)
         stages = measure(folder.resolve(), num_nodes, split, num_starts, num_embedded)
     results = {"environment": machine, "num_nodes": num_nodes, "num_starts": num_starts, "stages": stages}
+    results["note"] = arguments.note
     report = markdown(results)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "big_graph.md").write_text(report)
