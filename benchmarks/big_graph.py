@@ -139,7 +139,7 @@ def markdown(results: dict[str, Any]) -> str:
         "walk": (f"{results['num_starts']:,} walks of 50 steps", "some compared with the reference"),
         "train": (
             "`crawl train nodes`, one epoch",
-            f"{of['train']:,} nodes; then {of['val']:,} and {of['test']:,} are evaluated; "
+            f"{of['train']:,} nodes; then these and {of['val'] + of['test']:,} others are evaluated; "
             "test accuracy {test_accuracy:.1%}",
         ),
         "embed": ("`crawl embed`", "{shape[0]:,} nodes, {shape[1]} numbers each"),
