@@ -3,7 +3,7 @@
 batch  = the graphs, with fresh random walks on them
 state  = encoded features of the nodes and edges, zeros for the graphs
 state  = block(state, batch), for every block of every layer
-answer = readout(state.nodes), per graph or per node
+answer = readout(state.nodes, features of the graphs), per graph or per node
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from crawl.nn.block import State
 from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers, width_taken
 from crawl.nn.checks import state_after
 from crawl.nn.encoders import Encoder
+from crawl.nn.graph_features import GraphFeatures
 from crawl.nn.inputs import NetworkInputs
 from crawl.nn.pair_readout import PairReadout
 from crawl.nn.readout import Readout
@@ -65,6 +66,8 @@ class Network(NetworkInputs):
         head: `mlp` or `linear`.
         pair: `dot`, `bilinear` or `mlp` for one answer per pair of nodes, see `PairReadout`; it needs `pool=None`.
         dropout: The dropout rate in the blocks and before the head.
+        graph_channels: The width of the features `u` of graphs, which the head sees beside the pooled nodes, or
+            `crawl.nn.GraphFeatures` with their means and deviations. 0 for data without.
         num_heads: The number of heads of attention.
         mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
         strategy, p, q, restart, centred: Which walks; see `crawl.WalkPlan`.
@@ -97,6 +100,7 @@ class Network(NetworkInputs):
         head: Head = "mlp",
         pair: PairScore | None = None,
         dropout: float = 0.0,
+        graph_channels: int | GraphFeatures = 0,
         num_heads: int = 4,
         mean_log_degree: float = 1.0,
         strategy: Strategy = "non_backtracking",
@@ -115,7 +119,7 @@ class Network(NetworkInputs):
         parts = parts_of_layers(layer, num_layers, layers)
         channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
         check_precision(precision)
-        super().__init__(in_channels, edge_dim, parts, channels)
+        super().__init__(in_channels, edge_dim, parts, channels, graph_channels)
         self.precision = precision
         shares = (start_share, eval_start_share)
         plan = WalkPlan(
@@ -133,7 +137,11 @@ class Network(NetworkInputs):
         self.widths = [width_taken(block, channels) for block in (*blocks[1:], None)]
         self.readout: Readout | PairReadout
         if pair is None:
-            self.readout = Readout(channels, out_channels, pool=pool, head=head, dropout=dropout)
+            width = 0 if self.graph_features is None else self.graph_features.out_channels
+            how: Any = {"pool": pool, "head": head, "dropout": dropout, "graph_channels": width}
+            self.readout = Readout(channels, out_channels, **how)
+        elif self.graph_features is not None:
+            raise ValueError("A network for pairs of nodes sees no features of graphs: leave out graph_channels.")
         elif pool is not None or head != "mlp":
             raise ValueError(f"pair={pair!r} scores pairs of nodes: give pool=None, and leave out head.")
         else:
@@ -145,7 +153,8 @@ class Network(NetworkInputs):
         """`[G, out_channels]`, or `[N, out_channels]` when the model answers per node.
 
         Args:
-            data: A PyG `Data` or `Batch`, which is only read. `x`, `edge_attr` and `batch` may be missing. If it has
+            data: A PyG `Data` or `Batch`, which is only read. `x`, `edge_attr` and `batch` may be missing; `u`, `[G,
+                graph_channels]`, must be there if the network has `graph_channels`. If it has
                 `graph_keys`, `[G]` numbers from 0 to 2^31 - 1, a graph gets the same walks whichever batch it is in.
                 If it has `edge_weight`, steps are drawn in proportion to it. Or a `crawl.nn.Batch` with its walks.
             walks: The walks to use; drawn afresh when None.
@@ -160,7 +169,7 @@ class Network(NetworkInputs):
     def embed(
         self, data: Data | Batch, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
     ) -> Tensor:
-        """`[G, hidden_channels]`, or `[N, hidden_channels]`: what the head of the readout sees.
+        """`[G, hidden_channels + graph_channels]`, or with N rows: what the head of the readout sees.
 
         The arguments are those of `forward`.
         """
@@ -179,7 +188,7 @@ class Network(NetworkInputs):
         batch = data if isinstance(data, Batch) else self.batch_of(data, walks, num_steps, seed)
         batch = batch if batch.is_encoded else self.encode(batch)
         with precision(self.precision):
-            return readout(self.last_state(batch).nodes, batch.nodes, batch.targets)
+            return readout(self.last_state(batch).nodes, batch.nodes, batch.targets, batch.u)
 
     def last_state(self, batch: Batch) -> State:
         """The state after the last block, for a batch that is encoded."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+
+from crawl.runs import TrainedModel
 
 pytest.importorskip("rdkit")
 
@@ -22,6 +26,10 @@ def three(tmp_path: Path) -> Path:
         rows = [f"{each},{len(each)}.{i}" for i, each in enumerate(smiles.split())]
         (folder / f"{part}.csv").write_text("\n".join(["smiles,logS", *rows]) + "\n")
     return folder
+
+
+def read(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(Path(name).read_text().splitlines()))
 
 
 def test_three_files_are_trained_on_resumed_and_evaluated(crawl, tiny, three):
@@ -97,3 +105,39 @@ def test_several_seeds(crawl, tiny, molecules):
     assert crawl("train", "--resume", "run").out.splitlines()[-2] == done.out.splitlines()[-2]
     Path("run/.seeds").write_text("4 five")
     assert ".seeds is damaged" in crawl.error("train", "--resume", "run")
+
+
+def test_columns_and_descriptors_reach_the_head(crawl, tiny, tmp_path):
+    smiles = ["C", "CC", "CCC", "CCO", "CCN", "CCCC", "CCCO", "CCCN", "CCCCC", "CCCCO", "CCCCN", "CCCCCC"]
+    rows = [f"{each},{i}.5,{280 + i % 3},{'ab'[i % 2]}" for i, each in enumerate(smiles)]
+    path = tmp_path / "molecules.csv"
+    path.write_text("\n".join(["smiles,logS,T,phase", *rows]) + "\n")
+    data = ["--data.path", path, "--data.targets", "logS", "--data.columns", "T", "phase", "--data.descriptors"]
+    assert crawl("train", "csv", *data, *tiny, "--out", "run").code == 0
+    assert re.search(r"graph features +T, phase, \d+ descriptors", crawl("info", "run").out)
+    assert crawl("predict", "run", path, "-o", "out.csv").code == 0
+    predicted = read("out.csv")
+    assert crawl("evaluate", "run").code == 0
+    rows[0], rows[1], rows[2] = "C,0.5,,a", "CC,1.5,warm,b", "CCC,2.5,280,c"
+    cells = [row.split(",") for row in rows]
+    path.write_text("\n".join(["phase,T,smiles", *(f"{phase},{t},{each}" for each, _, t, phase in cells)]))
+    done = crawl("predict", "run", path, "-o", "other.csv")
+    again = read("other.csv")
+    assert [row["reason"] for row in again[:3]] == ["T is missing", "T is 'warm', not a number", ""]
+    assert "'c' in phase (1 graph)" in done.err
+    assert [row["predicted_logS"] for row in again[3:]] == [row["predicted_logS"] for row in predicted[3:]]
+    assert "were not there in training: 'c' in phase" in crawl.error("predict", "run", path, "--unknown", "error")
+    path.write_text("smiles\nC\n")
+    assert "has no column 'T'" in crawl.error("predict", "run", path)
+    trained = TrainedModel.load("run")
+    with pytest.raises(ValueError, match="also needs the columns T, phase"):
+        trained.predict(["CCO"])
+
+
+def test_descriptors_alone_need_no_table(crawl, tiny, molecules):
+    data = ["--data.path", molecules, "--data.targets", "logS", "--data.descriptors"]
+    assert crawl("train", "csv", *data, *tiny, "--out", "run").code == 0
+    assert crawl("predict", "run", molecules, "-o", "out.csv").code == 0
+    rows = [row for row in read("out.csv") if not row["reason"]]
+    found = TrainedModel.load("run").predict([*(row["SMILES"] for row in rows), "nonsense"], unreadable="nan").mean
+    assert [f"{value:.4g}" for value in found[:-1, 0]] == [f"{float(row['predicted_logS']):.4g}" for row in rows]

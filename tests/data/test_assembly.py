@@ -38,6 +38,7 @@ def some_graphs(num_graphs: int = 16, is_symmetric: bool = False) -> GraphStore:
                 edge_index=edge_index[:, torch.randperm(edge_index.shape[1], generator=generator)],
                 edge_attr=torch.rand(edge_index.shape[1], 2, generator=generator),
                 y=torch.rand(1, 1, generator=generator),
+                u=torch.rand(1, 2, generator=generator),
             )
         )
     return GraphStore.from_graphs(graphs)
@@ -85,12 +86,15 @@ def test_batches_are_those_of_the_store(ids: list[int], share: float | None) -> 
         assert torch.equal(batch.edge_index[:, : real[1]].cpu(), plain.edge_index)
         assert torch.equal(batch.nodes.owner[: real[0]].cpu(), graph.batch)
         assert torch.equal(batch.y[: len(ids)].cpu(), plain.y)
+        assert torch.equal(batch.u[: len(ids)].cpu(), plain.u)
         for name in ("nodes", "edges", "code"):
             assert torch.equal(getattr(batch.walks, name)[: len(walks)].cpu(), getattr(walks, name)), name
         for end, segments in enumerate((batch.sources, batch.edges)):
             expected = [(plain.edge_index[end] == v).nonzero().flatten().tolist() for v in range(graph.num_nodes)]
             assert rows_of(segments)[: graph.num_nodes] == expected
     assert found.y[len(ids) :].isnan().all()
+    assert found.u.shape == (5, 2)
+    assert not found.u[len(ids) :].any()
     for segments, ids_on_walks in ((found.walks.visits, walks.nodes), (found.walks.steps, walks.edges)):
         flat = ids_on_walks.flatten()
         expected = [(flat == k).nonzero().flatten().tolist() for k in range(segments.owners.size)]

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
@@ -186,3 +188,32 @@ def test_one_graph_is_a_data_set_of_one():
 def test_a_layer_is_not_a_data_set(layer) -> None:
     with pytest.raises(ValueError, match=r"is a layer, not graphs: use crawl\.nn\.from_pyg to make it a block\.$"):
         from_pyg(layer)
+
+
+def test_features_of_graphs():
+    ring = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
+    graphs = [Data(edge_index=ring, num_nodes=3, y=i / 2, u=torch.tensor([i, 2.0 * i])) for i in range(10)]
+    store = from_pyg(graphs).store
+    assert store.u.tolist() == [[i, 2.0 * i] for i in range(10)]
+    assert store.subset([3, 1]).u.tolist() == [[3, 6], [1, 2]]
+    assert store.batch([3, 1]).u.tolist() == [[3, 6], [1, 2]]
+    assert store.graph(4).u.tolist() == [[4, 8]]
+    assert GraphStore.concatenate([store, store]).u.shape == (20, 2)
+    assert "u=[10, 2]" in repr(store)
+    assert from_pyg(graphs, ignore=["u"]).store.u is None
+    for data in graphs:
+        data.conditions = data.u
+        del data.u
+    assert torch.equal(from_pyg(graphs, graph_attr="conditions").store.u, store.u)
+    assert "u" not in graphs[0]  # what was given is not changed
+    with pytest.raises(ValueError, match="Graph 0 has no attribute 'pressure'"):
+        from_pyg(graphs, graph_attr="pressure")
+    graphs[3].u = torch.zeros(1, 2)
+    with pytest.raises(ValueError, match="Graph 3 has both u and conditions"):
+        from_pyg(graphs, graph_attr="conditions")
+    with pytest.raises(ValueError, match="Graph 0 has no u, but others do"):
+        GraphStore.from_graphs(graphs)
+    cases = ((torch.zeros(2, 2), r"u of shape \[2, 2\]: give one row"), (torch.tensor([math.inf]), "inf in u"))
+    for wrong, message in cases:
+        with pytest.raises(ValueError, match=message):
+            GraphStore.from_graphs([Data(edge_index=ring, num_nodes=3, u=wrong)])

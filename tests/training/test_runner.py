@@ -18,7 +18,7 @@ from crawl.choices import OF_BLOCKS, WITH_WALKS
 from crawl.data import Dataset, GraphStore, Split, Task, with_encodings
 from crawl.data.assembly import Bucket
 from crawl.encodings import Encodings
-from crawl.nn import BLOCKS, Batch, Block, State, WithEncodings, from_pyg
+from crawl.nn import BLOCKS, Batch, Block, GraphFeatures, State, WithEncodings, from_pyg
 from crawl.nn.encoders import UNKNOWN
 from crawl.ops.triton.streams import stream_of_thread
 from crawl.training.calling import why_not_captured
@@ -165,6 +165,14 @@ def test_captured_equals_eager_with_encodings(layer: tuple[str, ...], with_edges
 
     assert make().can_encode_ahead
     assert_captured_equals_eager(make, replace(with_edges, store=store), monkeypatch)
+
+
+def test_captured_equals_eager_with_features_of_graphs(with_edges: Dataset, monkeypatch) -> None:
+    u = torch.randn(len(with_edges), 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    u[::3, 1] = torch.nan
+    scaling = GraphFeatures([0.5, 0.0, 0.0], [2.0, 1.0, 0.1])
+    dataset = replace(with_edges, store=replace(with_edges.store, u=u))
+    assert_captured_equals_eager(lambda: network("walk", graph_channels=scaling), dataset, monkeypatch)
 
 
 def test_captured_equals_eager_for_a_tied_block(with_edges: Dataset, monkeypatch) -> None:

@@ -289,6 +289,11 @@ def _expected(features: Features) -> Iterable[tuple[str, str]]:
     ):
         described = f"categories of sizes {', '.join(map(str, categories))}" if categories else f"{width} numbers"
         yield f"{kind} features", described if categories or width else "none"
+    if features.num_graph_features:
+        columns = () if features.columns is None else features.columns.graphs
+        names = [column.name for column in columns]
+        names += [f"{number} descriptors"] if features.columns and (number := len(features.columns.descriptors)) else []
+        yield "graph features", ", ".join(names) or f"{features.num_graph_features} numbers"
 
 
 def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:

@@ -151,7 +151,7 @@ class WithInput(WithModel):
         if not isinstance(data, Csv):
             raise ValueError(f"{self.run_folder} was not trained on molecules: give a folder of graphs, not a file.")
         columns = Table(self.input).columns
-        molecules = read_molecules(self.input, self.smiles or data.smiles)
+        molecules = read_molecules(self.input, self.smiles or data.smiles, trained.features.columns, unknown)
         return columns, ((cells, molecule) for _, cells, molecule in molecules)
 
     def _graphs(self, trained: TrainedModel, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:

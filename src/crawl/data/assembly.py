@@ -127,6 +127,7 @@ class Assembler:
             if weights is None
             else self._kept("sample_weight", weights, most_nodes if store.y_per_node else most_graphs)
         )
+        self.u = None if store.u is None else self._kept("u", store.u, most_graphs)
         self.graph = Graph(rowptr, col, edge_id, graph.batch, graph.graph_ptr, graph.num_edges)
         self._loaded = graph
         self._weighed: Graph | None = None
@@ -260,6 +261,10 @@ class Assembler:
             y, weights = y[rows], None if weights is None else weights[rows]
             if is_padded and is_real is not None:
                 y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y, torch.nan)
+        u = self.u
+        if u is not None:
+            u = u[ids.clamp_max(len(u) - 1)]
+            u = torch.where(is_graph.unsqueeze(1), u, 0.0) if is_padded else u
         walks = None
         if plan is not None:
             offsets = (node_offset, edge_offset)
@@ -274,6 +279,7 @@ class Assembler:
             y,
             walks,
             sample_weight=weights,
+            u=u,
         )
 
     def _walks(

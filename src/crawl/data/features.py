@@ -57,10 +57,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of `x` and of `edge_attr` are. With these, other files are numbered in the same way."""
+    """What the columns of `x`, `edge_attr` and `u` are. With these, other files are numbered in the same way.
+
+    Attributes:
+        nodes: The columns of `x`.
+        edges: The columns of `edge_attr`.
+        graphs: The first columns of `u`; words are one-hot there.
+        descriptors: The names of the descriptors of molecules that follow in `u`.
+    """
 
     nodes: tuple[Column, ...] = ()
     edges: tuple[Column, ...] = ()
+    graphs: tuple[Column, ...] = ()
+    descriptors: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, content: Any) -> Columns:
@@ -69,10 +78,10 @@ class Columns:
 
 
 class Unknown(Counter[tuple[str, str, Any]]):
-    """How often values occur that a model has no category for: `node` or `edge`, the column, and the value."""
+    """How often values occur that a model has no category for: `node`, `edge` or `graph`, the column, and the value."""
 
     def add(self, owner: str, column: str, values: Iterable[Any]) -> None:
-        """Count the values of nodes or edges (`owner` is `node` or `edge`) in a column."""
+        """Count the values of nodes, edges or graphs (`owner` is `node`, `edge` or `graph`) in a column."""
         self.update((owner, column, value) for value in values)
 
     def __str__(self) -> str:

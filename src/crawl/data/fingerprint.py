@@ -15,6 +15,7 @@ from crawl.checks import check_type, shown
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, listed
 from crawl.data.one_graph import OneGraph
+from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.plain import structure
 
@@ -27,7 +28,10 @@ _PARTS = {  # what has a hash, and what a change of it is called
     "targets": "the targets have changed",
     "split": "the split has changed",
 }
-_WEIGHTS = "weights"  # of targets, which has a hash where there are any
+_WHERE_ANY = {  # what has a hash where there is any
+    "weights": "the weights of the targets have changed",
+    "graph_features": "the features of graphs have changed",
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Fingerprint:
         task: What is to be predicted, with the names of targets and classes.
         columns: What the features are, where categories are numbered by the values that occur.
         hashes: A hash for each of `graphs`, `node_features`, `edge_features`, `targets` and `split`, and one of
-            the `weights` of targets where there are any.
+            the `weights` of targets and of `graph_features` where there are any.
     """
 
     num_graphs: int
@@ -67,7 +71,9 @@ class Fingerprint:
             "split": _hash(split.train, split.val, split.test),
         }
         if store.sample_weight is not None:
-            hashes[_WEIGHTS] = _hash(store.sample_weight)
+            hashes["weights"] = _hash(store.sample_weight)
+        if isinstance(store, GraphStore) and store.u is not None:
+            hashes["graph_features"] = _hash(store.u)
         return cls(len(dataset), dataset.task, dataset.columns, hashes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,7 +84,7 @@ class Fingerprint:
     def from_dict(cls, content: Any) -> Fingerprint:
         """The fingerprint that `to_dict` wrote, perhaps through JSON. Refuses other content."""
         fingerprint = structure(cls, content, "The fingerprint of data")
-        if fingerprint.hashes.keys() - {_WEIGHTS} != _PARTS.keys() or fingerprint.num_graphs < 0:
+        if fingerprint.hashes.keys() - _WHERE_ANY.keys() != _PARTS.keys() or fingerprint.num_graphs < 0:
             raise ValueError(f"This is not the fingerprint of data: {shown(content)}.")
         return fingerprint
 
@@ -88,11 +94,14 @@ class Fingerprint:
         if self.num_graphs != now.num_graphs:
             return [*changes, f"there were {self.num_graphs} graphs and are {now.num_graphs}"]
         before, after = self.columns or Columns(), now.columns or Columns()
-        for owner in ("nodes", "edges"):
+        for owner in ("nodes", "edges", "graphs"):
             changes += _column_changes(owner, getattr(before, owner), getattr(after, owner))
-        changes += [phrase for part, phrase in _PARTS.items() if self.hashes[part] != now.hashes[part]]
-        are_others = self.hashes.get(_WEIGHTS) != now.hashes.get(_WEIGHTS)
-        return [*changes, "the weights of the targets have changed"] if are_others else changes
+        if before.descriptors != after.descriptors:
+            changes.append(
+                f"{len(before.descriptors)} descriptors were used and now {len(after.descriptors)}, or others"
+            )
+        parts = {**_PARTS, **_WHERE_ANY}
+        return changes + [phrase for part, phrase in parts.items() if self.hashes.get(part) != now.hashes.get(part)]
 
 
 def task_changes(before: Task, now: Task) -> list[str]:

@@ -6,17 +6,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 from torch_geometric.data import Data
 
-from crawl.checks import shown
+from crawl.checks import shown, truth
 from crawl.choices import BY_FILE
 from crawl.data.dataset import Dataset
-from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
+from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES, Column, Columns, Unknown
+from crawl.data.graph_columns import (
+    check_graph_columns,
+    choose_descriptors,
+    encode_graph_columns,
+    fit_columns,
+    kinds_of_columns,
+    problem_of,
+)
 from crawl.data.labelled import BadRows, choose_targets, label, split_labelled
 from crawl.data.part_files import PartPaths, PartTables
 from crawl.data.splits import DRAWN_FRACTIONS, Folds, Fractions, Split
 from crawl.data.store import GraphStore
-from crawl.data.table import Table
+from crawl.data.table import Row, Table
 from crawl.data.targets import AnyKind
 
 
@@ -34,6 +46,8 @@ def from_csv(
     task: AnyKind = "auto",
     metric: str | None = None,
     weight_column: str | None = None,
+    feature_columns: str | Sequence[str] = (),
+    descriptors: bool = False,
 ) -> Dataset:
     """The molecules of a CSV file with their targets; needs rdkit.
 
@@ -57,6 +71,11 @@ def from_csv(
         metric: The score; the usual one of the task when None.
         weight_column: The column that says how much each row counts in training, a number of 0 or more; all count alike
             when None. A row without one is bad. Scores are not weighted.
+        feature_columns: Columns that a model sees besides the molecule, such as a temperature: numbers, or words, which
+            become one-hot. They are `store.u`. A row without one is bad.
+        descriptors: Whether a model also sees RDKit's 2D descriptors, about 200 numbers, which follow in `store.u`.
+            Those are left out that are missing for more than a tenth of the training molecules, or the same for all
+            others; a missing one is NaN, which a network takes for the mean.
 
     Raises:
         ValueError: For anything wrong with the file or the choices; the message says what to do.
@@ -66,8 +85,13 @@ def from_csv(
     table = Table(path) if paths is None else PartTables(paths)
     split = _checked_split(paths, split, fractions)
     smiles_column = _smiles_column(table, smiles_column)
-    targets = choose_targets(table, target_columns, taken=(smiles_column, split, weight_column))
-    examples = ((row, row.problem or _graph(row.cells[smiles_column])) for row in table)
+    taken: dict[str, object] = {"the SMILES column": smiles_column, "the column of the split": split}
+    taken |= {"the column of weights": weight_column}
+    names = check_graph_columns(table, feature_columns, taken)
+    targets = choose_targets(table, target_columns, taken=(*taken.values(), *names))
+    rows = list(table)
+    kinds = kinds_of_columns(rows, names)
+    examples = ((row, row.problem or problem_of(row.cells, kinds) or _graph(row.cells[smiles_column])) for row in rows)
     labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric, weight_column=weight_column)
     smiles = tuple(row.cells[smiles_column] for row in labelled.rows)
     if isinstance(table, PartTables):
@@ -75,24 +99,32 @@ def from_csv(
         table.warn_of_leaks(labelled.rows, [_canonical(each) for each in smiles])
     else:
         parts = split_labelled(labelled, split, fractions or DRAWN_FRACTIONS, seed, smiles)
+    u, columns = _graph_features([row.cells for row in labelled.rows], kinds, smiles, descriptors, parts.train)
+    store = GraphStore.from_graphs(labelled.graphs)
     return Dataset(
         name=table.name,
-        store=replace(GraphStore.from_graphs(labelled.graphs), y=labelled.y, sample_weight=labelled.sample_weight),
+        store=replace(store, y=labelled.y, sample_weight=labelled.sample_weight, u=u),
         task=labelled.task,
         split=parts,
         node_categories=ATOM_CATEGORIES,
         edge_categories=BOND_CATEGORIES,
         skipped=labelled.skipped,
         graph_names=smiles,
+        columns=columns,
     )
 
 
 def read_molecules(
-    path: str | Path, smiles_column: str | None = None
+    path: str | Path,
+    smiles_column: str | None = None,
+    columns: Columns | None = None,
+    unknown: Unknown | None = None,
 ) -> Iterator[tuple[int, dict[str, str], Data | str]]:
     """For each row of a CSV file, its line, its cells, and the molecule or the reason why there is none; needs rdkit.
 
-    Rows are read as they are asked for, so the file may be of any length; the arguments are those of `from_csv`.
+    Rows are read as they are asked for, so the file may be of any length; the arguments are those of `from_csv`. If the
+    `columns` of a data set are given, molecules have the features `u` of that data set; words that did not occur there
+    are counted in `unknown`.
 
     Raises:
         ValueError: If the file cannot be read or has no such column, at once and not with the first row.
@@ -102,7 +134,53 @@ def read_molecules(
 
     table = Table(path)
     column = _smiles_column(table, smiles_column)
-    return ((row.line, row.cells, row.problem or _graph(row.cells[column])) for row in table)
+    columns, unknown = columns or Columns(), Unknown() if unknown is None else unknown
+    for feature in columns.graphs:
+        table.check_column(feature.name)
+    return ((row.line, row.cells, row.problem or _with_features(row, column, columns, unknown)) for row in table)
+
+
+def _with_features(row: Row, smiles_column: str, columns: Columns, unknown: Unknown) -> Data | str:
+    """The molecule in a row with its features, or the reason why there is none."""
+    smiles = row.cells[smiles_column]
+    graph = problem_of(row.cells, columns.graphs) or _graph(smiles)
+    if isinstance(graph, Data) and (columns.graphs or columns.descriptors):
+        parts = [encode_graph_columns([row.cells], columns.graphs, unknown)]
+        graph.u = torch.from_numpy(np.concatenate([*parts, *_descriptors([smiles], columns.descriptors)], axis=1))
+    return graph
+
+
+def _graph_features(
+    cells: Sequence[dict[str, str]],
+    kinds: Sequence[Column],
+    smiles: Sequence[str],
+    has_descriptors: bool,
+    train: Tensor,
+) -> tuple[Tensor | None, Columns | None]:
+    """`[rows, K]` the features of the molecules in usable rows, and what they are; None if none are asked for."""
+    if not kinds and not truth("descriptors", has_descriptors):
+        return None, None
+    columns = Columns(graphs=fit_columns([cells[i] for i in train.tolist()], kinds))
+    parts = [encode_graph_columns(cells, columns.graphs, Unknown())]
+    if has_descriptors:
+        from crawl.data.descriptors import DESCRIPTORS, descriptors_of
+
+        values = descriptors_of(smiles)
+        kept = choose_descriptors(DESCRIPTORS, values[train.numpy()])
+        if not kept:
+            raise ValueError("No descriptor differs between the training molecules: leave out descriptors.")
+        columns = replace(columns, descriptors=tuple(DESCRIPTORS[i] for i in kept))
+        parts.append(values[:, kept])
+    return torch.from_numpy(np.concatenate(parts, axis=1)), columns
+
+
+def _descriptors(smiles: Sequence[str], names: Sequence[str]) -> list[NDArray[np.float64]]:
+    """The descriptors of molecules, if any are named."""
+    if not names:
+        return []
+    from crawl.data.descriptors import descriptors_of
+
+    return [descriptors_of(smiles, names)]
 
 
 def _graph(smiles: str) -> Data | str:

@@ -42,6 +42,7 @@ def padded(batch: Batch, bucket: Bucket, walks_per_graph: int) -> Batch:
         y=None if batch.y is None else _longer(batch.y, graphs.size, torch.nan),
         walks=None if batch.walks is None else _padded_walks(batch.walks, bucket, walks_per_graph),
         targets=targets,
+        u=None if batch.u is None else _longer(batch.u, graphs.size, 0),
         sample_weight=None if batch.sample_weight is None else _longer(batch.sample_weight, graphs.size, 0),
     )
 

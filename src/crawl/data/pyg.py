@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from crawl.tensor_checks import plain_tensor
 
 PyGDataset: TypeAlias = InMemoryDataset | Sequence[Data] | Data
 
-_USED = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes", "batch", "ptr"}
+_USED = {"x", "edge_index", "edge_attr", "edge_weight", "y", "u", "num_nodes", "batch", "ptr"}
 _MOST_CATEGORIES = 10_000  # in one column of integers; more are taken for a mistake
 
 
@@ -39,6 +40,7 @@ def from_pyg(
     metric: str | None = None,
     level: Level | None = None,
     ignore: Collection[str] = (),
+    graph_attr: str = "u",
     name: str | None = None,
 ) -> Dataset:
     """The graphs of a PyG data set or of a list of `Data`, which must all have a target `y`.
@@ -57,9 +59,11 @@ def from_pyg(
         task: The kind of the task; found from `y` with `auto`, as `targets_from_tensor` says.
         metric: The score; the usual one of the task when None.
         level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.
-        ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`. A store does not keep weights of
+        ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`, `u`. A store does not keep weights of
             edges, so data with weights is refused unless they are ignored. A warning names other attributes, such as
             `pos`, which are not used, unless they are strings.
+        graph_attr: The attribute with features of graphs, `[1, K]` or `[K]` in each, which become `u`: the head of a
+            network sees them. An attribute `u` may be missing, another name may not.
         name: What to call it in reports; the name of the data set when None.
 
     Raises:
@@ -73,6 +77,9 @@ def from_pyg(
         check_type("name", name, str)
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
+    if check_type("graph_attr", graph_attr, str) and graph_attr != "u":
+        dataset = _with_u(dataset, graph_attr)
+        val, test = (None if part is None else _with_u(part, graph_attr) for part in (val, test))
     store = GraphStore.from_dataset(dataset, level=level, ignore=ignore)
     if len(store) == 1 and val is None and (store.y_per_node or _has_masks(dataset)):
         raise ValueError(
@@ -108,6 +115,20 @@ def from_pyg(
         node_categories=node_categories,
         edge_categories=edge_categories,
     )
+
+
+def _with_u(dataset: PyGDataset, name: str) -> list[Data]:
+    """Copies of the graphs with an attribute as their `u`. Refuses graphs that do not have it, or have a `u`, too."""
+    graphs = [dataset] if isinstance(dataset, Data) else [dataset[i] for i in range(len(dataset))]
+    found = []
+    for i, data in enumerate(graphs):
+        if name not in data or "u" in data:
+            problem = f"no attribute {name!r}" if name not in data else f"both u and {name}"
+            raise ValueError(f"Graph {i} has {problem}: give all graphs one attribute of this name, or graph_attr='u'.")
+        found.append(copy.copy(data))
+        found[-1].u = found[-1][name]
+        del found[-1][name]
+    return found
 
 
 def _has_masks(dataset: Any) -> bool:

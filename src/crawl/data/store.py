@@ -38,6 +38,7 @@ class GraphStore:
         y_per_node: Whether the rows of `y` belong to nodes instead of graphs.
         sample_weight: How much each row of `y` counts in training, `[rows]`, or each of its targets, `[rows, K]`:
             numbers that are 0 or more, whose ratios matter. None if all count alike.
+        u: `[G, K]` features of the graphs, NaN where one is missing, or None.
         sizes: `[2, G]` the nodes and edges of each graph, on the CPU: so nothing waits for a GPU to know them.
     """
 
@@ -49,6 +50,7 @@ class GraphStore:
     y: Tensor | None = None
     y_per_node: bool = False
     sample_weight: Tensor | None = None
+    u: Tensor | None = None
     sizes: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +70,7 @@ class GraphStore:
             "edge_attr": (self.edge_attr, self.num_edges),
             "y": (self.y, self.num_nodes if self.y_per_node else len(self)),
             "sample_weight": (self.sample_weight, self.num_nodes if self.y_per_node else len(self)),
+            "u": (self.u, len(self)),
         }
         for name, (tensor, num_rows) in expected.items():
             if tensor is None:
@@ -125,7 +128,7 @@ class GraphStore:
             dataset: The graphs; a single `Data` is one graph, a `Batch` its graphs. `y` may have a row for each graph,
                 a row for each node, or a vector for each graph, which becomes a row.
             level: Whether `y` belongs to a `graph` or a `node`; found from its shape when None.
-            ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`.
+            ignore: Names of attributes to leave out: `x`, `edge_attr`, `edge_weight`, `u`.
 
         Raises:
             ValueError: If the graphs do not go together, are not graphs or have features that are not finite, if `y`
@@ -144,7 +147,8 @@ class GraphStore:
             return cls.from_graphs(graphs, level=level, ignore=ignore)
         _check_choices(level, ignore)
         data = dataset._data
-        ptr = _slices(dataset) if isinstance(data, Data) else {}
+        has_u = isinstance(data, Data) and "u" in data and "u" not in ignore  # which may have any shape
+        ptr = _slices(dataset) if isinstance(data, Data) and not has_u else {}
         if {len(each) for each in ptr.values()} != {dataset.len() + 1}:  # as when PyG lost graphs without edges
             return cls.from_graphs(graphs, level=level, ignore=ignore)
         if "edge_weight" not in ignore:
@@ -182,6 +186,8 @@ class GraphStore:
         }
         names = [name for name in ("x", "edge_attr") if name not in ignore]
         features = {name: _concatenated(name, [getattr(data, name) for data in graphs]) for name in names}
+        if "u" not in ignore:
+            features["u"] = _concatenated("u", [_as_row_of_graph(i, data.get("u")) for i, data in enumerate(graphs)])
         return cls._of(ptr, torch.cat(edge_indices, dim=1), _concatenated("y", targets), level, **features)
 
     @classmethod
@@ -207,18 +213,18 @@ class GraphStore:
         device = stores[0].device
         node_ptr, edge_ptr = (as_ptr(counts).to(device) for counts in sizes)
         edge_index = torch.cat([store.edge_index for store in stores], dim=1)
-        x, edge_attr, y, weight = (
+        x, edge_attr, y, weight, u = (
             _concatenated(name, [getattr(store, name) for store in stores], "Part")
-            for name in ("x", "edge_attr", "y", "sample_weight")
+            for name in ("x", "edge_attr", "y", "sample_weight", "u")
         )
-        return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node, weight)
+        return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node, weight, u)
 
     def checked(self) -> Self:
         """The same store, for arrays that come from outside, if they are graphs.
 
         Raises:
             ValueError: If an edge leaves its graph, a pointer falls, `x` or `edge_attr` holds NaN or infinity, or `y`
-                infinity; NaN in `y` is a target that is missing. Or if a weight is below 0 or not finite.
+                infinity; NaN in `y` or `u` is a number that is missing. Or if a weight is below 0 or not finite.
         """
         edge_index = self.edge_index
         if bool((self.sizes < 0).any()) or bool(self.node_ptr[0] != 0) or bool(self.edge_ptr[0] != 0):
@@ -236,13 +242,14 @@ class GraphStore:
         self._check_finite("x", self.x, self.node_ptr)
         self._check_finite("edge_attr", self.edge_attr, self.edge_ptr)
         self._check_finite("y", self.y, self.node_ptr if self.y_per_node else torch.arange(len(self) + 1))
+        self._check_finite("u", self.u, torch.arange(len(self) + 1))
         check_weights_of_rows(self.sample_weight)
         return self
 
     def _check_finite(self, name: str, values: Tensor | None, ptr: Tensor) -> None:
         if values is None or not values.is_floating_point():
             return
-        wrong = values.isinf() if name == "y" else ~values.float().isfinite()  # as the network takes them
+        wrong = values.isinf() if name in ("y", "u") else ~values.float().isfinite()  # as the network takes them
         if bool(wrong.any()):
             row = int(wrong.nonzero()[0, 0])
             graph = int(torch.searchsorted(ptr, row, right=True)) - 1
@@ -264,10 +271,10 @@ class GraphStore:
     def batch(self, ids: Tensor | Sequence[int]) -> Batch:
         """The graphs `ids`, in this order, as one PyG `Batch`; a graph may come more than once.
 
-        The batch has `x`, `edge_attr`, `y` and `sample_weight` where the store has them, `edge_index`, `batch`, `ptr`
-        and `num_nodes`, equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids; those that no
-        graph has are refused. Give the ids on the CPU: the batch is put together on the device of the store, and the
-        host does not wait for it.
+        The batch has `x`, `edge_attr`, `y`, `u` and `sample_weight` where the store has them, `edge_index`, `batch`,
+        `ptr` and `num_nodes`, equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids; those
+        that no graph has are refused. Give the ids on the CPU: the batch is put together on the device of the store,
+        and the host does not wait for it.
         """
         ids, (nodes, batch, ptr, _), (edges, graph_of_edge, _, _) = self._chosen(ids)
         parts = self._rows_of(nodes, edges, ids)
@@ -299,10 +306,12 @@ class GraphStore:
             found["y"] = self.y[nodes if self.y_per_node else graphs]
         if self.sample_weight is not None:
             found["sample_weight"] = self.sample_weight[nodes if self.y_per_node else graphs]
+        if self.u is not None:
+            found["u"] = self.u[graphs]
         return found
 
     def __repr__(self) -> str:
-        shapes = {name: getattr(self, name) for name in ("x", "edge_attr", "y")}
+        shapes = {name: getattr(self, name) for name in ("x", "edge_attr", "y", "u")}
         parts = [f"{name}={list(value.shape)}" for name, value in shapes.items() if value is not None]
         counts = f"num_graphs={len(self)}, num_nodes={self.num_nodes}, num_edges={self.num_edges}"
         return f"GraphStore({', '.join([counts, *parts])}, device='{self.device}')"
@@ -380,6 +389,17 @@ def _as_rows(y: Any) -> Tensor:
     return rows.unsqueeze(0) if rows.dim() == 0 else rows
 
 
+def _as_row_of_graph(graph: int, u: Any) -> Tensor | None:
+    """`[1, K]` the features of a graph."""
+    if u is None:
+        return None
+    rows = _as_rows(u)
+    rows = rows.unsqueeze(0) if rows.dim() == 1 else rows
+    if rows.dim() != 2 or len(rows) != 1 or not rows.numel() or rows.is_complex():
+        raise ValueError(f"Graph {graph} has u of shape {list(rows.shape)}: give one row of numbers, [1, K].")
+    return rows if rows.is_floating_point() else rows.double()
+
+
 def _as_targets(y: Tensor, y_ptr: Tensor, node_ptr: Tensor, level: Level | None) -> tuple[Tensor, bool]:
     """The targets, a row for each graph or for each node, and whether it is for each node."""
     sizes, num_nodes = y_ptr.diff().cpu(), node_ptr.diff().cpu()
@@ -404,7 +424,7 @@ def _check_choices(level: Level | None, ignore: Collection[str]) -> None:
     if isinstance(ignore, str):
         raise ValueError(f"ignore must be a list of names, such as [{ignore!r}], not {ignore!r}.")
     for name in as_list("ignore", ignore, "names") if not isinstance(ignore, set | frozenset) else ignore:
-        check_choice("ignore", name, ("x", "edge_attr", "edge_weight"))
+        check_choice("ignore", name, ("x", "edge_attr", "edge_weight", "u"))
 
 
 def _refuse_weights(edge_weight: Tensor | None, owner: str) -> None:

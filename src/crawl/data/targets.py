@@ -274,6 +274,16 @@ def _largest_and_range(y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.maximum(low.abs(), high.abs()), high - low
 
 
+def value_of(cell: str) -> Value:
+    """What a cell holds: a number, a word, or nothing; a single value in brackets is that value."""
+    return _parsed(cell)
+
+
+def is_mostly_numbers(values: Sequence[Value]) -> bool:
+    """Whether more values are numbers than words."""
+    return _is_numeric(values)
+
+
 def _parsed(cell: str) -> Value:
     value = _plain(cell)
     if not isinstance(value, str) or (inside := _in_brackets(cell)) is None:

@@ -14,6 +14,7 @@ from crawl.nn.gat import GAT
 from crawl.nn.gated_gcn import GatedGCN
 from crawl.nn.gcn import GCN
 from crawl.nn.gine import GIN, GINE
+from crawl.nn.graph_features import GraphFeatures
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
 from crawl.nn.norm import BatchNorm
@@ -48,6 +49,7 @@ __all__ = [
     "Embedding",
     "FeedForward",
     "GatedGCN",
+    "GraphFeatures",
     "Linear",
     "MessagePassing",
     "OneHot",

@@ -38,9 +38,10 @@ class Batch:
         walks: Walks on the graphs, or None.
         targets: Which nodes the rows of `y` belong to: one node each, or the first and the second of a pair. None if
             they belong to all graphs, or to all nodes.
-        is_encoded: Whether the encoders of a network have seen `x` and `edge_attr` already.
+        is_encoded: Whether the encoders of a network have seen `x`, `edge_attr` and `u` already.
         sample_weight: How much each row of `y`, or each of its targets, counts in a loss; None if all count alike. Any
             number in padding.
+        u: `[G, …]` features of the graphs, or None; 0 in padding.
     """
 
     edge_index: Tensor
@@ -54,6 +55,7 @@ class Batch:
     targets: tuple[Segments, ...] | None = None
     is_encoded: bool = False
     sample_weight: Tensor | None = None
+    u: Tensor | None = None
 
     @classmethod
     def from_data(cls, data: Data, graph: Graph, walks: Walks | None, device: torch.device) -> Batch:

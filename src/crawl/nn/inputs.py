@@ -16,6 +16,7 @@ from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.blocks import LayerPart, has, takes
 from crawl.nn.encoders import Dense, Encoder, OneHot, WithEncodings
+from crawl.nn.graph_features import GraphFeatures
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.nn.pair_readout import PairReadout
@@ -37,9 +38,15 @@ class NetworkInputs(nn.Module):
     readout: Readout | PairReadout
 
     def __init__(
-        self, in_channels: int | Encoder, edge_dim: int | Encoder | None, parts: Sequence[LayerPart], channels: int
+        self,
+        in_channels: int | Encoder,
+        edge_dim: int | Encoder | None,
+        parts: Sequence[LayerPart],
+        channels: int,
+        graph_channels: int | GraphFeatures = 0,
     ) -> None:
         super().__init__()
+        self.graph_features = _as_graph_features(graph_channels)
         self.hidden_channels, self.ignores_edges = channels, edge_dim is None
         self.node_encoder = _as_encoder("in_channels", in_channels, 1)
         self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
@@ -114,7 +121,19 @@ class NetworkInputs(nn.Module):
             walks = self.sample_walks(graph, num_steps, seed, data.graph_keys if "graph_keys" in data else None)
         batch = Batch.from_data(data, graph, walks, self._like.device)
         x, edge_attr = self.checked_features(data.x, graph.num_nodes, data.edge_attr, graph.num_edges)
-        return replace(batch, x=x, edge_attr=edge_attr)
+        return replace(batch, x=x, edge_attr=edge_attr, u=self.checked_u(data.get("u"), graph.num_graphs))
+
+    def checked_u(self, u: Tensor | None, num_graphs: int) -> Tensor | None:
+        """Features of graphs as the network takes them. Refuses those that do not fit it, or would not be seen."""
+        if self.graph_features is not None:
+            return self.graph_features.checked(u, num_graphs)
+        if u is not None:
+            width = u.shape[-1] if isinstance(u, Tensor) and u.dim() else 1
+            raise ValueError(
+                f"The data has u, features of graphs, but the model graph_channels=0: give it graph_channels={width} "
+                "to use them, or take them away (del data.u)."
+            )
+        return None
 
     def checked_features(
         self, x: Tensor | None, num_nodes: int, edge_attr: Tensor | None, num_edges: int
@@ -134,7 +153,8 @@ class NetworkInputs(nn.Module):
         edge_attr = batch.edge_attr
         if edge_attr is not None or (self.edge_encoder.out_channels and not self._edges_may_be_bare):
             edge_attr = _encoded(self.edge_encoder, edge_attr, batch.num_edges, self._like)
-        return replace(batch, x=x, edge_attr=edge_attr, is_encoded=True)
+        u = batch.u if self.graph_features is None or batch.u is None else self.graph_features(batch.u, self._like)
+        return replace(batch, x=x, edge_attr=edge_attr, u=u, is_encoded=True)
 
     def first_state(self, batch: Batch) -> State:
         """What the first block sees of an encoded batch."""
@@ -163,6 +183,12 @@ class NetworkInputs(nn.Module):
     def _like(self) -> Tensor:
         """A parameter, which tells the dtype and the device."""
         return self.readout.norm.weight
+
+
+def _as_graph_features(given: int | GraphFeatures) -> GraphFeatures | None:
+    if isinstance(given, GraphFeatures):
+        return given
+    return GraphFeatures(width) if (width := whole_number("graph_channels", given, 0, MAX_CHANNELS)) else None
 
 
 def _refuse_unused(edge_attr: Tensor, can_be_used: bool) -> None:

@@ -46,8 +46,10 @@ class PairReadout(nn.Module):
             hidden = Linear(2 * in_channels, in_channels, bias=True)
             self.head = nn.Sequential(hidden, nn.ReLU(), Linear(in_channels, out_channels, bias=True))
 
-    def forward(self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None) -> Tensor:
-        """`[M, out_channels]` for the M pairs of `targets`; see `Readout`."""
+    def forward(
+        self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None, u: None = None
+    ) -> Tensor:
+        """`[M, out_channels]` for the M pairs of `targets`; see `Readout`. There are no features of graphs."""
         if targets is None or len(targets) != 2:
             raise ValueError("This network answers for pairs of nodes, but the batch has none as targets: give pairs.")
         x = self.embed(x, members)
@@ -63,7 +65,9 @@ class PairReadout(nn.Module):
         both: Tensor = one_way + other_way
         return both
 
-    def embed(self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None) -> Tensor:
+    def embed(
+        self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None, u: None = None
+    ) -> Tensor:
         """`[M, in_channels]` what scores compare, for the nodes of `targets`; `[N, in_channels]` for all when None."""
         check_rows(x, members, self.norm.weight)
         if targets is not None and len(targets) != 1:

@@ -19,6 +19,7 @@ from crawl.models import Network
 from crawl.nn.blocks import BLOCKS
 from crawl.nn.conv import CRaWlConv
 from crawl.nn.encoders import Dense, Encoder, OneHot, WithEncodings
+from crawl.nn.graph_features import GraphFeatures
 from crawl.runs.experiment import Experiment, GivenModel, Model
 from crawl.runs.features import Features
 from crawl.runs.sources import (
@@ -83,6 +84,7 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             head="mlp" if task.level == "pair" else settings.head,
             pair=settings.pair if task.level == "pair" else None,
             dropout=settings.dropout,
+            graph_channels=GraphFeatures(*features.graph_scaling) if features.num_graph_features else 0,
             num_heads=settings.num_heads,
             mean_log_degree=features.mean_log_degree if "pna" in settings.blocks else 1.0,
             precision=settings.precision,
@@ -225,6 +227,8 @@ def _molecules(data: Csv, seed: int, path: Path, val_path: str | Path | None, te
         fractions=None if data.split == BY_FILE else data.fractions,
         seed=seed,
         weight_column=data.weight,
+        feature_columns=data.columns,
+        descriptors=data.descriptors,
         **shared,
     )
 

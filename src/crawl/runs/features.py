@@ -14,7 +14,9 @@ from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import AnyStore
 from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, BOND_COLUMNS, Columns, Unknown
+from crawl.data.graph_columns import means_and_deviations
 from crawl.data.one_graph import OneGraph
+from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
 from crawl.tensor_checks import refuse_graph
@@ -39,6 +41,8 @@ class Features:
         node_gaps: For each column of categories in `x`, those below its size that do not occur; () if all do.
         edge_gaps: The same for `edge_attr`.
         columns: What the features are, where categories are numbered by the values that occur in files.
+        graph_scaling: The means and the standard deviations, over the training graphs, of the features `u` of graphs;
+            nothing without any.
     """
 
     task: Task
@@ -50,6 +54,7 @@ class Features:
     node_gaps: Gaps = ()
     edge_gaps: Gaps = ()
     columns: Columns | None = None
+    graph_scaling: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
 
     def __post_init__(self) -> None:
         for name in ("num_node_features", "num_edge_features"):
@@ -58,6 +63,9 @@ class Features:
             for size in getattr(self, name):
                 whole_number(f"features.{name}", size)
         positive_number("features.mean_log_degree", self.mean_log_degree)
+        means, deviations = self.graph_scaling
+        if len(means) != len(deviations) or not all(deviation > 0 for deviation in deviations):
+            raise ValueError("features.graph_scaling must have a mean and a positive deviation for each feature.")
 
     @classmethod
     def of(cls, dataset: Dataset) -> Features:
@@ -73,7 +81,17 @@ class Features:
             _gaps(dataset.store.x, dataset.node_categories),
             _gaps(dataset.store.edge_attr, dataset.edge_categories),
             dataset.columns,
+            means_and_deviations(
+                dataset.store.u if isinstance(dataset.store, GraphStore) else None,
+                () if dataset.columns is None else dataset.columns.graphs,
+                dataset.split.train,
+            ),
         )
+
+    @property
+    def num_graph_features(self) -> int:
+        """The width of the features `u` of graphs; 0 for none."""
+        return len(self.graph_scaling[0])
 
     @property
     def are_molecules(self) -> bool:
@@ -123,6 +141,9 @@ class Features:
                     unknown.add(owner, column, (features[~known[:, k], k] + first).tolist())
                 features = torch.where(known, features, UNKNOWN)
             parts[name] = features
+        if isinstance(store, GraphStore):
+            graphs = torch.arange(len(store) + 1)
+            parts["u"] = _checked("u", store.u, graphs, self.num_graph_features)
         prepared: AnyStore = replace(store, **parts)
         return prepared
 

@@ -146,10 +146,14 @@ class Csv(_WithTable):
 
     Attributes:
         smiles: The SMILES column; found by its name when not given.
+        columns: Columns that the head of the network sees besides the molecule: numbers, or words as categories.
+        descriptors: Let the head of the network see RDKit's 2D descriptors, too.
     """
 
     name: ClassVar[str] = "csv"
     smiles: str | None = None
+    columns: tuple[str, ...] = field(default=(), metadata=LEFT_OUT)
+    descriptors: bool = field(default=False, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from crawl.checks import MAX_COUNT, MAX_SEED, as_path, check_choice, check_type, shown, suggestion, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
+from crawl.data.features import Columns
 from crawl.data.fingerprint import Fingerprint, task_changes
 from crawl.data.given_graphs import GraphLike, Graphs, are_molecules, is_one_graph, list_of, store_of, store_of_readable
 from crawl.data.hidden_links import hidden_parts
@@ -255,12 +256,32 @@ class TrainedModel(WithUncertainty):
         if are_molecules(given) and not self.features.are_molecules:
             raise ValueError("The model was not trained on molecules: give PyG data or networkx graphs, not molecules.")
         if unreadable == "error":
-            return store_of(given), None
+            return self._with_descriptors(store_of(given), given), None
         if self.features.task.level != "graph":
             raise ValueError(
                 f"The model answers for nodes, and unreadable={unreadable!r} is about graphs: leave it out."
             )
-        return store_of_readable(given)
+        store, is_read = store_of_readable(given)
+        readable = [graph for graph, can_be in zip(given, is_read, strict=True) if can_be]
+        return None if store is None else self._with_descriptors(store, readable), is_read
+
+    def _with_descriptors(self, store: GraphStore, graphs: Sequence[Any]) -> GraphStore:
+        """Molecules with the descriptors that the model was trained with; other graphs as they are.
+
+        Refuses molecules if the model also needs what was in columns of a table.
+        """
+        columns = self.features.columns or Columns()
+        if not are_molecules(graphs) or not (columns.graphs or columns.descriptors):
+            return store
+        if columns.graphs:
+            names = ", ".join(column.name for column in columns.graphs)
+            raise ValueError(
+                f"The model also needs the columns {names}, which a molecule alone does not have: use crawl predict "
+                "with a table, or read_molecules."
+            )
+        from crawl.data.descriptors import descriptors_of
+
+        return replace(store, u=torch.from_numpy(descriptors_of(graphs, columns.descriptors)))
 
     def distances(self, graphs: GraphStore | GraphLike | Graphs, **how: Unpack[HowToApply]) -> Distances:
         """How far graphs are from the training data, by one evaluation; the arguments are those of `predict`.

@@ -19,16 +19,16 @@ from crawl.nn.dropout import Dropout
 from crawl.nn.norm import BatchNorm
 from crawl.threads import torch_on_one_thread
 
-_PARTS = ("x", "edge_index", "edge_attr", "edge_weight", "batch")  # of PyG data, which a model may ask for by name
+_PARTS = ("x", "edge_index", "edge_attr", "edge_weight", "batch", "u")  # of PyG data, which a model may ask for by name
 
 
 class Caller:
     """Calls a model with what its `forward` accepts.
 
     It gets a `crawl.nn.Batch` if the first argument is annotated as one (`takes_batch`), else PyG data, or those of
-    `x`, `edge_index`, `edge_attr`, `edge_weight` and `batch` that it names, if `x` is the first; and those of `seed`
-    and `num_steps` that it `accepts`. A model that takes PyG data as well as a `Batch` has them for walks that it draws
-    on the data, so it gets neither with a `Batch`, which has its walks.
+    `x`, `edge_index`, `edge_attr`, `edge_weight`, `batch` and `u` that it names, if `x` is the first; and those of
+    `seed` and `num_steps` that it `accepts`. A model that takes PyG data as well as a `Batch` has them for walks
+    that it draws on the data, so it gets neither with a `Batch`, which has its walks.
 
     Raises:
         ValueError: If the model needs anything else, or its annotation may be one or the other.
@@ -60,7 +60,7 @@ class Caller:
         """The answer of the model to a batch."""
         words = {"seed": seed, "num_steps": num_steps}
         words = {name: value for name, value in words.items() if name in self.accepts}
-        parts = {name: getattr(batch, name) for name in self.parts}
+        parts = {name: getattr(batch, name, None) for name in self.parts}
         answer = self.model(**parts, **words) if parts else self.model(batch, **words)
         if not isinstance(answer, Tensor):
             raise ValueError(f"The model must answer with a tensor, not {type(answer).__name__}.")
