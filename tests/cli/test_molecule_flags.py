@@ -141,3 +141,22 @@ def test_descriptors_alone_need_no_table(crawl, tiny, molecules):
     rows = [row for row in read("out.csv") if not row["reason"]]
     found = TrainedModel.load("run").predict([*(row["SMILES"] for row in rows), "nonsense"], unreadable="nan").mean
     assert [f"{value:.4g}" for value in found[:-1, 0]] == [f"{float(row['predicted_logS']):.4g}" for row in rows]
+
+
+def test_several_molecules_in_a_row(crawl, tiny, tmp_path):
+    smiles = ["C", "CC", "CCC", "CCO", "CCN", "CCCC", "CCCO", "CCCN", "CCCCC", "CCCCO"]
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join(["solute,solvent,y", *(f"{each},{'CO'[i % 2]},{i}.5" for i, each in enumerate(smiles))]))
+    data = ["--data.path", path, "--data.smiles", "solute", "solvent"]
+    assert crawl("train", "csv", *data, *tiny, "--out", "run").code == 0
+    config = json.loads(Path("run/config.json").read_text())
+    assert config["data"]["smiles"] == ["solute", "solvent"]
+    assert crawl("predict", "run", path, "-o", "out.csv").code == 0
+    assert all(row["predicted_y"] for row in read("out.csv"))
+    path.write_text(path.read_text().replace("solvent", "medium"))
+    assert "has no column 'solvent'" in crawl.error("predict", "run", path)
+    assert crawl("predict", "run", path, "--smiles", "solute", "medium", "-o", "other.csv").code == 0
+    assert [row["predicted_y"] for row in read("other.csv")] == [row["predicted_y"] for row in read("out.csv")]
+    assert "The model reads 2 SMILES columns, not the 1 of" in crawl.error("predict", "run", path, "--smiles", "solute")
+    with pytest.raises(ValueError, match="reads 2 molecules side by side"):
+        TrainedModel.load("run").predict(["CCO"])

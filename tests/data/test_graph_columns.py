@@ -65,14 +65,14 @@ def test_descriptors_that_say_nothing_are_dropped():
     [
         (["pressure"], "has no column 'pressure'"),
         (["T", "T"], "A feature column is named twice: T, T"),
-        (["smiles"], "'smiles' of .* is the SMILES column, so it cannot be a feature"),
+        (["smiles"], "'smiles' of .* is a SMILES column, so it cannot be a feature"),
         (3, "feature_columns must be a list of names of columns, not 3"),
         ([3], "has no column 3"),
     ],
 )
 def test_columns_that_cannot_be_features(table, names, message):
     with pytest.raises(ValueError, match=message):
-        check_graph_columns(table, names, {"the SMILES column": "smiles", "the column of the split": None})
+        check_graph_columns(table, names, [("a SMILES column", "smiles"), ("the column of the split", None)])
 
 
 def test_columns_that_say_nothing(table):

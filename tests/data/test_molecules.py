@@ -247,3 +247,31 @@ def test_a_column_of_weights(tmp_path):
         from_csv(path, weight_column="weight", target_columns="y")
     with pytest.raises(ValueError, match=r"Column 'y' of .* cannot be a target, too"):
         from_csv(path, weight_column="y", target_columns="y")
+
+
+def test_several_molecules_in_a_row(tmp_path):
+    rows = ["CCO,O,1.5", "CC,CO,2.5", "c1ccccc1,O,3.5", "xx,O,4.5", "C,,5.5", "CCN,O,6.5", "CCC,CO,7.5"]
+    path = write(tmp_path, "\n".join(["solute,solvent,y", *rows]))
+    dataset = from_csv(path, ["solute", "solvent"], "y", fractions=(0.6, 0.2, 0.2))
+    assert dataset.node_categories == (*ATOM_CATEGORIES, 2)
+    assert dataset.graph_names == ("CCO.O", "CC.CO", "c1ccccc1.O", "CCN.O", "CCC.CO")
+    assert [line.partition(": ")[2] for line in dataset.skipped] == [
+        "solute: 'xx' is not a molecule: the SMILES is not well formed",
+        "solvent: there is no SMILES",
+    ]
+    second = dataset.store.graph(1)
+    alone = [from_csv(path, column, "y", fractions=(0.6, 0.2, 0.2)).store.graph(1) for column in ("solute", "solvent")]
+    assert second.x[:, -1].tolist() == [0, 0, 1, 1]
+    assert torch.equal(second.x[:, :-1], torch.cat([graph.x for graph in alone]))
+    assert second.edge_index.tolist() == [[0, 1, 2, 3], [1, 0, 3, 2]]  # none between the molecules
+    found = [graph for _, _, graph in read_molecules(path, ["solute", "solvent"])]
+    assert torch.equal(found[1].x, second.x)
+    assert found[4] == "solvent: there is no SMILES"
+    both = from_csv(path, ["solute", "solvent"], "y", fractions=(0.6, 0.2, 0.2), descriptors=True)
+    assert {"0:MolWt", "1:MolWt"} <= set(both.columns.descriptors)
+    assert both.store.u[1, both.columns.descriptors.index("1:MolWt")] == pytest.approx(32.042)
+    for wrong in (["solute", "solute"], []):
+        with pytest.raises(ValueError, match="Name each SMILES column once"):
+            from_csv(path, wrong, "y")
+    with pytest.raises(ValueError, match=r"'solvent' of .* is a SMILES column, so it cannot be a feature, too"):
+        from_csv(path, ["solute", "solvent"], "y", feature_columns="solvent")

@@ -183,7 +183,7 @@ def test_features_can_be_ignored(collated):
     assert (store.x is None, store.edge_attr is None) == (False, True)
     store = GraphStore.from_dataset(dataset, ignore=("x", "edge_weight"))
     assert (store.x is None, store.edge_attr is None) == (True, False)
-    with pytest.raises(ValueError, match="ignore must be one of x, edge_attr, edge_weight, not 'edge_atr'"):
+    with pytest.raises(ValueError, match="ignore must be one of x, edge_attr, edge_weight, u, not 'edge_atr'"):
         GraphStore.from_dataset(dataset, ignore=["edge_atr"])
     with pytest.raises(ValueError, match=r"ignore must be a list of names, such as \['x'\], not 'x'"):
         GraphStore.from_dataset(dataset, ignore="x")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from crawl.cli.flags import WithModel, Word
+from crawl.cli.flags import WithModel, Words
 from crawl.cli.output import say
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ class WithInput(WithModel):
         input: A CSV file with SMILES (.gz is fine), a folder in the TU format, one of GraphML or JSON files with
             labels.csv, or without, or, for a model of nodes, one with nodes.csv and edges.csv, or with graph.crawl; for
             a model of links, one with edges.csv, and perhaps nodes.csv; targets are not looked at.
-        smiles: The SMILES column; found by its name when not given.
+        smiles: The SMILES column, or the columns if there are several; as in training when not given.
         unknown: What to do about categories that did not occur in training: encode them as zeros and say so, or stop.
         only: For a folder with graph.crawl, a table with a column id of the nodes that are wanted; all when not given.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INPUT")]
-    smiles: Word = None
+    smiles: Words = ()
     unknown: Literal["warn", "error"] = "warn"
     only: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
 
@@ -50,7 +50,7 @@ class WithInput(WithModel):
             raise ValueError(f"There is no file or folder {self.input}.")
         if output.exists() and output.samefile(self.input):
             raise ValueError(f"The output would replace the input {self.input}: choose another name.")
-        if self.smiles is not None and self.input.is_dir():
+        if self.smiles and self.input.is_dir():
             raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
         if self.only is not None and not (self.input / "graph.crawl").is_file():
             raise ValueError(
@@ -151,7 +151,11 @@ class WithInput(WithModel):
         if not isinstance(data, Csv):
             raise ValueError(f"{self.run_folder} was not trained on molecules: give a folder of graphs, not a file.")
         columns = Table(self.input).columns
-        molecules = read_molecules(self.input, self.smiles or data.smiles, trained.features.columns, unknown)
+        number = max(len(data.smiles), 1)
+        if self.smiles and len(self.smiles) != number:
+            raise ValueError(f"The model reads {number} SMILES columns, not the {len(self.smiles)} of --smiles.")
+        names = self.smiles or data.smiles or None
+        molecules = read_molecules(self.input, names, trained.features.columns, unknown)
         return columns, ((cells, molecule) for _, cells, molecule in molecules)
 
     def _graphs(self, trained: TrainedModel, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:

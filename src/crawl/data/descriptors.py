@@ -18,16 +18,30 @@ _FUNCTIONS = dict(Descriptors.descList)
 DESCRIPTORS: tuple[str, ...] = tuple(_FUNCTIONS)
 
 
-def descriptors_of(molecules: Sequence[str | Chem.Mol], names: Sequence[str] = DESCRIPTORS) -> NDArray[np.float64]:
+def names_of_descriptors(num_parts: int = 1) -> list[str]:
+    """The names of all descriptors; of several molecules in a row, the second one's mass is `1:MolWt`."""
+    return (
+        list(DESCRIPTORS) if num_parts == 1 else [f"{part}:{name}" for part in range(num_parts) for name in DESCRIPTORS]
+    )
+
+
+def descriptors_of(
+    molecules: Sequence[str | Chem.Mol | Sequence[str]], names: Sequence[str] = DESCRIPTORS
+) -> NDArray[np.float64]:
     """`[molecules, len(names)]` the descriptors, NaN where one cannot be computed or is not finite.
 
-    Refuses names that this version of rdkit does not have, and SMILES that are not molecules.
+    Each may also be a list of molecules, for names such as `1:MolWt`. Refuses names that this version of rdkit does not
+    have, and SMILES that are not molecules.
     """
-    for name in names:
+    wanted = [(int(part or 0), name) for part, _, name in (each.rpartition(":") for each in names)]
+    for _, name in wanted:
         if name not in _FUNCTIONS:
             raise ValueError(f"This version of rdkit has no descriptor {name!r}.{suggestion(name, DESCRIPTORS)}")
+    rows = []
     with rdBase.BlockLogs():
-        rows = [[_value(name, molecule) for name in names] for molecule in map(_molecule, molecules)]
+        for given in molecules:
+            parts = [_molecule(each) for each in ([given] if isinstance(given, str | Chem.Mol) else given)]
+            rows.append([_value(name, parts[part]) for part, name in wanted])
     return np.array(rows, dtype=np.float64).reshape(len(molecules), len(names))
 
 

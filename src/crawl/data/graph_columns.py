@@ -21,13 +21,15 @@ Cells = Mapping[str, str]
 Floats = NDArray[np.float64]
 
 
-def check_graph_columns(table: Table, names: str | Sequence[str], taken: Mapping[str, object]) -> tuple[str, ...]:
+def check_graph_columns(
+    table: Table, names: str | Sequence[str], taken: Sequence[tuple[str, object]]
+) -> tuple[str, ...]:
     """The columns that are to be features. Refuses one that is not there, is named twice, or is something else: `taken`
-    says what, such as `the SMILES column`, and which column that is."""
+    says what, such as `a SMILES column`, and which column that is."""
     names = (names,) if isinstance(names, str) else tuple(as_list("feature_columns", names, "names of columns"))
     for name in names:
         table.check_column(name)
-        for what, other in taken.items():
+        for what, other in taken:
             if name == other:
                 raise ValueError(f"Column {name!r} of {table.title} is {what}, so it cannot be a feature, too.")
     if len(set(names)) < len(names):

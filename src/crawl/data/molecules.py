@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from crawl.checks import shown, truth
+from crawl.checks import as_list, shown, truth
 from crawl.choices import BY_FILE
 from crawl.data.dataset import Dataset
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES, Column, Columns, Unknown
@@ -34,7 +34,7 @@ from crawl.data.targets import AnyKind
 
 def from_csv(
     path: str | Path,
-    smiles_column: str | None = None,
+    smiles_column: str | Sequence[str] | None = None,
     target_columns: str | Sequence[str] = (),
     *,
     val_path: str | Path | None = None,
@@ -54,14 +54,16 @@ def from_csv(
     Args:
         path: The file, plain or compressed with gzip; `Table` says what is understood. Or a folder with `train.csv`,
             `valid.csv` (or `val.csv`) and `test.csv`, which are split as they are.
-        smiles_column: The column with the molecules; the one called SMILES, in capitals or not, when None.
+        smiles_column: The column with the molecules; the one called SMILES, in capitals or not, when None. Or several
+            columns, such as a solute and a solvent: their molecules are side by side in one graph, and a last category
+            of each atom says which column it is of.
         target_columns: The columns to predict; may be left out if there is only one besides.
         val_path: The file for validation, if `path` is for training only; it needs the same columns, and `test_path`.
             A molecule that is in two files is warned of.
         test_path: The file for the test.
-        split: `random`, `stratified` (by class), `scaffold` (by Bemis–Murcko scaffold), the name of a column that says
-            `train`, `val` or `test`, a JSON file of row numbers from 0, as `read_split` reads it, or `Folds`.
-            When None, by file (`files`) where there are three, and else `random`.
+        split: `random`, `stratified` (by class), `scaffold` (by Bemis–Murcko scaffold, of the first molecule in a row),
+            the name of a column that says `train`, `val` or `test`, a JSON file of row numbers from 0, as `read_split`
+            reads it, or `Folds`. When None, by file (`files`) where there are three, and else `random`.
         fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes; 0.8, 0.1 and 0.1
             when None.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
@@ -84,21 +86,22 @@ def from_csv(
     paths = PartPaths.of(path, val_path, test_path)
     table = Table(path) if paths is None else PartTables(paths)
     split = _checked_split(paths, split, fractions)
-    smiles_column = _smiles_column(table, smiles_column)
-    taken: dict[str, object] = {"the SMILES column": smiles_column, "the column of the split": split}
-    taken |= {"the column of weights": weight_column}
+    smiles_columns = _smiles_columns(table, smiles_column)
+    taken: list[tuple[str, object]] = [("a SMILES column", column) for column in smiles_columns]
+    taken += [("the column of the split", split), ("the column of weights", weight_column)]
     names = check_graph_columns(table, feature_columns, taken)
-    targets = choose_targets(table, target_columns, taken=(*taken.values(), *names))
+    targets = choose_targets(table, target_columns, taken=(*(column for _, column in taken), *names))
     rows = list(table)
     kinds = kinds_of_columns(rows, names)
-    examples = ((row, row.problem or problem_of(row.cells, kinds) or _graph(row.cells[smiles_column])) for row in rows)
+    examples = ((row, row.problem or problem_of(row.cells, kinds) or _graph(row.cells, smiles_columns)) for row in rows)
     labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric, weight_column=weight_column)
-    smiles = tuple(row.cells[smiles_column] for row in labelled.rows)
+    smiles = [tuple(row.cells[column] for column in smiles_columns) for row in labelled.rows]
     if isinstance(table, PartTables):
         parts = table.split(labelled.rows)
-        table.warn_of_leaks(labelled.rows, [_canonical(each) for each in smiles])
+        table.warn_of_leaks(labelled.rows, [tuple(map(_canonical, each)) for each in smiles])
     else:
-        parts = split_labelled(labelled, split, fractions or DRAWN_FRACTIONS, seed, smiles)
+        first = [each[0] for each in smiles]
+        parts = split_labelled(labelled, split, fractions or DRAWN_FRACTIONS, seed, first)
     u, columns = _graph_features([row.cells for row in labelled.rows], kinds, smiles, descriptors, parts.train)
     store = GraphStore.from_graphs(labelled.graphs)
     return Dataset(
@@ -106,17 +109,17 @@ def from_csv(
         store=replace(store, y=labelled.y, sample_weight=labelled.sample_weight, u=u),
         task=labelled.task,
         split=parts,
-        node_categories=ATOM_CATEGORIES,
+        node_categories=(*ATOM_CATEGORIES, *((len(smiles_columns),) if len(smiles_columns) > 1 else ())),
         edge_categories=BOND_CATEGORIES,
         skipped=labelled.skipped,
-        graph_names=smiles,
+        graph_names=tuple(".".join(each) for each in smiles),
         columns=columns,
     )
 
 
 def read_molecules(
     path: str | Path,
-    smiles_column: str | None = None,
+    smiles_column: str | Sequence[str] | None = None,
     columns: Columns | None = None,
     unknown: Unknown | None = None,
 ) -> Iterator[tuple[int, dict[str, str], Data | str]]:
@@ -133,17 +136,19 @@ def read_molecules(
     import crawl.data.smiles  # noqa: F401  (so that a missing rdkit is reported at once)
 
     table = Table(path)
-    column = _smiles_column(table, smiles_column)
+    smiles_columns = _smiles_columns(table, smiles_column)
     columns, unknown = columns or Columns(), Unknown() if unknown is None else unknown
     for feature in columns.graphs:
         table.check_column(feature.name)
-    return ((row.line, row.cells, row.problem or _with_features(row, column, columns, unknown)) for row in table)
+    return (
+        (row.line, row.cells, row.problem or _with_features(row, smiles_columns, columns, unknown)) for row in table
+    )
 
 
-def _with_features(row: Row, smiles_column: str, columns: Columns, unknown: Unknown) -> Data | str:
+def _with_features(row: Row, smiles_columns: Sequence[str], columns: Columns, unknown: Unknown) -> Data | str:
     """The molecule in a row with its features, or the reason why there is none."""
-    smiles = row.cells[smiles_column]
-    graph = problem_of(row.cells, columns.graphs) or _graph(smiles)
+    smiles = [row.cells[column] for column in smiles_columns]
+    graph = problem_of(row.cells, columns.graphs) or _graph(row.cells, smiles_columns)
     if isinstance(graph, Data) and (columns.graphs or columns.descriptors):
         parts = [encode_graph_columns([row.cells], columns.graphs, unknown)]
         graph.u = torch.from_numpy(np.concatenate([*parts, *_descriptors([smiles], columns.descriptors)], axis=1))
@@ -153,7 +158,7 @@ def _with_features(row: Row, smiles_column: str, columns: Columns, unknown: Unkn
 def _graph_features(
     cells: Sequence[dict[str, str]],
     kinds: Sequence[Column],
-    smiles: Sequence[str],
+    smiles: Sequence[Sequence[str]],
     has_descriptors: bool,
     train: Tensor,
 ) -> tuple[Tensor | None, Columns | None]:
@@ -163,18 +168,19 @@ def _graph_features(
     columns = Columns(graphs=fit_columns([cells[i] for i in train.tolist()], kinds))
     parts = [encode_graph_columns(cells, columns.graphs, Unknown())]
     if has_descriptors:
-        from crawl.data.descriptors import DESCRIPTORS, descriptors_of
+        from crawl.data.descriptors import descriptors_of, names_of_descriptors
 
-        values = descriptors_of(smiles)
-        kept = choose_descriptors(DESCRIPTORS, values[train.numpy()])
+        names = names_of_descriptors(len(smiles[0]))
+        values = descriptors_of(smiles, names)
+        kept = choose_descriptors(names, values[train.numpy()])
         if not kept:
             raise ValueError("No descriptor differs between the training molecules: leave out descriptors.")
-        columns = replace(columns, descriptors=tuple(DESCRIPTORS[i] for i in kept))
+        columns = replace(columns, descriptors=tuple(names[i] for i in kept))
         parts.append(values[:, kept])
     return torch.from_numpy(np.concatenate(parts, axis=1)), columns
 
 
-def _descriptors(smiles: Sequence[str], names: Sequence[str]) -> list[NDArray[np.float64]]:
+def _descriptors(smiles: Sequence[Sequence[str]], names: Sequence[str]) -> list[NDArray[np.float64]]:
     """The descriptors of molecules, if any are named."""
     if not names:
         return []
@@ -183,14 +189,17 @@ def _descriptors(smiles: Sequence[str], names: Sequence[str]) -> list[NDArray[np
     return [descriptors_of(smiles, names)]
 
 
-def _graph(smiles: str) -> Data | str:
-    """The molecule, or the reason why there is none."""
-    from crawl.data.smiles import molecule_graph
+def _graph(cells: Mapping[str, str], columns: Sequence[str]) -> Data | str:
+    """The molecules in these columns of a row as one graph, or the reason why there is none."""
+    from crawl.data.smiles import molecule_graph, side_by_side
 
-    try:
-        return molecule_graph(smiles)
-    except ValueError as error:
-        return str(error)
+    graphs = []
+    for column in columns:
+        try:
+            graphs.append(molecule_graph(cells[column]))
+        except ValueError as error:
+            return str(error) if len(columns) == 1 else f"{column}: {error}"
+    return side_by_side(graphs)
 
 
 def _canonical(smiles: str) -> str:
@@ -217,14 +226,19 @@ def _checked_split(
     return BY_FILE
 
 
-def _smiles_column(table: Table, name: str | None) -> str:
-    if name is None:
+def _smiles_columns(table: Table, names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The columns with SMILES: those named, or else the one that is called so."""
+    if names is None:
         found = [column for column in table.columns if column.lower() == "smiles"]
         if len(found) != 1:
             number = "no column" if not found else "more than one column"
             raise ValueError(
                 f"{table.title} has {number} called SMILES; say which it is of: {', '.join(table.columns)}."
             )
-        name = found[0]
-    table.check_column(name)
-    return name
+        names = found
+    columns = (names,) if isinstance(names, str) else tuple(as_list("smiles_column", names, "names of columns"))
+    for column in columns:
+        table.check_column(column)
+    if not columns or len(set(columns)) < len(columns):
+        raise ValueError(f"Name each SMILES column once, not {shown(columns)}.")
+    return columns

@@ -5,12 +5,13 @@ Each category has a fixed list of values, the last of them for all others: a mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import networkx as nx
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 
@@ -89,6 +90,20 @@ def _graph(molecule: Chem.Mol) -> Data:
         edge_index=torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t().contiguous(),
         edge_attr=torch.tensor(bonds, dtype=torch.long).reshape(-1, len(BOND_CATEGORIES)),
     )
+
+
+def side_by_side(graphs: Sequence[Data]) -> Data:
+    """Several molecules as one graph, without an edge between them; one alone as it is.
+
+    The last column of `x` says which molecule an atom is of, from 0.
+    """
+    if len(graphs) == 1:
+        return graphs[0]
+    graphs = [copy.copy(graph) for graph in graphs]
+    for part, graph in enumerate(graphs):
+        graph.x = torch.cat([graph.x, torch.full((len(graph.x), 1), part)], dim=1)
+    joined = Batch.from_data_list(graphs)
+    return Data(x=joined.x, edge_index=joined.edge_index, edge_attr=joined.edge_attr)
 
 
 def canonical_smiles(smiles: str) -> str:

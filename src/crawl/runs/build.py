@@ -219,7 +219,7 @@ def _molecules(data: Csv, seed: int, path: Path, val_path: str | Path | None, te
     shared = {name: getattr(data, name) for name in ("bad_rows", "task", "metric")}
     return from_csv(
         path,
-        data.smiles,
+        data.smiles or None,
         data.targets,
         val_path=val_path,
         test_path=test_path,

@@ -94,6 +94,12 @@ class Features:
         return len(self.graph_scaling[0])
 
     @property
+    def num_parts(self) -> int:
+        """How many molecules are side by side in a graph; 1 for other graphs."""
+        sizes = self.node_categories
+        return sizes[-1] if (sizes[:-1], self.edge_categories) == (ATOM_CATEGORIES, BOND_CATEGORIES) else 1
+
+    @property
     def are_molecules(self) -> bool:
         """Whether graphs are molecules with the categories of atoms and bonds that SMILES are read into."""
         return (self.node_categories, self.edge_categories) == (ATOM_CATEGORIES, BOND_CATEGORIES)
@@ -137,6 +143,8 @@ class Features:
                 features = features.long()
                 known = _is_known(features, categories, gaps) | (features == UNKNOWN)
                 names = _COLUMNS.get(categories) or [(f"{name}[:, {k}]", 0) for k in range(len(categories))]
+                if self.num_parts > 1 and name == "x":
+                    names = [*ATOM_COLUMNS, ("molecule", 0)]
                 for k, (column, first) in enumerate(names):
                     unknown.add(owner, column, (features[~known[:, k], k] + first).tolist())
                 features = torch.where(known, features, UNKNOWN)

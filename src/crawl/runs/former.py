@@ -30,6 +30,9 @@ def as_now(values: Any) -> Any:
     """
     if not isinstance(values, dict) or not all(isinstance(values.get(part, {}), dict) for part in _GROUPS):
         return values
+    data = values.get("data", {})
+    if "smiles" in data and (data["smiles"] is None or isinstance(data["smiles"], str)):  # one column, or none
+        values = {**values, "data": {**data, "smiles": [data["smiles"]] if data["smiles"] else []}}
     model = values.get("model", {})
     if "layer" in model or model.get("name") in ("network", "given"):
         return values

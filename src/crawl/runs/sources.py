@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from crawl.checks import MAX_COUNT, between, check_fields, shown, whole_number
 from crawl.choices import Batches
@@ -145,15 +145,21 @@ class Csv(_WithTable):
     """Molecules as SMILES in a CSV file, or in three, for training, validation and test, with the split `files`.
 
     Attributes:
-        smiles: The SMILES column; found by its name when not given.
+        smiles: The SMILES column, or several for molecules side by side; found by its name when not given.
         columns: Columns that the head of the network sees besides the molecule: numbers, or words as categories.
         descriptors: Let the head of the network see RDKit's 2D descriptors, too.
     """
 
     name: ClassVar[str] = "csv"
-    smiles: str | None = None
+    smiles: tuple[str, ...] = ()
     columns: tuple[str, ...] = field(default=(), metadata=LEFT_OUT)
     descriptors: bool = field(default=False, metadata=LEFT_OUT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        smiles: Any = self.smiles
+        if smiles is None or isinstance(smiles, str):  # as older versions had it
+            object.__setattr__(self, "smiles", () if smiles is None else (smiles,))
 
 
 @dataclass(frozen=True)

@@ -253,6 +253,10 @@ class TrainedModel(WithUncertainty):
         if self.features.task.level == "pair":
             raise ValueError("The model answers for pairs of nodes: give a store that names them, as from_links does.")
         given: Any = [graphs] if is_one_graph(graphs) else list_of(graphs, "graphs")
+        if are_molecules(given) and (number := self.features.num_parts) > 1:
+            raise ValueError(
+                f"The model reads {number} molecules side by side: use crawl predict with a table, or read_molecules."
+            )
         if are_molecules(given) and not self.features.are_molecules:
             raise ValueError("The model was not trained on molecules: give PyG data or networkx graphs, not molecules.")
         if unreadable == "error":
