@@ -29,8 +29,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The site, in build/site; its pictures and the page on expressiveness are made anew by scripts in docs/.
 docs: $(READY)
-	$(BIN)/python docs/make_expressiveness.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "build/site/index.html"
 
 bench: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/core.py
