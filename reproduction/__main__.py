@@ -25,6 +25,7 @@ class Reproduce:
     Without a name, lists the tables; with --list, their rows too. The same command resumes: finished runs are read,
     stopped ones continue. Started several times, the processes share the work.
     `python -m reproduction brec` runs BREC, `python -m reproduction links` predicts links of Cora,
+    `python -m reproduction uncertainty` says how often intervals hold the truth,
     `python -m reproduction report RUNS` makes tables and plots from records, `python -m reproduction import NAME PATH`
     fills the data root.
 
@@ -83,6 +84,7 @@ class Reproduce:
                 f"{'brec':18} Pairs of graphs that walk networks distinguish; a command of its own, with its own flags."
             )
             print(f"{'links':18} Links of Cora, with a GCN autoencoder and common neighbours; the same.")
+            print(f"{'uncertainty':18} How often intervals and sets for molecules hold the truth; the same.")
             return
         _advise_on_overlap(self.device, self.jobs)
         try:
@@ -241,6 +243,62 @@ class Links:
 
 
 @dataclass(frozen=True)
+class Uncertainty:
+    """Train small networks on molecules, and say how often their intervals and sets hold the truth; prints the tables.
+
+    The same command resumes: what is finished is read. A small file for each row is in one folder, beside the runs.
+
+    Attributes:
+        data: The data sets: esol, lipo or bbbp; all when not given.
+        models: plain, noise or ensemble; all when not given.
+        seeds: How many random splits of each.
+        epochs: Train for this many epochs.
+        out: Where rows and runs are.
+        page: The page to write; uncertainty.md beside the rows when not given.
+        minutes: Stop after this many minutes, at a checkpoint.
+        molecules: The folder with esol.csv.gz and others; molecules in the data root when not given.
+        device: Where to compute.
+        threads: How many CPU threads compute.
+        report: Run nothing: make the page from the rows in the folder.
+    """
+
+    data: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = ()
+    models: tuple[str, ...] = ()
+    seeds: int = 1
+    epochs: int = 15
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/uncertainty")
+    page: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    minutes: float | None = None
+    molecules: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
+    report: bool = False
+
+    def run(self) -> None:
+        """Run what is left, and print."""
+        check_positive(seeds=self.seeds, epochs=self.epochs)
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        if self.report and self.data:
+            raise ValueError("--report is about all rows in the folder: leave out the data sets.")
+        check_folder(self.out)
+        compute_with(self.threads)
+        from reproduction.uncertainty import run_rows, write_uncertainty_report
+
+        if not self.report:
+            how: dict[str, Any] = {"data": self.data, "models": self.models, "num_seeds": self.seeds}
+            how |= {"epochs": self.epochs, "minutes": self.minutes, "device": self.device, "molecules": self.molecules}
+            try:
+                run_rows(self.out, **how)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+        page = self.page or self.out / "uncertainty.md"
+        write_uncertainty_report(self.out, page)
+        print(page.read_text(), end="")
+        say(f"written: {page}")
+
+
+@dataclass(frozen=True)
 class Report:
     """Make the paper's tables and plots from the records of runs.
 
@@ -302,6 +360,7 @@ class Import:
 def parse(arguments: Sequence[str]) -> Command:
     """The command the arguments ask for. Prints help or what is wrong, and raises `SystemExit`, as tyro does."""
     others: dict[str, type[Command]] = {"brec": Brec, "links": Links, "report": Report, "import": Import}
+    others["uncertainty"] = Uncertainty
     word = arguments[0] if arguments and arguments[0] in others else ""
     command: Command = tyro.cli(
         others.get(word, Reproduce),

@@ -98,3 +98,33 @@ def test_columns_of_labels():
         *("probability_a", "probability_b", "walk_spread_a", "walk_spread_b", "model_spread_a", "model_spread_b"),
         *("set_a", "set_b", "domain_percentile", "far", "reason"),
     ]
+
+
+def test_an_ensemble_from_the_command_line(crawl, uncertain, tiny):
+    data = ("--data.path", uncertain / "a.csv", "--data.targets", "logS", "--data.fractions", "0.4", "0.4", "0.2")
+    done = crawl("train", "csv", *data, "--out", "both", "--ensemble", "2", *tiny)
+    assert done.code == 0, done.err
+    assert "over 2 models" in done.out
+    assert "The mean of the predictions of all 2 models: " in done.out
+    Path("new.csv").write_text("smiles\nCCO\n[Og]\n")
+    rows = rows_of(crawl("predict", "both", "new.csv", "--interval", "0.9").out)
+    assert list(rows[0]) == [
+        *("smiles", "predicted_logS", "walk_spread_logS", "model_spread_logS", "lower_logS", "upper_logS"),
+        *("domain_percentile", "far", "reason"),
+    ]
+    assert all(float(row["model_spread_logS"]) > 0 for row in rows)
+    assert rows[1]["walk_spread_logS"] == "0"  # one atom has one walk, but the models differ
+    assert rows[1]["far"] == "1"
+    assert crawl("evaluate", "both").code == 0
+    again = crawl("train", "--resume", "both")
+    assert again.code == 0, again.err
+    assert "all 2 models" in again.out
+    assert crawl("info", "both").code == 0
+    assert "leave out --baseline" in crawl.error("train", "--resume", "both", "--baseline", "gin")
+    for words in (("--protocol", "seeds"), ("--baseline", "gin"), ("--init", "both")):
+        message = crawl.error("train", "csv", *data, "--ensemble", "2", *words, *tiny)
+        assert message == f"--ensemble trains models of its own: leave out {words[0]}."
+    assert "--ensemble must be" in crawl.error("train", "csv", *data, "--ensemble", "1", *tiny)
+    assert "both exists already: resume it" in crawl.error(
+        "train", "csv", *data, "--ensemble", "2", "--out", "both", *tiny
+    )

@@ -184,7 +184,8 @@ class WithInput(WithModel):
             return Columns()
         path = trained.where.path
         if isinstance(data, TU | Folder) and path and os.path.realpath(path) == os.path.realpath(self.input):
-            found = Features.of(load_dataset(data, trained.experiment.seed, path=path))  # of a run of an older version
+            # As for a run of an older version.
+            found = Features.of(load_dataset(data, trained.experiment.data_seed, path=path))
             if found.columns is not None and replace(found, task=features.task, columns=None) == features:
                 return found.columns
         raise ValueError(

@@ -83,8 +83,11 @@ def settings_type(base: Experiment, about: str, strategy: str = WalkPlan.strateg
             if not base.model.has_walks:
                 continue
             value = value or Pretraining()
+        if field.name == "split_seed" and not base.draws_split:
+            continue
         if not is_dataclass(value):
-            groups.append((field.name, _flag(type(value), value, docs[field.name]), value))
+            hint: Any = int | None if field.name == "split_seed" else type(value)
+            groups.append((field.name, _flag(hint, value, docs[field.name]), value))
         elif flags := list(_flags(base, value, strategy)):
             group = make_dataclass(type(value).__name__, flags, frozen=True, namespace={"__doc__": docs[field.name]})
             groups.append((field.name, group, group()))

@@ -64,6 +64,7 @@ class Train(Generic[RecipeT]):
         protocol: One run, or one for each fold of the data set, or for each of several seeds.
         folds: The number of folds of data of one's own; 5 when not given.
         seeds: The number of seeds, from --seed on; 3 when not given.
+        ensemble: Train this many models on the same split, which predict together, and keep apart how far they differ.
         baseline: Train a message-passing network on the same data, to compare with.
         device: Where to compute; auto takes a GPU if there is one.
         threads: How many threads compute; as many as the machine has cores when not given.
@@ -76,6 +77,7 @@ class Train(Generic[RecipeT]):
     protocol: Literal["single", "folds", "seeds"] = "single"
     folds: Int = None
     seeds: Int = None
+    ensemble: Int = None
     baseline: Baseline = "none"
     device: Device = "auto"
     threads: Int = None
@@ -101,8 +103,9 @@ class Train(Generic[RecipeT]):
         from crawl.training.trainer import choose_device
 
         ranks = Ranks.of_this_process()
-        if ranks.size > 1 and (self.protocol != "single" or self.baseline != "none"):
-            raise ValueError(f"{ranks.size} processes share one training: leave out --protocol and --baseline.")
+        if ranks.size > 1 and (self.protocol != "single" or self.baseline != "none" or self.ensemble is not None):
+            others = "--protocol, --baseline and --ensemble"
+            raise ValueError(f"{ranks.size} processes share one training: leave out {others}.")
         device = choose_device(where.device)  # what is wrong is found before there is a folder
         experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet or not ranks.is_first)
@@ -110,6 +113,11 @@ class Train(Generic[RecipeT]):
         experiment = settled(experiment, dataset.task, device.type, recipe, dataset.batches)
         if ranks.is_first:
             _report_skipped(dataset)
+        if self.ensemble is not None:
+            say(described_task(dataset.task))
+            folder = RunFolder.create(self.out, f"{experiment.name}-ensemble").path
+            _train_ensemble(folder, self.quiet, where, experiment, self.ensemble, dataset)
+            return
         name = experiment.name if self.protocol == "single" else f"{experiment.name}-{self.protocol}"
         folder = RunFolder.create(self.out, name).path if ranks.is_first else scratch()
         if ranks.is_first:
@@ -126,6 +134,11 @@ class Train(Generic[RecipeT]):
 
     def _with_protocol(self, experiment: Experiment) -> tuple[Experiment, list[int]]:
         """The experiment with the folds that flags ask for, and the seeds. Refuses flags that do not go together."""
+        if self.ensemble is not None:
+            whole_number("--ensemble", self.ensemble, 2, 1000)
+            others = {"protocol": "single", "baseline": "none", "init": None}
+            if chosen := [name for name, usual in others.items() if getattr(self, name) != usual]:
+                raise ValueError(f"--ensemble trains models of its own: leave out --{chosen[0]}.")
         for name in ("folds", "seeds"):
             if getattr(self, name) is not None and self.protocol != name:
                 raise ValueError(f"--{name} {getattr(self, name)} needs --protocol {name}.")
@@ -218,6 +231,13 @@ class Resume:
         _refuse_settings(self.settings)
         compute_with(self.threads)
         from crawl.runs.folder import RunFolder
+
+        if RunFolder(self.resume).ensemble.is_file():
+            if self.baseline != "none":
+                raise ValueError("An ensemble has no baseline: leave out --baseline.")
+            where = Where.read(RunFolder(self.resume)).moved(self.device, **vars(self.data))
+            _train_ensemble(self.resume, self.quiet, where)
+            return
         from crawl.runs.protocol import noted_seeds, runs_in
         from crawl.runs.records import read_config
         from crawl.runs.run import resume_run
@@ -239,6 +259,29 @@ class Resume:
         with _resumable(self.resume):
             runs = _Runs(self.resume, where, bool(names and not seeds), seeds, self.quiet)
             report(runs.train(experiment, self.baseline), self.resume)
+
+
+def _train_ensemble(
+    folder: Path,
+    quiet: bool,
+    where: Where,
+    experiment: Experiment | None = None,
+    num_members: int = 0,
+    dataset: Dataset | None = None,
+) -> None:
+    """Train an ensemble, or the rest of one, and print what came of it."""
+    from crawl.runs.ensemble import member_results, resume_ensemble, run_ensemble
+    from crawl.runs.formats import format_score
+
+    how: dict[str, Any] = {"quiet": quiet or None, "dataset": dataset, **vars(where)}
+    with _removed_if_empty(folder), _resumable(folder):
+        if experiment is None:
+            result = resume_ensemble(folder, **how)
+        else:
+            result = run_ensemble(experiment, folder, num_members=num_members, **how)
+    members = member_results(folder)
+    score = format_score(result.record["metric"], result.record["scores"]["test"]["of_mean_prediction"])
+    report(members, folder, f"The mean of the predictions of all {len(members)} models: {score}")
 
 
 def train_type(arguments: Sequence[str]) -> Any:
@@ -328,7 +371,7 @@ def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:
     return names
 
 
-def report(results: Sequence[Result], folder: Path) -> None:
+def report(results: Sequence[Result], folder: Path, *remarks: str) -> None:
     """Print the scores of runs, with both spreads where a model was trained several times."""
     from crawl.runs.formats import format_score
     from crawl.runs.protocol import Summary, results_table
@@ -341,6 +384,8 @@ def report(results: Sequence[Result], folder: Path) -> None:
         if len(own) > 1:
             mean, internal, cross = (format_score(metric, value) for value in vars(Summary.of(own)).values())
             print(f"{model}: {mean} over {len(own)} models ± {cross} between models, ± {internal} between evaluations")
+    for remark in remarks:
+        print(remark)
     page = folder / "report.html"
     print(f"Everything about it is in {folder}" + (f"; to look at: {page}" if page.is_file() else ""))
 

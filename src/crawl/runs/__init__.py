@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from crawl.lazy import lazy
 
 if TYPE_CHECKING:
+    from crawl.runs.ensemble import resume_ensemble, run_ensemble
     from crawl.runs.experiment import Experiment, GivenModel, Model
     from crawl.runs.run import Result, resume_run, run_experiment
     from crawl.runs.sources import (
@@ -48,13 +49,16 @@ __all__ = [
     "Social",
     "Superpixels",
     "TrainedModel",
+    "resume_ensemble",
     "resume_run",
+    "run_ensemble",
     "run_experiment",
 ]
 
 __getattr__, __dir__ = lazy(
     __name__,
     {
+        "crawl.runs.ensemble": ("resume_ensemble", "run_ensemble"),
         "crawl.runs.experiment": ("Experiment", "GivenModel", "Model"),
         "crawl.runs.run": ("Result", "resume_run", "run_experiment"),
         "crawl.runs.sources": _SOURCES,

@@ -18,7 +18,7 @@ from crawl.encodings.settings import Encodings
 from crawl.files import parse_json
 from crawl.plain import LEFT_OUT, structure, tagged, unstructure
 from crawl.runs.former import as_now
-from crawl.runs.sources import Csl, Data
+from crawl.runs.sources import WAYS_TO_SPLIT, Csl, Data, OwnFiles
 from crawl.training.settings import Evaluation, Pretraining, Training
 from crawl.walks.plan import WalkPlan, parameters_of_others
 
@@ -160,6 +160,7 @@ class Experiment:
         seed: The seed of everything random.
         encodings: Structural encodings that the network gets besides the features of the data.
         pretraining: Let the network predict hidden bits of walks before it is trained.
+        split_seed: The seed of a split that is drawn; that of everything random when not given.
     """
 
     name: str = "run"
@@ -171,9 +172,17 @@ class Experiment:
     seed: int = 0
     encodings: Encodings = field(default=Encodings(), metadata=LEFT_OUT)
     pretraining: Pretraining | None = field(default=None, metadata=LEFT_OUT)
+    split_seed: int | None = field(default=None, metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         whole_number("seed", self.seed, 0, 2**64 - 1)
+        if self.split_seed is not None:
+            whole_number("split_seed", self.split_seed, 0, 2**64 - 1)
+            if not self.draws_split:
+                raise ValueError(
+                    f"No split of {getattr(self.data, 'name', self.data)!r} is drawn here, so it cannot be changed by "
+                    f"split_seed={self.split_seed}: leave it out."
+                )
         kinds: dict[str, Any] = {"data": Data, "model": Model | GivenModel, "training": Training}
         kinds |= {"evaluation": Evaluation, "encodings": Encodings}
         for name, kind in kinds.items():
@@ -199,6 +208,16 @@ class Experiment:
             _check_has_bits(self.model, self.walk)
         if isinstance(self.model, Model) and not self.model.has_walks:
             object.__setattr__(self, "evaluation", _evaluated_once(self.evaluation, self.model.title))
+
+    @property
+    def draws_split(self) -> bool:
+        """Whether the split of the data is drawn by a seed."""
+        return isinstance(self.data, OwnFiles) and self.data.split in WAYS_TO_SPLIT
+
+    @property
+    def data_seed(self) -> int:
+        """The seed of a split that is drawn."""
+        return self.seed if self.split_seed is None else self.split_seed
 
     def to_json(self) -> str:
         """The experiment as JSON.

@@ -51,6 +51,7 @@ class RunFolder:
         self.pretraining, self.initial = path / "pretraining.jsonl", path / "initial.safetensors"
         self.calibration, self.domain = path / "calibration.json", path / "domain.safetensors"
         self.report = path / "report.html"
+        self.ensemble = path / "ensemble.json"  # in the folder of several models
         self.predictions, self.curves, self.events = path / "predictions.csv", path / "curves.png", path / "events"
 
     @classmethod
@@ -62,7 +63,7 @@ class RunFolder:
         if path is not None:
             names = (entry.name for entry in path.iterdir()) if path.is_dir() else ["a file"] if path.exists() else ()
             if any(not name.startswith(".") and name != "where.json" for name in names):
-                is_run = any((path / name).exists() for name in ("config.json", "fold-1", ".seeds"))
+                is_run = any((path / name).exists() for name in ("config.json", "fold-1", ".seeds", "ensemble.json"))
                 how = f"resume it with --resume {path}, or " if is_run else ""
                 raise InUse(f"{path} exists already: {how}choose another folder.")
             path.mkdir(parents=True, exist_ok=True)

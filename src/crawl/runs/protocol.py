@@ -14,6 +14,7 @@ from rich.table import Table
 from crawl.checks import shown
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.files import write_atomically
+from crawl.runs.ensemble import read_ensemble
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.folder import RunFolder
 from crawl.runs.formats import format_score, has_best, model_title
@@ -127,6 +128,8 @@ def runs_in(folder: Path) -> list[str]:
     is the folder of a run, or of something else."""
     if (folder / "config.json").is_file():
         return []
+    if RunFolder(folder).ensemble.is_file():
+        return list(read_ensemble(folder).members)
     if seeds := noted_seeds(folder):
         return [f"seed-{seed}" for seed in seeds]
     if not (first := folder / "fold-1").is_dir():
@@ -175,8 +178,10 @@ def result_cells(record: dict[str, Any]) -> dict[str, str]:
     config = Experiment.from_plain(record["config"])
     is_folded = isinstance(config.data, WithFolds | OwnGraphs) and num_folds(config)
     fold = f" fold {getattr(config.data, 'fold', 0) + 1}" if is_folded else ""
+    members = record.get("ensemble", {}).get("num_members")
+    of_members = "" if members is None else f", {members} models together"
     return {
-        "model": model_title(config.model) + fold,
+        "model": model_title(config.model) + fold + of_members,
         "validation": format_score(metric, validation.get("mean")),
         "test": format_score(metric, test["mean"]),
         "± evaluations": format_score(metric, test["internal_deviation"]),

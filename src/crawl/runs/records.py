@@ -175,6 +175,7 @@ class Record(TypedDict):
     calibration: NotRequired[dict[str, Any]]
     coverage: NotRequired[dict[str, float]]
     domain: NotRequired[dict[str, Any]]
+    ensemble: NotRequired[dict[str, Any]]
     init: NotRequired[dict[str, Any]]
     pretraining: NotRequired[list[dict[str, Any]]]
     runs_at_a_time: NotRequired[int]

@@ -219,7 +219,7 @@ def read_dataset(
         check_type("dataset", given, Dataset, "call crawl.data.from_pyg(graphs), for example")
         return given
     with lines(f"reading {where.path or experiment.data.name}", quiet):
-        return load_dataset(experiment.data, experiment.seed, **where.places)
+        return load_dataset(experiment.data, experiment.data_seed, **where.places)
 
 
 def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Dataset) -> Experiment:

@@ -25,8 +25,9 @@ from crawl.data.hidden_links import hidden_parts
 from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
+from crawl.files import parse_json
 from crawl.nn.encoders import UNKNOWN
-from crawl.plain import structure
+from crawl.plain import read_checked, structure
 from crawl.runs.build import build_model, check_given
 from crawl.runs.calibration import Calibration
 from crawl.runs.domain import Distances, Domain, has_unknown
@@ -47,6 +48,7 @@ from crawl.training.trainer import choose_device
 HandleUnreadable = Literal["error", "nan"]
 
 _NOWHERE = Where()
+MOST_MEMBERS = 1000  # of an ensemble
 _PIECE = 100_000  # targets of closed batches whose answers are in memory at a time
 _NOT_COMPARED = (
     "The data cannot be compared with those of the training, because the run is of an older version that kept only "
@@ -96,6 +98,7 @@ class TrainedModel(WithUncertainty):
         where: Where it was trained, and where its data were.
         calibration: What the validation part says about predictions; None if the run has none.
         domain: What is near to its training graphs; None if the run does not tell.
+        members: The models of an ensemble, which predict together; `model` is the first of them. () for a single one.
     """
 
     def __init__(
@@ -109,10 +112,23 @@ class TrainedModel(WithUncertainty):
         where: Where = _NOWHERE,
         calibration: Calibration | None = None,
         domain: Domain | None = None,
+        members: Sequence[TrainedModel] = (),
     ) -> None:
         self.model, self.experiment, self.features = model.eval(), experiment, features
         self.scaling, self.record, self.data, self.where = scaling, record, data, where
-        self.calibration, self.domain = calibration, domain
+        self.calibration, self.domain, self.members = calibration, domain, tuple(members)
+
+    @classmethod
+    def of_members(
+        cls,
+        members: Sequence[TrainedModel],
+        record: dict[str, Any] | None = None,
+        calibration: Calibration | None = None,
+    ) -> TrainedModel:
+        """Several models that were trained alike, as one that predicts their mean."""
+        first = members[0]
+        shared = (first.model, first.experiment, first.features, first.scaling, record or {}, first.data, first.where)
+        return cls(*shared, calibration, None, members)
 
     @classmethod
     def load(
@@ -123,7 +139,7 @@ class TrainedModel(WithUncertainty):
         model: nn.Module | None = None,
         eval_start_share: float | None = None,
     ) -> TrainedModel:
-        """The model of a run's folder, or of a checkpoint file.
+        """The model of a run's folder, or of a checkpoint file; the models of an ensemble's folder together.
 
         Args:
             path: The folder or the file.
@@ -136,6 +152,10 @@ class TrainedModel(WithUncertainty):
                 and at most 1.
         """
         path, run = as_path("path", path), None
+        if path.is_dir() and RunFolder(path).ensemble.is_file():
+            if model is not None:
+                raise ValueError(f"{path} says how to build its models: leave out model.")
+            return cls._load_members(RunFolder(path), device, eval_start_share)
         if path.is_dir():
             run = RunFolder.open(path)
             if not run.best.is_file() and run.result.is_file():
@@ -168,6 +188,29 @@ class TrainedModel(WithUncertainty):
         calibration, domain = (None, None) if run is None else read_uncertainty(run, experiment, features.task)
         model = model.to(choose_device(device))
         return cls(model, experiment, features, scaling, record, data, where, calibration, domain)
+
+    @classmethod
+    def _load_members(cls, run: RunFolder, device: str, eval_start_share: float | None) -> TrainedModel:
+        """The models of a finished ensemble."""
+        if not run.result.is_file():
+            raise ValueError(
+                f"The ensemble {run.path} is not finished: resume it with crawl train --resume {run.path}."
+            )
+        record = read_checked(run.result, lambda text: check_record(parse_json(text)), "train it again")
+        number = whole_number("ensemble.num_members", record.get("ensemble", {}).get("num_members"), 2, MOST_MEMBERS)
+        places = [run.path / f"member-{i}" for i in range(1, number + 1)]
+        members = [cls.load(place, device, eval_start_share=eval_start_share) for place in places]
+        for place, member in zip(places, members, strict=True):
+            if member.features != members[0].features:
+                raise ValueError(f"{place} was trained on other data than the first member of its ensemble.")
+        calibration, _ = read_uncertainty(run, members[0].experiment, members[0].features.task)
+        return cls.of_members(members, record, calibration)
+
+    def to(self, device: torch.device | str) -> TrainedModel:
+        """The same model, on another device from now on."""
+        for member in self.members or (self,):
+            member.model.to(device)
+        return self
 
     @property
     def device(self) -> torch.device:
@@ -293,14 +336,19 @@ class TrainedModel(WithUncertainty):
         Raises:
             ValueError: If the run does not tell, and as `predict` does.
         """
-        domain, (store, _) = self.known_domain(), self._store(graphs, "error")
+        store, _ = self._store(graphs, "error")
         check_type("graphs", store, GraphStore, "give a set of graphs")
         assert isinstance(store, GraphStore)
+        if not self.members:
+            self.known_domain()
         store = self.features.prepared(store, how.pop("handle_unknown", "warn"))
+        if self.members:
+            found = [member.distances(store, **how) for member in self.members]
+            return Distances(np.mean([each.percentile for each in found], axis=0), found[0].has_unknown)
         if how.get("num_repeats") is not None:
             raise ValueError("Distances are of one evaluation: leave out num_repeats.")
         how["num_repeats"] = 1
-        percentile = domain.percentile(self.embed(store, **how)) if len(store) else np.empty(0)
+        percentile = self.known_domain().percentile(self.embed(store, **how)) if len(store) else np.empty(0)
         return Distances(percentile, has_unknown(store))
 
     def predictions_in_pieces(self, store: Store, **how: Unpack[HowToApply]) -> Iterator[Predictions]:
@@ -308,6 +356,11 @@ class TrainedModel(WithUncertainty):
 
         The arguments are those of `predict`.
         """
+        if self.members:
+            store = self.features.prepared(store, how.pop("handle_unknown", "warn"))
+            pieces = (member.predictions_in_pieces(store, **how) for member in self.members)
+            yield from map(Predictions.of_members, zip(*pieces, strict=True))
+            return
         if truth("hide", how.get("hide", False)):
             yield self._hidden(store, how)
             return
@@ -316,6 +369,8 @@ class TrainedModel(WithUncertainty):
 
     def embeddings_in_pieces(self, store: Store, **how: Unpack[HowToApply]) -> Iterator[NDArray[np.float32]]:
         """`[n, d]` embeddings, in pieces as `predictions_in_pieces`. The arguments are those of `embed`."""
+        if self.members:
+            raise ValueError("The models of an ensemble have embeddings of their own: load one of them, as member-1.")
         if truth("hide", how.get("hide", False)):
             raise ValueError("hide=True hides links while pairs of nodes are predicted: leave it out.")
         for runner, ids, settings in self._pieces(store, how):

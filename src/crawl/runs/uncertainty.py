@@ -35,6 +35,7 @@ class WithUncertainty:
     record: dict[str, Any]
     calibration: Calibration | None
     domain: Domain | None
+    members: tuple[Any, ...]
 
     def interval(self, predictions: Predictions, confidence: float = CONFIDENCE) -> tuple[NDArray[Any], NDArray[Any]]:
         """`[n, k]` the lower and upper ends of intervals of predicted numbers that hold the truth this often.
@@ -62,12 +63,13 @@ class WithUncertainty:
     @property
     def knows_distances(self) -> bool:
         """Whether `distances` can tell."""
-        return self.domain is not None
+        return all(each.domain is not None for each in self.members or (self,))
 
     @property
     def spread_names(self) -> tuple[str, ...]:
         """The spreads that its predictions have; see `Predictions.spreads`."""
-        return ("walk_spread", *(("noise",) if self.experiment.training.has_noise else ()))
+        of_models, of_noise = ("model_spread",) * bool(self.members), ("noise",) * self.experiment.training.has_noise
+        return ("walk_spread", *of_models, *of_noise)
 
     def known_calibration(self) -> Calibration:
         """The calibration. Refuses a model that has none, with the reason."""
