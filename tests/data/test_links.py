@@ -12,6 +12,7 @@ from torch_geometric.utils import erdos_renyi_graph
 
 from crawl import Graph
 from crawl.data import Fingerprint, OneGraph, from_links, with_encodings
+from crawl.data.encoding_rows import encoding_rows
 from crawl.data.link_graph import LinkGraph
 from crawl.data.pairs import pair_numbers
 from crawl.encodings.settings import Encodings
@@ -183,8 +184,27 @@ def test_refusals() -> None:
         from_links(Data(edge_index=data.edge_index, batch=torch.arange(60) // 60, num_graphs=2, num_nodes=60))
     with pytest.raises(ValueError, match="must be a Data"):
         from_links([data])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="Encodings would know the links"):
-        with_encodings(from_links(data).store, Encodings(return_steps=4))
+
+
+@pytest.mark.parametrize("has_features", [False, True])
+def test_encodings_of_an_epoch_do_not_know_its_hidden_links(has_features: bool) -> None:
+    """They are those of the graph that the epoch sees, as if nothing else had ever been there."""
+    data = random_graph()
+    if not has_features:
+        data = Data(edge_index=data.edge_index, num_nodes=data.num_nodes)
+    raw, encodings = from_links(data).store, Encodings(return_steps=4, walk_steps=3, longest_cycle=4, degree=True)
+    whole = with_encodings(raw, encodings)
+    seen = raw.drawn(5)
+    plain = OneGraph(seen.graph, seen.owners, seen.x, seen.edge_attr, None, seen.edge_index, "full")
+    expected, found = with_encodings(plain, encodings), whole.drawn(5)
+    assert found.num_edges < whole.num_edges
+    for name in ("x", "edge_attr", "owners", "edge_index"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert not torch.equal(found.x, whole.x)
+    again = found.drawn(6)  # of what is left
+    assert torch.equal(again.x[:, -encodings.node_width :], encoding_rows(again.graph, encodings)[0])
+    assert type(whole.subset(torch.arange(3))) is OneGraph
+    assert torch.equal(whole.subset(torch.arange(3)).x, whole.x)
 
 
 def test_a_subset_sees_all_training_links() -> None:

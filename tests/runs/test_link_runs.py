@@ -140,6 +140,16 @@ def test_settings_without_effect_are_refused(dataset: Dataset, tmp_path: Path) -
             run_experiment(experiment(1, **setting), tmp_path / "run", dataset=dataset, quiet=True)
     with pytest.raises(ValueError, match=r"An answer for each graph cannot be changed by --model\.pair"):
         run_experiment(experiment(1, pair="dot"), tmp_path / "run", quiet=True)
-    encoded = Experiment(model=Model(layer=("gcn",)), encodings=Encodings(return_steps=3))
-    with pytest.raises(ValueError, match="Encodings would know the links"):
-        run_experiment(encoded, tmp_path / "encoded", dataset=dataset, quiet=True)
+
+
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_encodings_follow_the_links_that_are_seen(dataset: Dataset, tmp_path: Path, batches: str) -> None:
+    dataset = replace(dataset, store=replace(dataset.store, batches=batches))
+    encoded = replace(experiment(2, layer=("walk",)), encodings=Encodings(return_steps=3, walk_steps=2))
+    run = run_experiment(encoded, tmp_path / "run", dataset=dataset, quiet=True)
+    assert 0 <= run.score() <= 1
+    model = TrainedModel.load(run.folder, "cpu")
+    test = dataset.store.subset(dataset.split.test)
+    assert (tmp_path / "run/predictions.csv").read_text().count("\n") == 1 + len(test)
+    for hide in (False, True):
+        assert model.predict(test, hide=hide).mean.shape == (len(test), 1)

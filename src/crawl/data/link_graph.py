@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crawl.data.encoding_rows import encoding_rows
 from crawl.data.one_graph import OneGraph
 from crawl.data.pairs import draw_other_pairs
+from crawl.encodings.settings import Encodings
 from crawl.graph import Graph
 
 
@@ -26,11 +28,14 @@ class LinkGraph(OneGraph):
         known: `[K]` the numbers of all pairs that are known to be linked, in any split, ascending; see `pair_numbers`.
         num_hidden: How many training links an epoch hides and predicts.
         num_negatives: How many pairs that are not linked it predicts for each of them.
+        encodings: What the last columns of `x` and `edge_attr` are; they would know the hidden links, so `drawn`
+            computes them anew. See `with_encodings`.
     """
 
     known: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long, device="cpu"))
     num_hidden: int = 0
     num_negatives: int = 1
+    encodings: Encodings = field(default_factory=Encodings)
     _stay: ClassVar[tuple[str, ...]] = ("owners", "known")
 
     @property
@@ -49,11 +54,14 @@ class LinkGraph(OneGraph):
         is_seen = torch.ones(2, num_links, dtype=torch.bool, device="cpu")
         is_seen[:, hidden] = False
         is_seen = is_seen.flatten().to(self.device)
+        graph = without_edges(self.graph, is_seen)
+        of_nodes, of_edges = encoding_rows(graph, self.encodings)
         return replace(
             self,
-            graph=without_edges(self.graph, is_seen),
+            graph=graph,
             owners=torch.cat([links, others, self.owners[self.num_drawn :]]),
-            edge_attr=None if self.edge_attr is None else self.edge_attr[is_seen],
+            x=_with_last(self.x, of_nodes),
+            edge_attr=_with_last(None if self.edge_attr is None else self.edge_attr[is_seen], of_edges),
             edge_index=self.edge_index[:, is_seen],
         )
 
@@ -61,6 +69,13 @@ class LinkGraph(OneGraph):
         """The graph with all training links, and the targets `ids` only, in this order."""
         ids = self.checked_ids(ids)
         return replace(self.with_owners(self.owners[ids]), **self._rows_of(ids))
+
+
+def _with_last(features: Tensor | None, columns: Tensor | None) -> Tensor | None:
+    """The features, of which the last columns are replaced by these, if there are any."""
+    if features is None or columns is None:
+        return features
+    return torch.cat([features[:, : -columns.shape[1]], columns.to(features.device, features.dtype)], dim=1)
 
 
 def without_edges(graph: Graph, is_kept: Tensor) -> Graph:
