@@ -19,12 +19,14 @@ class Published:
         cross_deviation: The standard deviation over models, if it is reported.
         internal_deviation: The standard deviation over evaluations of a model, if it is reported.
         at_most: Whether `mean` is only an upper bound.
+        mark: Where it is from, if that is not the paper itself; shown in brackets, and explained in the table's note.
     """
 
     mean: float
     cross_deviation: float | None = None
     internal_deviation: float | None = None
     at_most: bool = False
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Table:
         needs: Other tables whose runs must be there first.
         note: What a reader must know.
         is_overview: Whether it has no runs of its own, only those of other tables.
+        has_effort: Whether it shows parameters, time and memory of each row.
     """
 
     name: str
@@ -125,6 +128,7 @@ class Table:
     needs: tuple[str, ...] = ()
     note: str = ""
     is_overview: bool = False
+    has_effort: bool = False
 
     def places(self) -> list[str]:
         """The places of its runs, each once."""

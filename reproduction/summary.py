@@ -50,6 +50,9 @@ class Line:
         x: Where it stands on the axis of a figure.
         notes: What a reader must know.
         machines: On what these runs were made.
+        num_parameters: The most parameters that one of these models has.
+        seconds: The mean time of a run, training and evaluation.
+        memory_mb: The most memory that a process had that made one; None where several ran in a process.
     """
 
     label: str
@@ -64,6 +67,9 @@ class Line:
     x: float | None = None
     notes: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
+    num_parameters: int | None = None
+    seconds: float | None = None
+    memory_mb: float | None = None
 
     @property
     def difference(self) -> float | None:
@@ -105,6 +111,9 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
             *sorted(f"data: {name}" for name in set(counted["data"]) if name.endswith(("(rebuilt)", "(synthetic)"))),
         ),
         machines=_machines(counted),
+        num_parameters=None if counted.empty else int(counted["num_parameters"].max()),
+        seconds=_or_none(counted["seconds"].mean()),
+        memory_mb=_or_none(counted["memory_mb"].max()),
     )
     if row.experiment.evaluation.track_test:
         yield _chosen_by_test(line, counted)
@@ -146,10 +155,15 @@ def _finished(table: Table, row: Row, planned: Sequence[PlannedRun], runs: Mappi
                 "device": record["device"],
                 "at_a_time": record.get("runs_at_a_time"),
                 "curve": known.test_by_epoch,
+                "num_parameters": record["num_parameters"],
+                "seconds": record["wall_time_s"],
+                "memory_mb": record.get("peak_memory_mb"),
             }
         )
-    columns = ("seed", "mean", "deviation", "other", "data", "device", "at_a_time", "curve")
-    return pd.DataFrame(found, columns=columns).astype({"other": object, "mean": float, "deviation": float})
+    columns = ["seed", "mean", "deviation", "other", "data", "device", "at_a_time", "curve"]
+    columns += ["num_parameters", "seconds", "memory_mb"]
+    types = {"other": object} | dict.fromkeys(("mean", "deviation", "seconds", "memory_mb"), float)
+    return pd.DataFrame(found, columns=columns).astype(types)
 
 
 def _between_models(row: Row, scored: pd.DataFrame) -> tuple[float | None, tuple[str, ...]]:
@@ -282,7 +296,7 @@ def to_markdown(table: Table, lines: Sequence[Line]) -> str:
     machines = {line.machines for line in lines if line.machines}
     if len(machines) > 1:
         lines = [replace(line, notes=line.notes + tuple(f"on {name}" for name in line.machines)) for line in lines]
-    cells = pd.DataFrame(map(_cells, lines)).replace({r"\|": r"\\|"}, regex=True)
+    cells = pd.DataFrame([_cells(line, table) for line in lines]).replace({r"\|": r"\\|"}, regex=True)
     if cells["epoch"].nunique() == 1:
         del cells["epoch"]
     rows = [list(cells.columns), ["---"] * len(cells.columns), *cells.to_numpy().tolist()]
@@ -294,7 +308,7 @@ def to_markdown(table: Table, lines: Sequence[Line]) -> str:
     return f"## {table.title}\n\n{text}\n" + (f"\n{remarks}\n" if remarks else "")
 
 
-def _cells(line: Line) -> dict[str, str]:
+def _cells(line: Line, table: Table) -> dict[str, str]:
     """A line as people read it."""
     paper, published = "–", line.published
     if published is not None:
@@ -303,15 +317,22 @@ def _cells(line: Line) -> dict[str, str]:
             paper += f" ± {_format(line.metric, published.cross_deviation)}"
         if published.internal_deviation is not None:
             paper += f" (± {_format(line.metric, published.internal_deviation)})"
+        paper += f" {published.mark}".rstrip()
+    effort = {}
+    if table.has_effort:
+        effort["parameters"] = "–" if line.num_parameters is None else f"{line.num_parameters:,}"
+        effort["time of a run"] = "–" if line.seconds is None else f"{line.seconds / 60:.1f} min"
+        effort["memory"] = "–" if line.memory_mb is None else f"{line.memory_mb / 1024:.2f} GB"
     return {
         "row": line.label,
         "epoch": line.selection,
-        "paper": paper,
+        "published" if table.has_effort else "paper": paper,
         "ours": _format(line.metric, line.mean),
         "difference": _format(line.metric, line.difference, signed=True),
         "± models": _format(line.metric, line.cross_deviation),
         "± evaluations": _format(line.metric, line.internal_deviation),
         "runs": f"{line.num_finished} of {line.num_planned}",
+        **effort,
         "notes": "; ".join(line.notes),
     }
 

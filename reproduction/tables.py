@@ -14,6 +14,7 @@ from crawl.runs.experiment import Experiment
 from crawl.runs.recipes import RECIPES
 from crawl.runs.sources import GivenData
 from crawl.training.settings import Cosine
+from reproduction.nodes import NODE_TABLES
 from reproduction.plan import Published, Row, Table
 from reproduction.search import HYBRID_TABLES, SEARCHES, ablation_hybrid
 from reproduction.variants import Bits, as_budgeted_baseline, until_the_end, with_bits, with_window, without_validation
@@ -334,14 +335,14 @@ _ORDER = (
     *("csl", "zinc", "ablation_csl", "ablation_zinc", "window", "walks", "counting", "counting_together", "peptides"),
     *("social", "social_nine", "mnist", "cifar10", "molpcba", "ablation_molpcba", "pascalvoc", "peptides_struct"),
     *("runtime", "baselines", "extended"),
-    *(make.__name__ for make in (*SEARCHES, *HYBRID_TABLES, ablation_hybrid)),
+    *(make.__name__ for make in (*SEARCHES, *HYBRID_TABLES, ablation_hybrid, *NODE_TABLES)),
 )
 _MADE: dict[str, Callable[[], Table]] = {
     make.__name__: make
     for make in (
         *(csl, ablation_csl, ablation_zinc, ablation_molpcba, window, walks, counting, counting_together),
         *(social, social_nine, runtime, baselines, extended, *_SINGLES),
-        *(*SEARCHES, *HYBRID_TABLES, ablation_hybrid),
+        *(*SEARCHES, *HYBRID_TABLES, ablation_hybrid, *NODE_TABLES),
     )
 }
 TABLES = {name: _MADE[name] for name in _ORDER}

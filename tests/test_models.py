@@ -524,6 +524,18 @@ def test_dropout_only_in_training() -> None:
     assert torch.equal(model(data, walks), model(data, walks))
 
 
+def test_dropout_of_features_only_in_training() -> None:
+    """With a rate of almost 1, no feature is seen: the answer is that to zeros."""
+    data, nothing = random_graph(0), random_graph(0)
+    nothing.x = torch.zeros_like(data.x)
+    blind, seeing = (make_model(input_dropout=rate, edge_dim=2) for rate in (1 - 1e-6, 0.0))
+    seeing.load_state_dict(blind.state_dict())
+    assert torch.equal(blind(data, seed=1), seeing(nothing, seed=1))
+    seeing.load_state_dict(blind.state_dict())
+    assert torch.equal(blind.eval()(data, seed=1), seeing.eval()(data, seed=1))
+    assert not torch.equal(seeing(data, seed=1), seeing(nothing, seed=1))
+
+
 def num_virtual_nodes(model: CRaWl) -> int:
     return sum(isinstance(module, VirtualNode) for module in model.modules())
 

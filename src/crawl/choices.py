@@ -7,6 +7,7 @@ Strategy = Literal[
 ]
 Pool = Literal["sum", "mean"]
 Head = Literal["mlp", "linear"]
+NormName = Literal["batch", "layer", "none"]
 PairScore = Literal["dot", "bilinear", "mlp"]
 Precision = Literal["tf32", "bf16", "float32"]
 Implementation = Literal["fast", "reference"]
@@ -25,13 +26,16 @@ BlockName = Literal[
     "sage",
     "gated_gcn",
     "pna",
+    "appnp",
 ]
 WITH_CNN = ("walk", "walk_edges")  # the blocks that have a CNN along walks
+WITH_NORM = ("gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna")  # the blocks of which the norm may be any
 WITH_WALKS = (*WITH_CNN, "gru")  # the blocks that use walks
 OF_BLOCKS = {  # the settings of a network that only some blocks use
     **dict.fromkeys(("kernel_size", "padding", "implementation"), WITH_CNN),
     **dict.fromkeys(("identity", "adjacency"), WITH_WALKS),
     "num_heads": ("attention", "gat"),
+    "residual": WITH_NORM,
     "mean_log_degree": ("pna",),
 }
 Batches = Literal["full", "closed"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from crawl.checks import MAX_WIDTH, truth, whole_number
-from crawl.choices import Head, Implementation, PairScore, Pool, Precision, Strategy
+from crawl.choices import Head, Implementation, NormName, PairScore, Pool, Precision, Strategy
 from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.blocks import LayerPart, built_blocks, parts_of_layers, width_taken
@@ -68,6 +68,10 @@ class Network(NetworkInputs):
         dropout: The dropout rate in the blocks and before the head.
         graph_channels: The width of the features `u` of graphs, which the head sees beside the pooled nodes, or
             `crawl.nn.GraphFeatures` with their means and deviations. 0 for data without.
+        input_dropout: The dropout rate of the node features.
+        norm: `batch` or `layer` norms in blocks that pass messages and before the head, or `none` for a learned scale
+            and shift alone, there and in walk convolutions. Other blocks have batch norms.
+        residual: Let blocks that pass messages add to the state; without it, what they would add is the new state.
         num_heads: The number of heads of attention.
         mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
         strategy, p, q, restart, centred: Which walks; see `crawl.WalkPlan`.
@@ -101,6 +105,9 @@ class Network(NetworkInputs):
         pair: PairScore | None = None,
         dropout: float = 0.0,
         graph_channels: int | GraphFeatures = 0,
+        input_dropout: float = 0.0,
+        norm: NormName = "batch",
+        residual: bool = True,
         num_heads: int = 4,
         mean_log_degree: float = 1.0,
         strategy: Strategy = "non_backtracking",
@@ -119,7 +126,7 @@ class Network(NetworkInputs):
         parts = parts_of_layers(layer, num_layers, layers)
         channels = whole_number("hidden_channels", hidden_channels, 1, MAX_WIDTH)
         check_precision(precision)
-        super().__init__(in_channels, edge_dim, parts, channels, graph_channels)
+        super().__init__(in_channels, edge_dim, parts, channels, graph_channels, input_dropout)
         self.precision = precision
         shares = (start_share, eval_start_share)
         plan = WalkPlan(
@@ -128,7 +135,7 @@ class Network(NetworkInputs):
         widths, window_size = (self.node_channels, channels, self.edge_channels), plan.window_size
         settings = BlockSettings(
             *(*widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),
-            *(implementation, padding, plan.has_jumps),
+            *(implementation, padding, plan.has_jumps, norm, residual),
         )
         blocks = built_blocks(parts, settings, plan)
         self.blocks = nn.ModuleList(dict.fromkeys(blocks))  # each once, also if it is used twice
@@ -138,14 +145,14 @@ class Network(NetworkInputs):
         self.readout: Readout | PairReadout
         if pair is None:
             width = 0 if self.graph_features is None else self.graph_features.out_channels
-            how: Any = {"pool": pool, "head": head, "dropout": dropout, "graph_channels": width}
+            how: Any = {"pool": pool, "head": head, "dropout": dropout, "graph_channels": width, "norm": norm}
             self.readout = Readout(channels, out_channels, **how)
         elif self.graph_features is not None:
             raise ValueError("A network for pairs of nodes sees no features of graphs: leave out graph_channels.")
         elif pool is not None or head != "mlp":
             raise ValueError(f"pair={pair!r} scores pairs of nodes: give pool=None, and leave out head.")
         else:
-            self.readout = PairReadout(channels, out_channels, score=pair, dropout=dropout)
+            self.readout = PairReadout(channels, out_channels, score=pair, dropout=dropout, norm=norm)
 
     def forward(
         self, data: Data | Batch, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None

@@ -279,6 +279,6 @@ def test_settings_belong_to_the_blocks_that_read_them() -> None:
             read = set(inspect.signature(kind).parameters)
         for setting in read:
             readers.setdefault(setting, set()).add(name)
-    of_all = {"in_channels", "channels", "edge_channels", "jumps", "dropout", "window_size"}
+    of_all = {"in_channels", "channels", "edge_channels", "jumps", "dropout", "window_size", "norm"}
     of_some = {field.name for field in fields(BlockSettings)} - of_all
     assert {setting: readers[setting] for setting in of_some} == {key: set(users) for key, users in OF_BLOCKS.items()}

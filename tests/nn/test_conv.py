@@ -127,6 +127,22 @@ def test_fast_equals_reference(
 @pytest.mark.usefixtures("path")
 @each_dtype
 @each_mode
+@pytest.mark.parametrize("padding", [False, True])
+def test_fast_equals_reference_without_norms(padding: bool, training: bool, dtype: torch.dtype) -> None:
+    conv = make_conv(4, 6, dtype=dtype, window_size=4, padding=padding, has_norms=False).train(training)
+    with torch.no_grad():
+        for norm in (conv.norm, conv.update[1]):
+            norm.weight.uniform_(0.5, 1.5)
+            norm.bias.normal_()
+    graph = odd_graph()
+    walks = sample_walks(graph, 9, window_size=4, seed=5)
+    assert_equals_reference(conv, random(graph.num_nodes, 4, dtype=dtype), walks, None)
+    assert not any(isinstance(module, torch.nn.BatchNorm1d) for module in conv.modules())
+
+
+@pytest.mark.usefixtures("path")
+@each_dtype
+@each_mode
 @pytest.mark.parametrize("channels", [1, 5, 16, 33, 147])
 def test_any_number_of_channels(channels: int, training: bool, dtype: torch.dtype) -> None:
     conv = make_conv(3, channels, dtype=dtype, edge_dim=2).train(training)

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.transforms import NormalizeFeatures
 
 from crawl import Dense, Embedding, OneHot
 from crawl.nn.encoders import UNKNOWN, WithEncodings
@@ -33,6 +35,15 @@ def test_dense_takes_any_numbers(features: Tensor, like: Tensor) -> None:
 def test_dense_keeps_nan_and_bools() -> None:
     assert Dense(2)(torch.tensor([[math.nan, 1.0]]), 1, LIKE).isnan().tolist() == [[True, False]]
     assert Dense(1)(torch.tensor([True, False]), 2, LIKE).tolist() == [[1.0], [0.0]]
+
+
+def test_rows_that_add_up_to_1_are_those_of_pyg() -> None:
+    counts = torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    expected = NormalizeFeatures()(Data(x=counts.clone())).x
+    torch.testing.assert_close(Dense(3, normalised=True)(counts, 3, LIKE), expected)
+    assert Dense(2, normalised=True)(torch.tensor([[-1.0, 3.0]]), 1, LIKE).tolist() == [[-0.25, 0.75]]
+    with pytest.raises(ValueError, match="normalised"):
+        Dense(2, normalised="yes")
 
 
 def test_dense_lets_gradients_through() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from batches import first_state, make_batch
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.utils import from_networkx
 
 from crawl import Network
 from crawl.data import csl
-from crawl.nn import BLOCKS, MessagePassing, OneHot, State
+from crawl.nn import BLOCKS, Affine, BatchNorm, BlockSettings, LayerNorm, MessagePassing, OneHot, State
 from crawl.theory import rook, shrikhande
 
 NAMES = ("gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna")
@@ -131,6 +132,43 @@ def test_edge_weights_are_refused() -> None:
 def test_unknown_blocks_are_refused() -> None:
     with pytest.raises(ValueError, match=r"gine, gat, .*not 'gatt'.*'gat'"):
         make("gatt", 1, 1)
+
+
+@each_layer
+def test_dropout_acts_on_what_is_added(layer: str) -> None:
+    """In training alone; nothing is left of what is dropped, so with a rate of almost 1 the state stays."""
+    torch.manual_seed(0)
+    block, plain = (BLOCKS[layer].build(BlockSettings(8, 8, dropout=rate)) for rate in (1 - 1e-6, 0.0))
+    batch = make_batch()
+    before = first_state(batch, torch.float32)
+    assert torch.equal(block(before, batch).nodes, before.nodes)
+    plain.load_state_dict(block.state_dict())
+    assert torch.equal(block.eval()(before, batch).nodes, plain.eval()(before, batch).nodes)
+    assert not torch.equal(plain(before, batch).nodes, before.nodes)
+
+
+@each_layer
+def test_without_a_residual_the_state_is_what_would_be_added(layer: str) -> None:
+    torch.manual_seed(0)
+    adding, alone = (BLOCKS[layer].build(BlockSettings(8, 8, residual=added)) for added in (True, False))
+    alone.load_state_dict(adding.state_dict())
+    batch = make_batch()
+    before = first_state(batch, torch.float32)
+    expected = before.nodes + alone.eval()(before, batch).nodes
+    torch.testing.assert_close(adding.eval()(before, batch).nodes, expected)
+
+
+@each_layer
+@pytest.mark.parametrize(("norm", "kind"), [("batch", BatchNorm), ("layer", LayerNorm), ("none", Affine)])
+def test_norms_are_those_asked_for(layer: str, norm: str, kind: type) -> None:
+    """In the blocks and before the head; without batch norms, no node of another graph counts in training."""
+    model = make(layer, 2, 1, norm=norm, pool="sum")
+    found = {type(module) for module in model.modules() if isinstance(module, BatchNorm | LayerNorm | Affine)}
+    assert found == {kind}
+    data = Data(x=torch.randn(4, 2), edge_index=EDGES)
+    other = Data(x=torch.randn(3, 2), edge_index=EDGES[:, :2])
+    beside = model.train()(Batch.from_data_list([data, other]))[:1]
+    assert torch.allclose(beside, model(data), atol=1e-6) == (norm != "batch")
 
 
 def test_a_layer_of_ones_own_says_what_nodes_hear() -> None:

@@ -1,4 +1,4 @@
-"""Batch normalisation: torch's own, save for batches that have no variance."""
+"""Batch normalisation: torch's own, save for batches that have no variance. Norms of rows, and none."""
 
 import copy
 
@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from crawl.nn.norm import BatchNorm
+from crawl.nn.norm import Affine, BatchNorm, LayerNorm, make_norm
+from crawl.ops.norm import batch_norm
+from crawl.ops.segments import Rows
 
 
 def make_norms() -> tuple[BatchNorm, nn.BatchNorm1d]:
@@ -60,3 +62,39 @@ def test_tracks_statistics_like_torch() -> None:
     assert norm.num_batches_tracked == twin.num_batches_tracked == 1
     torch.testing.assert_close(norm.running_mean, twin.running_mean)
     torch.testing.assert_close(norm.running_var, twin.running_var)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_a_layer_norm_is_torchs_own_and_does_not_look_at_other_rows(relu: bool) -> None:
+    x, norm, twin = torch.randn(5, 3), LayerNorm(3), nn.LayerNorm(3)
+    with torch.no_grad():
+        for ours, theirs in zip(norm.parameters(), twin.parameters(), strict=True):
+            nn.init.normal_(ours)
+            theirs.copy_(ours)
+    expected = twin(x).relu() if relu else twin(x)
+    assert torch.equal(norm(x, Rows(5, torch.tensor([2], dtype=torch.int32)), relu=relu), expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("relu", [False, True])
+def test_no_norm_scales_and_shifts(shape: tuple[int, ...], relu: bool) -> None:
+    """Also where the operations take it for a batch norm; and training changes no statistics."""
+    torch.manual_seed(0)
+    x, none = torch.randn(shape), Affine(3)
+    assert torch.equal(none(x), x)
+    with torch.no_grad():
+        none.weight.copy_(torch.tensor([1.0, -2.0, 0.5]))
+        none.bias.copy_(torch.tensor([0.0, 1.0, -1.0]))
+    expected = x * none.weight.view(3, *[1] * (len(shape) - 2)) + none.bias.view(3, *[1] * (len(shape) - 2))
+    expected = expected.relu() if relu else expected
+    torch.testing.assert_close(none(x, relu=relu), expected)
+    torch.testing.assert_close(batch_norm(x, none.train().tensors(), relu=relu), expected)
+    assert list(none.state_dict()) == ["weight", "bias"]
+    assert none.mean.tolist() == [0.0, 0.0, 0.0]
+    assert none.var.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_norms_by_name() -> None:
+    assert [type(make_norm(name, 3)) for name in ("batch", "layer", "none")] == [BatchNorm, LayerNorm, Affine]
+    with pytest.raises(ValueError, match=r"batch, layer.*not 'lyer'"):
+        make_norm("lyer", 3)

@@ -26,6 +26,8 @@ LEAVES = {"checks", "choices", "memory", "ops", "tensor_checks", "threads"}
         ("walk_conv", set(), torch.bfloat16, None),
         ("walk_conv", {"cpu"}, torch.float32, "crawl.ops.triton.walk_conv"),
         ("walk_conv", {"cpu"}, torch.float64, "crawl.ops.cpu"),
+        ("neighbours", set(), torch.float64, "crawl.ops.cpu_neighbours"),
+        ("neighbours", {"cpu"}, torch.float32, None),
         ("linear", set(), torch.float32, None),
         ("linear", {"cpu"}, torch.float32, "crawl.ops.triton.linear"),
         ("batch_norm", {"cpu"}, torch.float32, "crawl.ops.triton.norm"),

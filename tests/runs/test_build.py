@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from crawl.data import Task, csl, from_graph
 from crawl.graph import Graph
-from crawl.nn import BLOCKS, GIN, Parallel
+from crawl.nn import BLOCKS, GIN, Affine, Parallel
 from crawl.nn.encoders import Dense, OneHot
 from crawl.plain import structure
 from crawl.runs import TU, Csl, Csv, Folder, GivenModel, Model, Social
@@ -53,6 +53,25 @@ def test_settings_reach_the_model(tiny):
     assert build_model(tiny, Features(node_task)).readout.pool is None
     gin = build_model(as_baseline(tiny), Features(TASK))
     assert [type(block) for block in gin.blocks] == [GIN] * tiny.model.num_layers
+
+
+def test_settings_for_few_labels_reach_the_model(tiny):
+    layer, features = ("walk", "gcn", "appnp"), Features(TASK, num_node_features=5)
+    settings = {"layer": layer, "norm": "none", "residual": False, "dropout": 0.5, "input_dropout": 0.25}
+    model = build_model(replace(tiny, model=replace(tiny.model, normalise_features=True, **settings)), features)
+    assert model.node_encoder.normalised
+    assert model.input_dropout.p == 0.25
+    walk, gcn, appnp = model.blocks[:3]
+    assert {type(norm) for norm in (walk.conv.norm, walk.conv.update[1], gcn.norm, model.readout.norm)} == {Affine}
+    assert (gcn.residual, gcn.dropout.p, appnp.dropout.p) == (False, 0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("features", "what"), [(Features(TASK, (3, 4)), "categories"), (Features(TASK), "not there")], ids=["3", "0"]
+)
+def test_features_that_are_not_numbers_are_not_normalised(tiny, features, what):
+    with pytest.raises(ValueError, match=rf"are {what}, .* --model\.normalise-features: leave it out"):
+        build_model(replace(tiny, model=replace(tiny.model, normalise_features=True)), features)
 
 
 @pytest.mark.parametrize("short", ["num_steps", "num_eval_steps"])

@@ -8,9 +8,11 @@ import pytest
 from crawl import WalkPlan
 from crawl.choices import WITH_WALKS, BlockName
 from crawl.data import Task
-from crawl.nn import BLOCKS
+from crawl.nn import BLOCKS, BatchNorm
 from crawl.runs import Benchmark, Csl, Csv, Experiment, GivenModel, Model, Social
+from crawl.runs.build import build_model
 from crawl.runs.experiment import settled
+from crawl.runs.features import Features
 from crawl.runs.recipes import RECIPES
 from crawl.training import Cosine, Evaluation, Plateau, Step, Training
 
@@ -158,6 +160,9 @@ def test_names_are_those_of_the_blocks():
         ({"layer": ("gru",), "kernel_size": 3}, r"gru cannot be changed by model\.kernel_size=3: leave it out"),
         ({"num_heads": 2}, r"crawl cannot be changed by model\.num_heads=2: leave it out"),
         ({"dropout": 1.0}, r"model\.dropout must be 0 or more and below 1, not 1\.0"),
+        ({"input_dropout": -0.5}, r"model\.input_dropout must be .*0 or more.*, not -0\.5"),
+        ({"norm": "bach"}, r"model\.norm must be one of batch, layer, none, not 'bach'"),
+        ({"residual": False}, r"crawl cannot be changed by model\.residual=False: leave it out"),
         ({"hidden_channels": 0}, r"model\.hidden_channels must be a whole number from 1 .*, not 0"),
         ({"pool": "max"}, r"model\.pool must be one of sum, mean, not 'max'"),
     ],
@@ -211,6 +216,16 @@ def test_node2vec(walk, message):
             "walk.window-size",
         ),
         (Experiment(model=Model(precision="bf16")), NUMBERS, "model.precision"),
+        (
+            Experiment(model=Model(("gcn",), norm="layer"), evaluation=Evaluation(num_norm_graphs=9)),
+            CLASSES,
+            "evaluation.num-norm-graphs",
+        ),
+        (
+            Experiment(model=Model(("walk", "appnp"), norm="none"), evaluation=Evaluation(num_norm_graphs=9)),
+            CLASSES,
+            "evaluation.num-norm-graphs",
+        ),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
@@ -233,6 +248,17 @@ def test_a_single_virtual_node_is_refused():
     experiment = Experiment(model=Model(("virtual_node",), num_layers=1))
     with pytest.raises(ValueError, match=r"A model of one layer cannot be changed by --model.layer"):
         settled(experiment, CLASSES, "cpu")
+
+
+@pytest.mark.parametrize("layer", [("walk",), ("gcn", "feed_forward")])
+def test_batch_norms_that_are_left_can_be_measured(layer):
+    model = Model(layer, norm="layer")
+    experiment = Experiment(model=model, evaluation=Evaluation(num_norm_graphs=9))
+    assert settled(experiment, CLASSES, "cpu") == experiment
+    features = Features(CLASSES)
+    assert any(isinstance(module, BatchNorm) for module in build_model(experiment, features).modules())
+    none = replace(experiment, model=replace(model, layer=("walk", "gcn"), norm="none"))
+    assert not any(isinstance(module, BatchNorm) for module in build_model(none, features).modules())
 
 
 def test_precision_is_for_gpus():

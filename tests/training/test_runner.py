@@ -94,7 +94,7 @@ def with_edges(make_dataset) -> Dataset:
 def network(*layer: object, **settings: object) -> Network:
     """A small network of these blocks, or of all those in `layers`."""
     sees_edges = any(
-        name not in ("gcn", "gin", "sage", "virtual_node", "attention", "feed_forward") for name in layer or [None]
+        name not in ("gcn", "gin", "sage", "appnp", "virtual_node", "attention", "feed_forward") for name in layer or [None]
     )
     names = [name for part in layer or ["walk"] for name in (part if isinstance(part, tuple) else (part,))]
     arguments = {"edge_dim": 2 if sees_edges else None, "hidden_channels": 8, "precision": "float32"}
@@ -134,6 +134,12 @@ def test_captured_equals_eager_for_centred_and_several_walks(
 
 def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, monkeypatch) -> None:
     assert_captured_equals_eager(lambda: network(*BLOCKS, num_layers=1), with_edges, monkeypatch)
+
+
+@pytest.mark.parametrize("norm", ["layer", "none"])
+def test_captured_equals_eager_with_other_norms(norm: str, with_edges: Dataset, monkeypatch) -> None:
+    make = lambda: network("walk", "gcn", "gated_gcn", norm=norm, residual=False)  # noqa: E731
+    assert_captured_equals_eager(make, with_edges, monkeypatch)
 
 
 def test_captured_equals_eager_where_all_positions_are_pooled(with_edges: Dataset, monkeypatch) -> None:

@@ -1,5 +1,6 @@
 """The parts of networks: what a block reads, the blocks, encoders and readout."""
 
+from crawl.nn.appnp import APPNP
 from crawl.nn.attention import Attention
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
@@ -17,7 +18,7 @@ from crawl.nn.gine import GIN, GINE
 from crawl.nn.graph_features import GraphFeatures
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
-from crawl.nn.norm import BatchNorm
+from crawl.nn.norm import Affine, BatchNorm, LayerNorm
 from crawl.nn.pair_readout import PairReadout
 from crawl.nn.parallel import Parallel
 from crawl.nn.pna import PNA
@@ -30,6 +31,7 @@ from crawl.nn.walk_gru import WalkGRU
 from crawl.ops.segments import Rows, Segments
 
 __all__ = [
+    "APPNP",
     "BLOCKS",
     "GAT",
     "GCN",
@@ -37,6 +39,7 @@ __all__ = [
     "GINE",
     "PNA",
     "SAGE",
+    "Affine",
     "Attention",
     "Batch",
     "BatchNorm",
@@ -50,6 +53,7 @@ __all__ = [
     "FeedForward",
     "GatedGCN",
     "GraphFeatures",
+    "LayerNorm",
     "Linear",
     "MessagePassing",
     "OneHot",

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from crawl.checks import MAX_LAYERS, as_list, check_choice, shown, whole_number
 from crawl.choices import OF_BLOCKS, WITH_WALKS, Implementation
+from crawl.nn.appnp import APPNP
 from crawl.nn.attention import Attention
 from crawl.nn.block import Block
 from crawl.nn.edge_update import EdgeUpdate
@@ -44,6 +45,7 @@ BLOCKS: dict[str, type[Block]] = {
     "sage": SAGE,
     "gated_gcn": GatedGCN,
     "pna": PNA,
+    "appnp": APPNP,
 }
 
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, check_window_size, truth, whole_number
-from crawl.choices import Implementation, Precision
+from crawl.choices import Implementation, NormName, Precision
 from crawl.nn.checks import check_walk_features, check_walks, checked_kernel_size, checked_num_edges
 from crawl.nn.jumps import with_jumps
 from crawl.nn.linear import Linear
-from crawl.nn.norm import BatchNorm
+from crawl.nn.norm import Affine, BatchNorm, make_norm
 from crawl.ops.backends import can_use_triton
 from crawl.ops.precision import check_precision, precision
 from crawl.ops.segments import Rows
@@ -46,6 +46,7 @@ class CRaWlConv(nn.Module):
             than one. The paper has none.
         jumps: Take walks that jump, as those of the strategy `restart`: a position that a jump led to has no edge
             features, and one more feature, a flag, is 1 there.
+        has_norms: Use batch norms; without them, there are learned scales and shifts in their places.
     """
 
     @in_memory("A layer of this size")
@@ -63,6 +64,7 @@ class CRaWlConv(nn.Module):
         precision: Precision | None = None,
         padding: bool = False,
         jumps: bool = False,
+        has_norms: bool = True,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels = whole_number("in_channels", in_channels, 1, MAX_CHANNELS)
@@ -81,9 +83,10 @@ class CRaWlConv(nn.Module):
         self.depthwise = nn.Conv1d(
             out_channels, out_channels, self.kernel_size, padding=zeros, groups=out_channels, bias=False
         )
-        self.norm = BatchNorm(out_channels)
+        norm: NormName = "batch" if truth("has_norms", has_norms) else "none"
+        self.norm = BatchNorm(out_channels) if has_norms else Affine(out_channels)
         self.mix = nn.Conv1d(out_channels, out_channels, 1, bias=False)
-        self.update = Update(out_channels)
+        self.update = Update(out_channels, norm)
         self.residual = nn.Identity() if in_channels == out_channels else Linear(in_channels, out_channels)
 
     def forward(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None, rows: Rows | None = None) -> Tensor:
@@ -164,11 +167,11 @@ class CRaWlConv(nn.Module):
 
 
 class Update(nn.Sequential):
-    """U: Linear(d, 2d) → BatchNorm → ReLU → Linear(2d, d), without bias."""
+    """U: Linear(d, 2d) → Norm → ReLU → Linear(2d, d), without bias."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, norm: NormName = "batch") -> None:
         hidden = 2 * channels
-        super().__init__(Linear(channels, hidden), BatchNorm(hidden), nn.ReLU(), Linear(hidden, channels))
+        super().__init__(Linear(channels, hidden), make_norm(norm, hidden), nn.ReLU(), Linear(hidden, channels))
 
     def forward(self, pooled: Tensor, rows: Rows | None = None, add: Tensor | None = None) -> Tensor:
         """`[N, channels]`, with `add` added to it."""

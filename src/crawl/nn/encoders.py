@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from crawl.checks import MAX_CHANNELS, MAX_COUNT, as_list, check_type, whole_number
+from crawl.checks import MAX_CHANNELS, MAX_COUNT, as_list, check_type, truth, whole_number
 from crawl.tensor_checks import in_memory, plain_tensor
 
 UNKNOWN = -(2**62)  # the category of a value that was not there in training; no data holds this number by chance
@@ -42,11 +43,14 @@ class Dense(Encoder):
 
     Args:
         channels: The width of the features.
+        normalised: Divide each row by the sum of its absolute values, as PyG's `NormalizeFeatures` does where these are
+            counts; a row of zeros stays as it is.
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, *, normalised: bool = False) -> None:
         super().__init__()
         self.out_channels = whole_number("channels", channels, 0, MAX_CHANNELS)
+        self.normalised = truth("normalised", normalised)
 
     def checked(self, features: Tensor | None, num_rows: int) -> Tensor | None:
         """What `encode` takes. Refuses features of another width."""
@@ -59,7 +63,8 @@ class Dense(Encoder):
         """`forward` for features that were checked before."""
         if features is None:
             return like.new_ones(num_rows, self.out_channels)
-        return features.to(like.device, like.dtype)
+        features = features.to(like.device, like.dtype)
+        return F.normalize(features, p=1.0, dim=1) if self.normalised else features
 
 
 class _Categorical(Encoder):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crawl.choices import NormName
 from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.checks import channels_per_head
@@ -27,13 +28,23 @@ class GAT(MessagePassing):
         channels: The width of the nodes' state.
         edge_channels: The width of the edges' state; 0 for none.
         num_heads: The number of heads; they share the channels.
+        norm, dropout, residual: As in `MessagePassing`.
 
     Raises:
         ValueError: If `channels` is not a multiple of `num_heads`.
     """
 
-    def __init__(self, channels: int, edge_channels: int = 0, num_heads: int = 4) -> None:
-        super().__init__(channels)
+    def __init__(
+        self,
+        channels: int,
+        edge_channels: int = 0,
+        num_heads: int = 4,
+        *,
+        norm: NormName = "batch",
+        dropout: float = 0.0,
+        residual: bool = True,
+    ) -> None:
+        super().__init__(channels, norm=norm, dropout=dropout, residual=residual)
         self.sees_edges = edge_channels > 0
         self.linear = Linear(channels, channels)
         shape = num_heads, channels_per_head(channels, num_heads)

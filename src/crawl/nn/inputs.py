@@ -15,6 +15,7 @@ from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.blocks import LayerPart, has, takes
+from crawl.nn.dropout import Dropout
 from crawl.nn.encoders import Dense, Encoder, OneHot, WithEncodings
 from crawl.nn.graph_features import GraphFeatures
 from crawl.nn.linear import Linear
@@ -44,9 +45,11 @@ class NetworkInputs(nn.Module):
         parts: Sequence[LayerPart],
         channels: int,
         graph_channels: int | GraphFeatures = 0,
+        input_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.graph_features = _as_graph_features(graph_channels)
+        self.input_dropout = Dropout(input_dropout)
         self.hidden_channels, self.ignores_edges = channels, edge_dim is None
         self.node_encoder = _as_encoder("in_channels", in_channels, 1)
         self.edge_encoder = _as_encoder("edge_dim", 0 if edge_dim is None else edge_dim, 0)
@@ -160,7 +163,7 @@ class NetworkInputs(nn.Module):
         """What the first block sees of an encoded batch."""
         nodes, edges = batch.x, batch.edge_attr
         assert nodes is not None
-        nodes = _normed(self.node_norm, nodes, batch.nodes.rows)
+        nodes = self.input_dropout(_normed(self.node_norm, nodes, batch.nodes.rows))
         edges = None if edges is None else _normed(self.edge_norm, edges, batch.edges.rows)
         if self.node_embedding is not None:
             nodes = self.node_embedding(nodes)
@@ -182,7 +185,7 @@ class NetworkInputs(nn.Module):
     @property
     def _like(self) -> Tensor:
         """A parameter, which tells the dtype and the device."""
-        return self.readout.norm.weight
+        return self.readout.norm.bias
 
 
 def _as_graph_features(given: int | GraphFeatures) -> GraphFeatures | None:

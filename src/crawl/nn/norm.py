@@ -1,11 +1,15 @@
-"""Batch normalisation that survives batches too small to have a variance."""
+"""Norms: of a batch, which survives batches too small to have a variance, of each row, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
+import torch
 from torch import Tensor, nn
 
+from crawl.checks import check_choice
+from crawl.choices import NormName
 from crawl.ops.norm import Norm, batch_norm
 from crawl.ops.segments import Rows
 
@@ -44,3 +48,46 @@ class BatchNorm(nn.BatchNorm1d):
         """The weights, running statistics and settings, for the operations of `crawl.ops`."""
         statistics = (self.running_mean, self.running_var, self.num_batches_tracked)
         return Norm(self.weight, self.bias, *statistics, self.momentum, self.eps, self.training, self.across)
+
+
+class LayerNorm(nn.LayerNorm):
+    """`torch.nn.LayerNorm` of rows `[R, C]`, called as `BatchNorm` is; a row does not depend on others."""
+
+    def forward(self, x: Tensor, rows: Rows | None = None, *, relu: bool = False) -> Tensor:
+        """The normalised rows; `rows` does not matter here."""
+        del rows
+        normed = super().forward(x)
+        return normed.relu() if relu else normed
+
+
+class Affine(nn.Module):
+    """No norm: each channel gets a learned scale and shift, as norms give it last. It is called as `BatchNorm` is."""
+
+    mean: Tensor
+    var: Tensor
+    num_batches: Tensor
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(num_features)), nn.Parameter(torch.zeros(num_features))
+        for name, value in (("mean", self.bias), ("var", self.weight), ("num_batches", torch.tensor(0))):
+            self.register_buffer(name, value.detach().clone(), persistent=False)
+
+    def forward(self, x: Tensor, rows: Rows | None = None, *, relu: bool = False) -> Tensor:
+        """The rows `[R, C]` or sequences `[W, C, T]`, scaled and shifted; `rows` does not matter here."""
+        del rows
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        scaled = self.weight.view(shape) * x + self.bias.view(shape)
+        return scaled.relu() if relu else scaled
+
+    def tensors(self) -> Norm:
+        """As a batch norm whose statistics are always mean 0 and variance 1, for the operations of `crawl.ops`."""
+        return Norm(self.weight, self.bias, self.mean, self.var, self.num_batches, 0.0, 0.0, training=False)
+
+
+def make_norm(name: NormName, channels: int) -> BatchNorm | LayerNorm | Affine:
+    """The norm of this name: `batch`, `layer`, or `none` for a learned scale and shift."""
+    check_choice("norm", name, get_args(NormName))
+    if name == "layer":
+        return LayerNorm(channels)
+    return BatchNorm(channels) if name == "batch" else Affine(channels)

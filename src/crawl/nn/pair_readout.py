@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, whole_number
-from crawl.choices import PairScore
+from crawl.choices import NormName, PairScore
 from crawl.nn.checks import check_rows
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
-from crawl.nn.norm import BatchNorm
+from crawl.nn.norm import make_norm
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
 
 
 class PairReadout(nn.Module):
-    """BatchNorm → ReLU → Dropout → Linear, then a score of the two nodes of a pair, whichever comes first.
+    """Norm → ReLU → Dropout → Linear, then a score of the two nodes of a pair, whichever comes first.
 
     With z and w the two nodes: `dot` is z · w, `bilinear` is zᵀ (A + Aᵀ) w for each output, and `mlp` a network with
     one hidden layer on [z * w | |z - w|].
@@ -28,17 +28,26 @@ class PairReadout(nn.Module):
         out_channels: The width of the answer; 1 for `dot`.
         score: `dot`, `bilinear` or `mlp`.
         dropout: The dropout rate before the linear map.
+        norm: `batch`, `layer`, or `none` for a learned scale and shift alone.
     """
 
     @in_memory("A readout of this size")
-    def __init__(self, in_channels: int, out_channels: int, *, score: PairScore = "mlp", dropout: float = 0) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        score: PairScore = "mlp",
+        dropout: float = 0,
+        norm: NormName = "batch",
+    ) -> None:
         super().__init__()
         check_choice("pair", score, get_args(PairScore))
         in_channels = whole_number("in_channels", in_channels, 1, MAX_WIDTH)
         out_channels = whole_number("out_channels", out_channels, 1, MAX_CHANNELS)
         if score == "dot" and out_channels != 1:
             raise ValueError(f"pair='dot' gives one number for each pair, not {out_channels}: use 'bilinear' or 'mlp'.")
-        self.score, self.norm, self.dropout = score, BatchNorm(in_channels), Dropout(dropout)
+        self.score, self.norm, self.dropout = score, make_norm(norm, in_channels), Dropout(dropout)
         self.embedding = Linear(in_channels, in_channels, bias=True)
         self.bilinear = Linear(in_channels, out_channels * in_channels) if score == "bilinear" else None
         self.head: nn.Module | None = None
@@ -69,7 +78,7 @@ class PairReadout(nn.Module):
         self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None, u: None = None
     ) -> Tensor:
         """`[M, in_channels]` what scores compare, for the nodes of `targets`; `[N, in_channels]` for all when None."""
-        check_rows(x, members, self.norm.weight)
+        check_rows(x, members, self.norm.bias)
         if targets is not None and len(targets) != 1:
             raise ValueError("Pairs of nodes have no embeddings: give nodes as targets.")
         z: Tensor = self.embedding(self.dropout(self.norm(x, members.rows, relu=True)))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from crawl.checks import positive_number
+from crawl.choices import NormName
 from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.linear import Linear
@@ -24,10 +25,20 @@ class PNA(MessagePassing):
         channels: The width of the nodes' state.
         edge_channels: The width of the edges' state; 0 for none.
         mean_log_degree: The mean of log(deg + 1) over the nodes of the training graphs.
+        norm, dropout, residual: As in `MessagePassing`.
     """
 
-    def __init__(self, channels: int, edge_channels: int = 0, mean_log_degree: float = 1.0) -> None:
-        super().__init__(channels)
+    def __init__(
+        self,
+        channels: int,
+        edge_channels: int = 0,
+        mean_log_degree: float = 1.0,
+        *,
+        norm: NormName = "batch",
+        dropout: float = 0.0,
+        residual: bool = True,
+    ) -> None:
+        super().__init__(channels, norm=norm, dropout=dropout, residual=residual)
         self.sees_edges = edge_channels > 0
         self.mean_log_degree = positive_number("mean_log_degree", mean_log_degree)
         self.source, self.target = Linear(channels, channels), Linear(channels, channels)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, whole_number
-from crawl.choices import Head, Pool
+from crawl.choices import Head, NormName, Pool
 from crawl.nn.checks import check_rows
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
-from crawl.nn.norm import BatchNorm
+from crawl.nn.norm import make_norm
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
 
@@ -20,7 +20,7 @@ _OWNERS = {1: "nodes", 2: "pairs of nodes"}
 
 
 class Readout(nn.Module):
-    """BatchNorm → ReLU → sum or mean over each graph, or neither → features of graphs beside it → Dropout → head.
+    """Norm → ReLU → sum or mean over each graph, or neither → features of graphs beside it → Dropout → head.
 
     Args:
         in_channels: The width of the node features.
@@ -29,6 +29,7 @@ class Readout(nn.Module):
         head: `linear`, or `mlp` with one hidden layer of the width of the node features.
         dropout: The dropout rate before the head.
         graph_channels: The width of the features of graphs that the head sees besides.
+        norm: `batch`, `layer`, or `none` for a learned scale and shift alone.
     """
 
     @in_memory("A readout of this size")
@@ -41,6 +42,7 @@ class Readout(nn.Module):
         head: Head = "mlp",
         dropout: float = 0,
         graph_channels: int = 0,
+        norm: NormName = "batch",
     ) -> None:
         super().__init__()
         check_choice("pool", pool, (*get_args(Pool), None))
@@ -49,7 +51,7 @@ class Readout(nn.Module):
         out_channels = whole_number("out_channels", out_channels, 1, MAX_CHANNELS)
         self.graph_channels = whole_number("graph_channels", graph_channels, 0, MAX_CHANNELS)
         seen = in_channels + self.graph_channels
-        self.pool, self.norm, self.dropout = pool, BatchNorm(in_channels), Dropout(dropout)
+        self.pool, self.norm, self.dropout = pool, make_norm(norm, in_channels), Dropout(dropout)
         self.head: nn.Module = Linear(seen if head == "linear" else in_channels, out_channels, bias=True)
         if head == "mlp":
             self.head = nn.Sequential(Linear(seen, in_channels, bias=True), nn.ReLU(), self.head)
@@ -78,7 +80,7 @@ class Readout(nn.Module):
         if (0 if u is None else u.shape[1]) != self.graph_channels:
             wanted = f"u of {self.graph_channels} columns" if self.graph_channels else "no u"
             raise ValueError(f"This readout has graph_channels={self.graph_channels}: give it {wanted}.")
-        check_rows(x, members, self.norm.weight)
+        check_rows(x, members, self.norm.bias)
         if targets is not None and (self.pool is not None or len(targets) > 1):
             wanted = "pair, such as pair='mlp'" if len(targets) > 1 else "pool=None"
             raise ValueError(f"The targets of this batch are {_OWNERS[len(targets)]}: the network needs {wanted}.")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from crawl.choices import NormName
 from crawl.nn.batch import Batch
 from crawl.nn.block import State
 from crawl.nn.linear import Linear
 from crawl.nn.message_passing import MessagePassing
+from crawl.ops.neighbours import sum_neighbours
 
 
 class SAGE(MessagePassing):
@@ -18,12 +20,12 @@ class SAGE(MessagePassing):
 
     sees_edges = False
 
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels)
+    def __init__(self, channels: int, *, norm: NormName = "batch", dropout: float = 0.0, residual: bool = True) -> None:
+        super().__init__(channels, norm=norm, dropout=dropout, residual=residual)
         self.neighbours, self.own = Linear(channels, channels), Linear(channels, channels)
 
     def conv(self, state: State, batch: Batch) -> Tensor:
         """`[N, d]`: both parts, added."""
-        heard = batch.edges.mean(batch.sources.spread(state.nodes))
+        heard = sum_neighbours(state.nodes, batch.sources, batch.edges) / batch.edges.count.clamp_min(1).unsqueeze(1)
         out: Tensor = self.own(state.nodes, add=self.neighbours(heard))
         return out

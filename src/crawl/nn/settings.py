@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from crawl.choices import Implementation
+from crawl.choices import Implementation, NormName
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class BlockSettings:
     implementation: Implementation = "fast"
     padding: bool = False
     jumps: bool = False
+    norm: NormName = "batch"
+    residual: bool = True
 
     def arguments_of(self, block: type) -> dict[str, Any]:
         """The settings that have the names of arguments of a block. Refuses a block that needs others."""

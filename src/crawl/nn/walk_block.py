@@ -38,6 +38,7 @@ class WalkBlock(Block):
             implementation=settings.implementation,
             padding=settings.padding,
             jumps=settings.jumps,
+            has_norms=settings.norm != "none",
         )
         return cls(conv)
 

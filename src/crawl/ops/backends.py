@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-Operation = Literal["adam", "batch_norm", "linear", "losses", "messages", "segments", "walk_conv"]
+Operation = Literal["adam", "batch_norm", "linear", "losses", "messages", "neighbours", "segments", "walk_conv"]
 
 _DEVICES = {"cuda"} if importlib.util.find_spec("triton") is not None and torch.version.hip is None else set()
 
@@ -25,7 +25,10 @@ _TRITON: dict[Operation, str] = {  # for float32
     "segments": "crawl.ops.triton.segments",
     "walk_conv": "crawl.ops.triton.walk_conv",
 }
-_NUMBA: dict[Operation, str] = {"walk_conv": "crawl.ops.cpu"}  # for float32 and float64
+_NUMBA: dict[Operation, str] = {  # for float32 and float64
+    "neighbours": "crawl.ops.cpu_neighbours",
+    "walk_conv": "crawl.ops.cpu",
+}
 
 
 def can_use_triton(device: torch.device) -> bool:
@@ -39,7 +42,7 @@ def fast_module(operation: Operation, device: torch.device, dtype: torch.dtype) 
     It is imported when it is first needed: Triton need not be installed, and numba takes a second to import.
     """
     if can_use_triton(device) and dtype == torch.float32:
-        return importlib.import_module(_TRITON[operation])
+        return importlib.import_module(_TRITON[operation]) if operation in _TRITON else None
     if device.type == "cpu" and operation in _NUMBA and dtype in (torch.float32, torch.float64):
         return importlib.import_module(_NUMBA[operation])
     return None

@@ -65,7 +65,17 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             f"A network of {settings.title} does not look at edge features, so it cannot be changed by "
             f"--encodings.walk-steps {encodings.walk_steps}: leave it out."
         )
-    node_encoder = _encoder(features.node_categories, max(features.num_node_features, 1), encodings.node_width)
+    if settings.normalise_features and (features.node_categories or not features.num_node_features):
+        what = "categories" if features.node_categories else "not there"
+        raise ValueError(
+            f"The features of nodes are {what}, so they cannot be changed by --model.normalise-features: leave it out."
+        )
+    node_encoder = _encoder(
+        features.node_categories,
+        max(features.num_node_features, 1),
+        encodings.node_width,
+        normalised=settings.normalise_features,
+    )
     least = 0 if encodings.edge_width else 1
     edge_encoder = _encoder(features.edge_categories, max(features.num_edge_features, least), encodings.edge_width)
     with _DRAWING, torch.random.fork_rng(devices=[]):
@@ -85,6 +95,9 @@ def build_model(experiment: Experiment, features: Features) -> Network:
             pair=settings.pair if task.level == "pair" else None,
             dropout=settings.dropout,
             graph_channels=GraphFeatures(*features.graph_scaling) if features.num_graph_features else 0,
+            input_dropout=settings.input_dropout,
+            norm=settings.norm,
+            residual=settings.residual,
             num_heads=settings.num_heads,
             mean_log_degree=features.mean_log_degree if "pna" in settings.blocks else 1.0,
             precision=settings.precision,
@@ -237,6 +250,6 @@ def _way_to_split(data: OwnGraphs) -> str | Folds:
     return Folds(data.num_folds, data.fold, data.split) if data.num_folds else data.split
 
 
-def _encoder(categories: tuple[int, ...], width: int, width_of_encodings: int) -> Encoder:
-    encoder = OneHot(categories) if categories else Dense(width)
+def _encoder(categories: tuple[int, ...], width: int, width_of_encodings: int, *, normalised: bool = False) -> Encoder:
+    encoder = OneHot(categories) if categories else Dense(width, normalised=normalised)
     return WithEncodings(encoder, width_of_encodings) if width_of_encodings else encoder

@@ -13,7 +13,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from crawl.checks import check_choice, check_fields, check_type, real_number, shown, whole_number
-from crawl.choices import OF_BLOCKS, WITH_CNN, WITH_WALKS, Batches, BlockName, Head, PairScore, Pool, Precision
+from crawl.choices import (
+    OF_BLOCKS,
+    WITH_CNN,
+    WITH_NORM,
+    WITH_WALKS,
+    Batches,
+    BlockName,
+    Head,
+    NormName,
+    PairScore,
+    Pool,
+    Precision,
+)
 from crawl.encodings.settings import Encodings
 from crawl.files import parse_json
 from crawl.plain import LEFT_OUT, structure, tagged, unstructure
@@ -40,8 +52,8 @@ class Model:
 
     Attributes:
         layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, walk_edges, gru,
-            virtual_node, attention, feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn and pna; with `+`
-            between them they are side by side.
+            virtual_node, attention, feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn, pna and
+            appnp; with `+` between them they are side by side.
         hidden_channels: The width of the layers (d).
         num_layers: The number of layers (L).
         kernel_size: The width of the convolution along walks, odd; window_size + 1 when not given.
@@ -49,11 +61,16 @@ class Model:
         adjacency: Use the adjacency bits of walks.
         pool: How the nodes of a graph are pooled.
         head: The kind of readout: `mlp` or `linear`.
-        dropout: The dropout rate.
+        dropout: The dropout rate in blocks and before the head.
         num_heads: The number of heads of attention.
         precision: What matrix products on a GPU round to.
         padding: Pool all positions of walks, not those alone that have a whole window around them.
         pair: How a pair of nodes is scored: `mlp`, `bilinear` or `dot`.
+        norm: The norms of blocks that pass messages, and before the head: `batch`, `layer`, or `none`, which is for
+            walk convolutions, too.
+        residual: Let blocks that pass messages add to the state of nodes instead of replacing it.
+        input_dropout: The dropout rate of node features.
+        normalise_features: Divide the features of each node by their sum (of absolute values).
     """
 
     name: ClassVar[str] = "network"
@@ -70,6 +87,10 @@ class Model:
     precision: Precision = "tf32"
     padding: bool = False
     pair: PairScore = field(default="mlp", metadata=LEFT_OUT)
+    norm: NormName = field(default="batch", metadata=LEFT_OUT)
+    residual: bool = field(default=True, metadata=LEFT_OUT)
+    input_dropout: float = field(default=0.0, metadata=LEFT_OUT)
+    normalise_features: bool = field(default=False, metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         if not isinstance(self.layer, tuple | list) or not self.layer:
@@ -77,12 +98,13 @@ class Model:
         object.__setattr__(self, "layer", tuple(self.layer))
         for block in self.blocks:
             check_choice("A block of model.layer", block, get_args(BlockName))
-        check_fields(self, "model", at_least_0=("dropout",))
+        check_fields(self, "model", at_least_0=("dropout", "input_dropout"))
         for name, most in {"hidden_channels": _WIDEST, "num_layers": _DEEPEST, "kernel_size": _WIDEST}.items():
             if getattr(self, name) is not None:
                 whole_number(f"model.{name}", getattr(self, name), 1, most)
-        if not 0 <= real_number("model.dropout", self.dropout) < 1:
-            raise ValueError(f"model.dropout must be 0 or more and below 1, not {self.dropout}.")
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= real_number(f"model.{name}", getattr(self, name)) < 1:
+                raise ValueError(f"model.{name} must be 0 or more and below 1, not {getattr(self, name)}.")
         for setting in self.without_effect:
             value = getattr(self, setting)
             if value != getattr(Model, setting):
@@ -350,6 +372,8 @@ def _without_effect(
         yield f"An answer for each {task.level}", "model", "pair", Model.pair
     if device == "cpu":
         yield "A computation on the CPU", "model", "precision", Model.precision
+    if _has_no_batch_norm(model) and experiment.encodings == Encodings():
+        yield "A model without batch norms", "evaluation", "num_norm_graphs", Evaluation.num_norm_graphs
     if model.num_layers == 1:
         from crawl.nn.blocks import last_layer
 
@@ -359,3 +383,9 @@ def _without_effect(
     keeps_kernel = model.kernel_size is not None or not set(WITH_CNN) & set(model.blocks)
     if walk is not None and keeps_kernel and not (model.identity or model.adjacency):
         yield "A model without bits", "walk", "window_size", WalkPlan.window_size
+
+
+def _has_no_batch_norm(model: Model) -> bool:
+    """Whether no block of a network, nor its readout, has one."""
+    without = {"batch": (), "layer": (*WITH_NORM, "appnp"), "none": (*WITH_NORM, *WITH_CNN, "appnp")}
+    return set(model.blocks) <= set(without[model.norm])
