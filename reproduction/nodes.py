@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.runs.experiment import Experiment, Model
-from crawl.runs.recipes import RECIPES, with_closed_batches
 from crawl.runs.sources import Heterophilous, OneGraphData, Planetoid
 from crawl.training.settings import Cosine, Evaluation, Training
 from crawl.walks.plan import WalkPlan
-from reproduction.plan import Published, Row, Table
+from reproduction.plan import Row, Table
 
 _MARKS = "[G]: from a machine-made list of published results; [M]: from memory, not read again in the paper."
 _EFFORT = "Time is that of one run on a shared processor, memory the most that its process had."

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from batches import assert_equals_pyg, first_state, make_batch
-from torch_geometric.nn import APPNP as PyGAPPNP  # noqa: N811
+from torch_geometric.nn import APPNP as PyGAPPNP
 
 from crawl.nn import APPNP
 

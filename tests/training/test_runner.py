@@ -93,9 +93,8 @@ def with_edges(make_dataset) -> Dataset:
 
 def network(*layer: object, **settings: object) -> Network:
     """A small network of these blocks, or of all those in `layers`."""
-    sees_edges = any(
-        name not in ("gcn", "gin", "sage", "appnp", "virtual_node", "attention", "feed_forward") for name in layer or [None]
-    )
+    blind = ("gcn", "gin", "sage", "appnp", "virtual_node", "attention", "feed_forward")
+    sees_edges = any(name not in blind for name in layer or [None])
     names = [name for part in layer or ["walk"] for name in (part if isinstance(part, tuple) else (part,))]
     arguments = {"edge_dim": 2 if sees_edges else None, "hidden_channels": 8, "precision": "float32"}
     if any(name in WITH_WALKS for name in names):
