@@ -19,6 +19,7 @@ BlockName = Literal[
     "attention",
     "feed_forward",
     "edge_update",
+    "appnp",
     "gcn",
     "gin",
     "gine",
@@ -26,7 +27,6 @@ BlockName = Literal[
     "sage",
     "gated_gcn",
     "pna",
-    "appnp",
 ]
 WITH_CNN = ("walk", "walk_edges")  # the blocks that have a CNN along walks
 WITH_NORM = ("gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna")  # the blocks of which the norm may be any

@@ -131,8 +131,10 @@ def test_captured_equals_eager_for_centred_and_several_walks(
     assert_captured_equals_eager(lambda: network(block, **walks), with_edges, monkeypatch)
 
 
-def test_captured_equals_eager_for_a_hybrid_of_all_blocks(with_edges: Dataset, monkeypatch) -> None:
-    assert_captured_equals_eager(lambda: network(*BLOCKS, num_layers=1), with_edges, monkeypatch)
+@pytest.mark.parametrize("names", [tuple(BLOCKS)[:8], tuple(BLOCKS)[8:]], ids=["first", "last"])
+def test_captured_equals_eager_for_hybrids_of_all_blocks(names, with_edges: Dataset, monkeypatch) -> None:
+    """Of half of them each: rounding adds up along the blocks."""
+    assert_captured_equals_eager(lambda: network(*names, "walk", num_layers=1), with_edges, monkeypatch)
 
 
 @pytest.mark.parametrize("norm", ["layer", "none"])

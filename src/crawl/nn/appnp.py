@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from crawl.checks import between, whole_number
 from crawl.nn.batch import Batch
 from crawl.nn.block import Block, State
 from crawl.nn.dropout import Dropout
-from crawl.nn.gcn import edge_weights, propagated
+from crawl.nn.gcn import edge_weights
+from crawl.ops.neighbours import sum_neighbours
 
 _MOST_STEPS = 1000
 
@@ -38,7 +41,8 @@ class APPNP(Block):
     def forward(self, state: State, batch: Batch) -> State:
         """The state with new nodes."""
         first = self.dropout(state.nodes)
-        weights, rows = edge_weights(first, batch), first
+        of_edges, of_own = (weight * (1 - self.share) for weight in edge_weights(first, batch))
+        kept, rows = self.share * first, first
         for _ in range(self.num_steps):
-            rows = (1 - self.share) * propagated(rows, *weights, batch) + self.share * first
+            rows = sum_neighbours(rows, batch.sources, batch.edges, of_edges, add=torch.addcmul(kept, of_own, rows))
         return replace(state, nodes=rows)

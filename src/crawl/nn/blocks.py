@@ -38,6 +38,7 @@ BLOCKS: dict[str, type[Block]] = {
     "attention": Attention,
     "feed_forward": FeedForward,
     "edge_update": EdgeUpdate,
+    "appnp": APPNP,
     "gcn": GCN,
     "gin": GIN,
     "gine": GINE,
@@ -45,7 +46,6 @@ BLOCKS: dict[str, type[Block]] = {
     "sage": SAGE,
     "gated_gcn": GatedGCN,
     "pna": PNA,
-    "appnp": APPNP,
 }
 
 

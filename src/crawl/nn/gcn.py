@@ -29,7 +29,9 @@ class GCN(MessagePassing):
 
     def conv(self, state: State, batch: Batch) -> Tensor:
         """`[N, d]`: the scaled sums."""
-        return propagated(self.linear(state.nodes), *edge_weights(state.nodes, batch), batch)
+        rows: Tensor = self.linear(state.nodes)
+        of_edges, of_own = edge_weights(rows, batch)
+        return sum_neighbours(rows, batch.sources, batch.edges, of_edges, add=of_own * rows)
 
 
 def edge_weights(nodes: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -41,8 +43,3 @@ def edge_weights(nodes: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     is_proper = (source != target).unsqueeze(1).to(nodes.dtype)  # the graph's own loops do not count
     scale = (1 + batch.edges.sum(is_proper)).rsqrt()
     return (is_proper * batch.sources.spread(scale) * batch.edges.spread(scale)).squeeze(1), scale.square()
-
-
-def propagated(rows: Tensor, of_edges: Tensor, of_own: Tensor, batch: Batch) -> Tensor:
-    """`[N, d]`: Σ_(u→v) rows(u) / √(deg(u) deg(v)), one self-loop at each node included."""
-    return sum_neighbours(rows, batch.sources, batch.edges, of_edges, add=of_own * rows)

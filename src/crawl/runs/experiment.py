@@ -52,8 +52,8 @@ class Model:
 
     Attributes:
         layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, walk_edges, gru,
-            virtual_node, attention, feed_forward, edge_update, gcn, gin, gine, gat, sage, gated_gcn, pna and
-            appnp; with `+` between them they are side by side.
+            virtual_node, attention, feed_forward, edge_update, appnp, gcn, gin, gine, gat, sage, gated_gcn and pna;
+            with `+` between them they are side by side.
         hidden_channels: The width of the layers (d).
         num_layers: The number of layers (L).
         kernel_size: The width of the convolution along walks, odd; window_size + 1 when not given.
