@@ -132,7 +132,8 @@ def test_it_says_what_it_reads(name: str) -> None:
 
 def network_of_all() -> Network:
     torch.manual_seed(3)
-    names = tuple(BLOCKS)
+    # `appnp` brings the states of neighbours together, so that norms after it make rounding larger: it comes last.
+    names = (*(name for name in BLOCKS if name != "appnp"), "appnp")
     # The virtual node is not part of the last layer, so two layers.
     model = Network(
         WIDTH, 3, layer=(*names, ("gine", "gru")), num_layers=2, hidden_channels=8, edge_dim=WIDTH, window_size=WINDOW,
@@ -187,7 +188,7 @@ def test_names_build_what_they_name() -> None:
     assert all(issubclass(kind, Block) for kind in BLOCKS.values())
     model = network_of_all()
     kinds = [type(model.blocks[i]) for i in model.order[: len(BLOCKS)]]
-    assert kinds == list(BLOCKS.values())
+    assert set(kinds) == set(BLOCKS.values())
 
 
 @pytest.mark.parametrize("name", ["gat", "attention"])
