@@ -25,6 +25,7 @@ from crawl.cli.predict import Predict
 from crawl.cli.report import Report
 from crawl.cli.signals import as_interrupts
 from crawl.cli.train import Train, train_type
+from crawl.cli.tune import Tune, tune_type
 from crawl.cli.walk import WalkEdges
 from crawl.files import named_if_full
 from crawl.training.launched import launched
@@ -102,6 +103,7 @@ def parse(arguments: Sequence[str]) -> Command:
         "evaluate": Evaluate,
         "predict": Predict,
         "embed": Embed,
+        "tune": tune_type(arguments) if "tune" in arguments else Tune[None],
         "info": Info,
         "datasets": Datasets,
         "report": Report,

@@ -107,7 +107,7 @@ class Train(Generic[RecipeT]):
             others = "--protocol, --baseline and --ensemble"
             raise ValueError(f"{ranks.size} processes share one training: leave out {others}.")
         device = choose_device(where.device)  # what is wrong is found before there is a folder
-        experiment = replace(experiment, data=_with_absolute_split(experiment.data, where.path))
+        experiment = replace(experiment, data=with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet or not ranks.is_first)
         recipe = RECIPES[settings.base.name]()
         experiment = settled(experiment, dataset.task, device.type, recipe, dataset.batches)
@@ -173,7 +173,7 @@ def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:
         raise ValueError(f"Closed batches are walks, and {baseline} does not walk: leave out --baseline.")
 
 
-def _with_absolute_split(data: Data, path: str | None) -> Data:
+def with_absolute_split(data: Data, path: str | None) -> Data:
     """The same data with an absolute path of the split, if that is a file; a column of this name comes first."""
     from crawl.data.table import Table
 
@@ -295,6 +295,18 @@ def train_type(arguments: Sequence[str]) -> Any:
         own += [f"--data.{field.name.replace('_', '-')}" for field in fields(Moved)]
         _refuse_settings([flag for flag in flags if flag.replace("_", "-") not in (*own, "--help")])
         return Resume
+    any_recipe, chosen = recipe_type(arguments)
+    if not chosen or isinstance(RECIPES[chosen]().data, WithFolds | OwnGraphs):
+        return Train[any_recipe]  # type: ignore[valid-type]
+    if given(arguments, "--protocol") == ["folds"] or "--folds" in flags:
+        raise ValueError(f"{chosen} has no folds: leave out --protocol folds.")
+    return _TrainWithoutFolds[any_recipe]  # type: ignore[valid-type]
+
+
+def recipe_type(arguments: Sequence[str]) -> tuple[Any, str]:
+    """The type of all recipes, each a subcommand whose fields are its flags, and the name of the one that is chosen, or
+    "". Refuses flags of older versions, and those that change nothing in the recipe."""
+    flags = [word.split("=")[0] for word in arguments if word.startswith("--")]
     for flag in flags:
         if remedy := _GONE.get(flag.replace("_", "-")):
             raise ValueError(f"There is no {flag}: {remedy}.")
@@ -311,11 +323,7 @@ def train_type(arguments: Sequence[str]) -> Any:
             refuse_unused(type_, flags)
         recipes.append(Annotated[type_, tyro.conf.subcommand(name, default=type_(), description=about)])
     any_recipe: Any = Union[tuple(recipes)]  # noqa: UP007
-    if not chosen or isinstance(RECIPES[chosen[0]]().data, WithFolds | OwnGraphs):
-        return Train[any_recipe]
-    if given(arguments, "--protocol") == ["folds"] or "--folds" in flags:
-        raise ValueError(f"{chosen[0]} has no folds: leave out --protocol folds.")
-    return _TrainWithoutFolds[any_recipe]
+    return any_recipe, chosen[0] if chosen else ""
 
 
 def _refuse_settings(given: Sequence[str]) -> None:
