@@ -160,3 +160,26 @@ def test_several_molecules_in_a_row(crawl, tiny, tmp_path):
     assert "The model reads 2 SMILES columns, not the 1 of" in crawl.error("predict", "run", path, "--smiles", "solute")
     with pytest.raises(ValueError, match="reads 2 molecules side by side"):
         TrainedModel.load("run").predict(["CCO"])
+
+
+def test_targets_of_atoms(crawl, tiny, tmp_path):
+    smiles = ["CC", "CCC", "CCO", "CCN", "CCCC", "CCCO", "CCCN", "CCCCC", "CCCCO", "CCCCN"]
+    rows = [f'{each},"{[len(each) + i / 2 for i in range(len(each))]}"' for each in smiles]
+    path = tmp_path / "atoms.csv"
+    path.write_text("\n".join(["smiles,shift", *rows]))
+    data = ["--data.path", path, "--data.level", "atom"]
+    done = crawl("train", "csv", *data, *tiny, "--out", "run")
+    assert done.code == 0
+    assert "Task: regression per node" in done.err
+    new = tmp_path / "new.csv"
+    new.write_text("smiles\nCCO\nnonsense\nC\n")
+    assert crawl("predict", "run", new, "-o", "out.csv").code == 0
+    first, bad, last = read("out.csv")
+    assert [len(json.loads(row["predicted_shift"])) for row in (first, last)] == [3, 1]
+    assert all(isinstance(value, int | float) for value in json.loads(first["walk_spread_shift"]))
+    assert bad["predicted_shift"] == ""
+    assert "is not a molecule" in bad["reason"]
+    found = TrainedModel.load("run").predict(["CCO", "C"]).mean[:, 0]
+    assert json.loads(first["predicted_shift"]) == pytest.approx(found[:3], rel=1e-3)
+    assert re.fullmatch(r"C+[NO]?:\d", read("run/predictions.csv")[0]["id"])
+    assert crawl("evaluate", "run").code == 0

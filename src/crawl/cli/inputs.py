@@ -62,10 +62,12 @@ class WithInput(WithModel):
     def is_of_one_graph(self, trained: TrainedModel) -> bool:
         """Whether the model answers for nodes, or links, of one graph. Refuses others of nodes, whose input is not
         read."""
-        from crawl.runs.sources import OneGraphData
+        from crawl.runs.sources import Csv, OneGraphData
 
         if isinstance(trained.experiment.data, OneGraphData):
             return True
+        if isinstance(trained.experiment.data, Csv):
+            return False
         if trained.features.task.level != "graph":
             level = trained.features.task.level
             raise ValueError(f"{self.run_folder} predicts {level}s; use crawl.runs.TrainedModel in Python.")

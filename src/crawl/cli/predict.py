@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -197,6 +198,8 @@ class Predict(WithInput):
         if graphs:
             store = trained.features.encoded(GraphStore.from_graphs(graphs), unknown)
             answers = self._cells(trained, store)
+            if trained.features.task.level == "node":
+                answers = _lists(answers, store.sizes[0].tolist())
         empty = [""] * (num_columns - 1)
         return [[*empty, graph] if isinstance(graph, str) else next(answers) for _, graph in rows]
 
@@ -218,6 +221,22 @@ def added_columns(
     elif interval:
         columns += [f"set_{name}" for name in (_targets(task) if has_class else outputs)]
     return [*columns, *(("domain_percentile", "far") if far else ()), "reason"]
+
+
+def _lists(answers: Iterator[list[str]], sizes: Sequence[int]) -> Iterator[list[str]]:
+    """The cells of each molecule: a JSON list of what its atoms have, and no reason."""
+    for size in sizes:
+        columns = zip(*(answer[:-1] for answer in islice(answers, size)), strict=True)
+        yield [*(_json_list(column) for column in columns), ""]
+
+
+def _json_list(cells: Sequence[str]) -> str:
+    """Numbers as they are written, and words in quotes."""
+    try:
+        are_numbers = all(math.isfinite(float(cell)) for cell in cells)
+    except ValueError:
+        are_numbers = False
+    return f"[{', '.join(cells)}]" if are_numbers else json.dumps(list(cells), ensure_ascii=False)
 
 
 def _targets(task: Task) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar, get_args
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from crawl.checks import as_list, as_path, check_choice, shown, suggestion
+from crawl.data.atom_targets import targets_of_atoms
 from crawl.data.splits import (
     Folds,
     Fractions,
@@ -74,8 +75,12 @@ def label(
     task: AnyKind,
     metric: str | None,
     weight_column: str | None = None,
+    atoms_of: Callable[[T], int] | None = None,
 ) -> Labelled[T]:
-    """The usable rows with their targets. An example is a row with its graph, or with the reason why there is none."""
+    """The usable rows with their targets. An example is a row with its graph, or with the reason why there is none.
+
+    If `atoms_of` tells the number of atoms of a molecule, the targets are those of atoms, in lists.
+    """
     check_choice("bad_rows", bad_rows, get_args(BadRows))
     if weight_column is not None:
         table.check_column(weight_column)
@@ -96,7 +101,11 @@ def label(
     if good:
         columns = {name: [row.cells[name] for _, row, _ in good] for name in target_columns}
         try:
-            found, y, without_target = targets_from_text(columns, task, metric)
+            if atoms_of is None:
+                found, y, without_target = targets_from_text(columns, task, metric)
+            else:
+                sizes = [atoms_of(graph) for _, _, graph in good]
+                found, y, without_target = targets_of_atoms(columns, sizes, task, metric)
         except ValueError as error:
             raise ValueError(f"{table.title}: {error}") from None
         problems |= {good[i][0]: f"{good[i][1].place}: {why}" for i, why in without_target.items()}
@@ -136,7 +145,8 @@ def split_labelled(
     are left.
     """
     table = labelled.table
-    labels = labelled.y if labelled.task.kind in ("binary", "multiclass") else None
+    has_classes = labelled.task.kind in ("binary", "multiclass") and labelled.task.level == "graph"
+    labels = labelled.y if has_classes else None
     if isinstance(split, Folds):
         return split.split(len(labelled.rows), labels, seed, smiles)
     if not isinstance(split, Split):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from crawl.checks import as_list, shown, truth
+from crawl.checks import as_list, check_choice, shown, truth
 from crawl.choices import BY_FILE
 from crawl.data.dataset import Dataset
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES, Column, Columns, Unknown
@@ -48,6 +49,7 @@ def from_csv(
     weight_column: str | None = None,
     feature_columns: str | Sequence[str] = (),
     descriptors: bool = False,
+    level: Literal["molecule", "atom"] = "molecule",
 ) -> Dataset:
     """The molecules of a CSV file with their targets; needs rdkit.
 
@@ -78,6 +80,9 @@ def from_csv(
         descriptors: Whether a model also sees RDKit's 2D descriptors, about 200 numbers, which follow in `store.u`.
             Those are left out that are missing for more than a tenth of the training molecules, or the same for all
             others; a missing one is NaN, which a network takes for the mean.
+        level: Whether targets are of a `molecule`, or of each `atom`: then a cell is a JSON list with a value for each
+            atom, in the order in which the SMILES names them, null where one is missing. Hydrogens written as atoms of
+            their own, `[H]`, do not count. A list of another length makes a row bad.
 
     Raises:
         ValueError: For anything wrong with the file or the choices; the message says what to do.
@@ -94,7 +99,12 @@ def from_csv(
     rows = list(table)
     kinds = kinds_of_columns(rows, names)
     examples = ((row, row.problem or problem_of(row.cells, kinds) or _graph(row.cells, smiles_columns)) for row in rows)
-    labelled = label(table, examples, targets, bad_rows=bad_rows, task=task, metric=metric, weight_column=weight_column)
+    check_choice("level", level, ("molecule", "atom"))
+    if level == "atom" and len(smiles_columns) > 1:
+        raise ValueError("Targets of atoms need one SMILES column, not several.")
+    atoms_of = _num_atoms if level == "atom" else None
+    how: Any = {"bad_rows": bad_rows, "task": task, "metric": metric, "weight_column": weight_column}
+    labelled = label(table, examples, targets, **how, atoms_of=atoms_of)
     smiles = [tuple(row.cells[column] for column in smiles_columns) for row in labelled.rows]
     if isinstance(table, PartTables):
         parts = table.split(labelled.rows)
@@ -103,10 +113,12 @@ def from_csv(
         first = [each[0] for each in smiles]
         parts = split_labelled(labelled, split, fractions or DRAWN_FRACTIONS, seed, first)
     u, columns = _graph_features([row.cells for row in labelled.rows], kinds, smiles, descriptors, parts.train)
-    store = GraphStore.from_graphs(labelled.graphs)
+    store, weights = GraphStore.from_graphs(labelled.graphs), labelled.sample_weight
+    if level == "atom" and weights is not None:
+        weights = weights.repeat_interleave(store.sizes[0])
     return Dataset(
         name=table.name,
-        store=replace(store, y=labelled.y, sample_weight=labelled.sample_weight, u=u),
+        store=replace(store, y=labelled.y, y_per_node=level == "atom", sample_weight=weights, u=u),
         task=labelled.task,
         split=parts,
         node_categories=(*ATOM_CATEGORIES, *((len(smiles_columns),) if len(smiles_columns) > 1 else ())),
@@ -200,6 +212,10 @@ def _graph(cells: Mapping[str, str], columns: Sequence[str]) -> Data | str:
         except ValueError as error:
             return str(error) if len(columns) == 1 else f"{column}: {error}"
     return side_by_side(graphs)
+
+
+def _num_atoms(graph: Data) -> int:
+    return int(graph.num_nodes or 0)
 
 
 def _canonical(smiles: str) -> str:

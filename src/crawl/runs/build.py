@@ -242,6 +242,7 @@ def _molecules(data: Csv, seed: int, path: Path, val_path: str | Path | None, te
         weight_column=data.weight,
         feature_columns=data.columns,
         descriptors=data.descriptors,
+        level=data.level,
         **shared,
     )
 

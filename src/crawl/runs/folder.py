@@ -16,6 +16,7 @@ import torch
 
 from crawl.data.dataset import Dataset
 from crawl.data.one_graph import OneGraph
+from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.files import named_if_full, write_atomically
 from crawl.training.evaluation import Predictions, Scaling
@@ -109,17 +110,14 @@ class RunFolder:
 
         A class is written by the name that the column of its probability has.
         """
-        ids = dataset.split.test.tolist()
-        if dataset.graph_names is not None:
-            names = [dataset.graph_names[i] for i in ids]
-        elif isinstance(dataset.store, OneGraph):
+        ids, given = dataset.split.test.tolist(), dataset.graph_names
+        names = list(map(str, ids)) if given is None else [given[i] for i in ids]
+        if given is None and isinstance(dataset.store, OneGraph):
             owners = dataset.store.owners[dataset.split.test].view(len(ids), -1).tolist()
             names = [":".join(map(str, owner)) for owner in owners]
-        elif dataset.task.level == "node":
-            sizes = dataset.store.node_ptr.diff()[dataset.split.test].tolist()
-            names = [f"{graph}:{node}" for graph, size in zip(ids, sizes, strict=True) for node in range(size)]
-        else:
-            names = list(map(str, ids))
+        elif isinstance(dataset.store, GraphStore) and dataset.task.level == "node":
+            sizes = dataset.store.sizes[0, dataset.split.test].tolist()
+            names = [f"{graph}:{node}" for graph, size in zip(names, sizes, strict=True) for node in range(size)]
         targets = targets[:, None] if targets.ndim == 1 else targets
         outputs, shown = output_names(dataset.task), predictions.for_each_class()
         target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]

@@ -148,12 +148,14 @@ class Csv(_WithTable):
         smiles: The SMILES column, or several for molecules side by side; found by its name when not given.
         columns: Columns that the head of the network sees besides the molecule: numbers, or words as categories.
         descriptors: Let the head of the network see RDKit's 2D descriptors, too.
+        level: Whether targets are of the molecule, or of each atom, in JSON lists such as [0.1, 0.3].
     """
 
     name: ClassVar[str] = "csv"
     smiles: tuple[str, ...] = ()
     columns: tuple[str, ...] = field(default=(), metadata=LEFT_OUT)
     descriptors: bool = field(default=False, metadata=LEFT_OUT)
+    level: Literal["molecule", "atom"] = field(default="molecule", metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
