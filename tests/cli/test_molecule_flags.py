@@ -172,14 +172,14 @@ def test_targets_of_atoms(crawl, tiny, tmp_path):
     assert done.code == 0
     assert "Task: regression per node" in done.err
     new = tmp_path / "new.csv"
-    new.write_text("smiles\nCCO\nnonsense\nC\n")
+    new.write_text("smiles\nCCO\nnonsense\nCC\n")
     assert crawl("predict", "run", new, "-o", "out.csv").code == 0
     first, bad, last = read("out.csv")
-    assert [len(json.loads(row["predicted_shift"])) for row in (first, last)] == [3, 1]
+    assert [len(json.loads(row["predicted_shift"])) for row in (first, last)] == [3, 2]
     assert all(isinstance(value, int | float) for value in json.loads(first["walk_spread_shift"]))
     assert bad["predicted_shift"] == ""
     assert "is not a molecule" in bad["reason"]
-    found = TrainedModel.load("run").predict(["CCO", "C"]).mean[:, 0]
+    found = TrainedModel.load("run").predict(["CCO", "CC"]).mean[:, 0]
     assert json.loads(first["predicted_shift"]) == pytest.approx(found[:3], rel=1e-3)
     assert re.fullmatch(r"C+[NO]?:\d", read("run/predictions.csv")[0]["id"])
     assert crawl("evaluate", "run").code == 0
