@@ -26,6 +26,7 @@ class Reproduce:
     stopped ones continue. Started several times, the processes share the work.
     `python -m reproduction brec` runs BREC, `python -m reproduction links` predicts links of Cora,
     `python -m reproduction uncertainty` says how often intervals hold the truth,
+    `python -m reproduction pretrained` makes the models in the package,
     `python -m reproduction report RUNS` makes tables and plots from records, `python -m reproduction import NAME PATH`
     fills the data root.
 
@@ -299,6 +300,46 @@ class Uncertainty:
 
 
 @dataclass(frozen=True)
+class Pretrained:
+    """Train the models that come with the package, and save them there: weights, configuration and card.
+
+    The same command resumes: what is finished is only saved again.
+
+    Attributes:
+        names: The models: csl, esol or lipo; all when not given.
+        data: The folder with esol.csv.gz and lipo.csv.gz: columns smiles, logS or lipo, and split.
+        out: Where the runs are.
+        package: Where the models are saved.
+        minutes: Stop after this many minutes, at a checkpoint.
+        device: Where to compute.
+        threads: How many CPU threads compute.
+    """
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = ()
+    data: FolderPath = None
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/pretrained")
+    package: FolderPath = None
+    minutes: Float = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Int = None
+
+    def run(self) -> None:
+        """Train what is left, and save."""
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        check_folder(self.out)
+        compute_with(self.threads)
+        from reproduction.pretrained import PACKAGE, make_pretrained
+
+        how: dict[str, Any] = {"data": self.data, "minutes": self.minutes, "device": self.device}
+        try:
+            saved = make_pretrained(self.names, self.out, package=self.package or PACKAGE, **how)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+        print("\n".join(map(str, saved)))
+
+
+@dataclass(frozen=True)
 class Report:
     """Make the paper's tables and plots from the records of runs.
 
@@ -361,6 +402,7 @@ def parse(arguments: Sequence[str]) -> Command:
     """The command the arguments ask for. Prints help or what is wrong, and raises `SystemExit`, as tyro does."""
     others: dict[str, type[Command]] = {"brec": Brec, "links": Links, "report": Report, "import": Import}
     others["uncertainty"] = Uncertainty
+    others |= {"pretrained": Pretrained}
     word = arguments[0] if arguments and arguments[0] in others else ""
     command: Command = tyro.cli(
         others.get(word, Reproduce),

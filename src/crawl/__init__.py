@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from crawl.graph_files import build_graph_file, open_features
     from crawl.models import CRaWl, Network
     from crawl.nn import CRaWlConv, Dense, Embedding, OneHot, Readout, Segments, VirtualNode
+    from crawl.runs.pretrained import from_pretrained
     from crawl.walks import WalkPlan, Walks, sample_walks
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "WalkPlan",
     "Walks",
     "build_graph_file",
+    "from_pretrained",
     "open_features",
     "sample_walks",
 ]
@@ -43,6 +45,7 @@ __getattr__, __dir__ = lazy(
         "crawl.graph_files": ("build_graph_file", "open_features"),
         "crawl.models": ("CRaWl", "Network"),
         "crawl.nn": ("CRaWlConv", "Dense", "Embedding", "OneHot", "Readout", "Segments", "VirtualNode"),
+        "crawl.runs.pretrained": ("from_pretrained",),
         "crawl.walks": ("WalkPlan", "Walks", "sample_walks"),
     },
 )

@@ -91,6 +91,6 @@ def test_what_cannot_be_begun_with_is_refused(tiny, paths, finished, tmp_path):
             run_experiment(tiny, tmp_path / "run", dataset=paths, device="cpu", init=init)
     with pytest.raises(Stopped):
         run_experiment(tiny, tmp_path / "part", dataset=paths, device="cpu", stop=lambda: True)
-    with pytest.raises(ValueError, match="is not finished, so it has no weights to begin with: resume it first"):
+    with pytest.raises(ValueError, match="is not finished: resume it with resume_run"):
         run_experiment(tiny, tmp_path / "run", dataset=paths, device="cpu", init=tmp_path / "part")
     assert not (tmp_path / "run").exists()

@@ -22,6 +22,7 @@ from crawl.cli.evaluate import Evaluate
 from crawl.cli.graph import GraphCommand
 from crawl.cli.output import STDOUT_NAME, printable, replace_closed_streams, say
 from crawl.cli.predict import Predict
+from crawl.cli.pretrained import Pretrained
 from crawl.cli.report import Report
 from crawl.cli.signals import as_interrupts
 from crawl.cli.train import Train, train_type
@@ -105,6 +106,7 @@ def parse(arguments: Sequence[str]) -> Command:
         "embed": Embed,
         "tune": tune_type(arguments) if "tune" in arguments else Tune[None],
         "info": Info,
+        "pretrained": Pretrained,
         "datasets": Datasets,
         "report": Report,
         "compare": Compare,

@@ -137,7 +137,8 @@ class Info:
     """Say what a run or a checkpoint is: task, expected features, size, scores, versions; how far an unfinished run is.
 
     Attributes:
-        run_or_checkpoint: The folder of a run, or of runs on all folds or with several seeds, or a .safetensors file.
+        run_or_checkpoint: The folder of a run, of runs on all folds or with several seeds, or of a saved model, a
+            .safetensors file, or the name of a model in the package.
     """
 
     run_or_checkpoint: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -146,13 +147,16 @@ class Info:
         """Load it and print."""
         from crawl.runs import TrainedModel
         from crawl.runs.folder import RunFolder
+        from crawl.runs.packaged import local_model
         from crawl.runs.protocol import runs_in
+        from crawl.runs.saved import is_saved_model
 
-        path = self.run_or_checkpoint
+        path = local_model(self.run_or_checkpoint)
         run = RunFolder(path)
+        is_done = run.best.is_file() or run.result.is_file() or is_saved_model(path)
         if names := runs_in(path):
             found = facts_of_runs(path, names)
-        elif path.is_dir() and run.config.is_file() and not (run.best.is_file() or run.result.is_file()):
+        elif path.is_dir() and run.config.is_file() and not is_done:
             found = unfinished_facts(path)
         else:
             found = facts(TrainedModel.load(path, "cpu"))

@@ -55,7 +55,8 @@ class WithModel:
     """What a command needs to predict with a trained model.
 
     Attributes:
-        run_folder: The folder of a finished run, or a checkpoint.
+        run_folder: The folder of a finished run or of a saved model, a checkpoint, or the name of a model in the
+            package.
         num_repeats: Evaluations, each with its own walks; as many as in training when not given.
         num_steps: Steps of a walk; as many as in training when not given.
         batch_size: Graphs, or nodes, at a time; changes no result.
@@ -85,8 +86,9 @@ class WithModel:
         """The model; refuses flags about walks if it does not walk."""
         compute_with(self.threads)
         from crawl.runs import TrainedModel
+        from crawl.runs.packaged import local_model
 
-        trained = TrainedModel.load(self.run_folder, self.device)
+        trained = TrainedModel.load(local_model(self.run_folder), self.device)
         about_walks = {"--num-repeats": self.num_repeats, "--num-steps": self.num_steps, "--seed": self.seed or None}
         for flag, value in about_walks.items():
             if value is not None and trained.experiment.walk is None:

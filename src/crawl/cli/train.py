@@ -60,7 +60,7 @@ class Train(Generic[RecipeT]):
     Attributes:
         recipe: What to train.
         out: The folder of the run, which must be new; the first free runs/NAME-NUMBER when not given.
-        init: Begin with the weights of this finished run, as far as they fit.
+        init: Begin with the weights of this finished run, saved model, or model in the package, as far as they fit.
         protocol: One run, or one for each fold of the data set, or for each of several seeds.
         folds: The number of folds of data of one's own; 5 when not given.
         seeds: The number of seeds, from --seed on; 3 when not given.

@@ -1,4 +1,4 @@
-"""First weights of a run, taken from another run: fine-tuning."""
+"""First weights of a run, taken from another run or a saved model: fine-tuning."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import nn
 from crawl.plain import structure
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import renamed
+from crawl.runs.packaged import local_model
+from crawl.runs.saved import read_weights
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 _MOST_SHOWN = 6
@@ -21,7 +23,7 @@ class InitialWeights:
     """Which parts of a model began with the weights of another run, and which did not.
 
     Attributes:
-        run: The folder of the other run, or the file.
+        run: The folder of the other run or saved model, or the file, or the name of a model in the package.
         taken: The modules that have its weights.
         fresh: The modules that have weights of their own.
     """
@@ -32,17 +34,15 @@ class InitialWeights:
 
     @classmethod
     def take(cls, model: nn.Module, path: Path) -> InitialWeights:
-        """Put into a model the weights of a finished run, or a checkpoint of one, that fit it by names and shapes.
+        """Put into a model the weights of another that fit it by names and shapes.
 
-        A module gets all its weights and statistics, or none.
+        The other is a finished run, a checkpoint of one, a saved model, or the name of one in the package. A module
+        gets all its weights and statistics, or none.
 
         Raises:
             ValueError: If none fits, or there are none.
         """
-        file = RunFolder.open(path).best if path.is_dir() else path
-        if path.is_dir() and not file.is_file():
-            raise ValueError(f"The run {path} is not finished, so it has no weights to begin with: resume it first.")
-        given, own = renamed(load_checkpoint(file)[0], ()), model.state_dict()
+        given, own = renamed(read_weights(local_model(path))[0], ()), model.state_dict()
         parts: dict[str, list[str]] = {}
         for name in own:
             parts.setdefault(name.rpartition(".")[0], []).append(name)

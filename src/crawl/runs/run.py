@@ -96,8 +96,8 @@ def run_experiment(
             when None.
         dataset: A data set of one's own, which is recorded as `given`; to resume such a run, give it again. Or what
             `load_dataset` read by `experiment.data`, to spare reading it again.
-        init: The folder of a finished run, or a checkpoint, whose weights to begin with, as far as they fit; a line and
-            the record (`init`) say which do.
+        init: The folder of a finished run or of a saved model, a checkpoint, or the name of a model in the package,
+            whose weights to begin with, as far as they fit; a line and the record (`init`) say which do.
         device: Where to compute; `auto` takes a GPU if there is one.
         path: The file or folder of `experiment.data`, if that reads one.
         val_path: The file for validation, if molecules are in three files; `path` is then that for training.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -27,18 +27,20 @@ from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
 from crawl.files import parse_json
 from crawl.nn.encoders import UNKNOWN
-from crawl.plain import read_checked, structure
+from crawl.plain import read_checked, structure, unstructure
 from crawl.runs.build import build_model, check_given
 from crawl.runs.calibration import Calibration
+from crawl.runs.cards import model_card
 from crawl.runs.domain import Distances, Domain, has_unknown
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import former_where, renamed
-from crawl.runs.records import check_record, read_config
+from crawl.runs.records import check_record
+from crawl.runs.saved import read_weights, write_model
 from crawl.runs.uncertainty import WithUncertainty, read_uncertainty
 from crawl.runs.where import Where
-from crawl.training.checkpoint import check_weights, load_checkpoint
+from crawl.training.checkpoint import check_weights
 from crawl.training.evaluation import Predictions, Scaling, embed_with, predict_with, runner_for, with_gaps
 from crawl.training.memory_bound import check_full_graph, targets_within
 from crawl.training.runner import Runner
@@ -139,7 +141,8 @@ class TrainedModel(WithUncertainty):
         model: nn.Module | None = None,
         eval_start_share: float | None = None,
     ) -> TrainedModel:
-        """The model of a run's folder, or of a checkpoint file; the models of an ensemble's folder together.
+        """The model of a run's folder, of a folder that `save_pretrained` wrote, or of a checkpoint file; the models of an
+        ensemble's folder together.
 
         Args:
             path: The folder or the file.
@@ -151,20 +154,13 @@ class TrainedModel(WithUncertainty):
             ValueError: If there is none, it is damaged, it belongs to another architecture, or the share is not above 0
                 and at most 1.
         """
-        path, run = as_path("path", path), None
+        path = as_path("path", path)
         if path.is_dir() and RunFolder(path).ensemble.is_file():
             if model is not None:
                 raise ValueError(f"{path} says how to build its models: leave out model.")
             return cls._load_members(RunFolder(path), device, eval_start_share)
-        if path.is_dir():
-            run = RunFolder.open(path)
-            if not run.best.is_file() and run.result.is_file():
-                raise ValueError(f"The weights of the run {path} were removed: remove its folder and train it again.")
-            if not run.best.is_file():
-                how = read_config(run.config).how_to_resume(path)
-                raise ValueError(f"The run {path} is not finished: resume it with {how}.")
-            path = run.best
-        tensors, description = load_checkpoint(path)
+        run = RunFolder(path) if path.is_dir() else None
+        tensors, description, path = read_weights(path)
         if "features" not in description:
             raise ValueError(
                 f"{path} is a checkpoint of a training: load best.safetensors, which is there when it is finished."
@@ -211,6 +207,37 @@ class TrainedModel(WithUncertainty):
         for member in self.members or (self,):
             member.model.to(device)
         return self
+
+    def save_pretrained(self, folder: Path | str, *, about: str = "", overwrite: bool = False) -> Path:
+        """Write the model into a folder to share, which `crawl.from_pretrained` reads; returns the folder.
+
+        It holds `model.safetensors`, `config.json` (with the record of the run, without paths), and `README.md`, a card
+        that says what the model is, how it scored and how to use it.
+
+        Args:
+            folder: A new or empty folder.
+            about: Paragraphs for the card: where the data are from, what the model is for, what it is not for.
+            overwrite: Replace a model that was saved there.
+
+        Raises:
+            ValueError: If the folder holds anything else, or this is an ensemble.
+        """
+        if self.members:
+            raise ValueError(
+                f"An ensemble of {len(self.members)} models is not saved as one: save each of its members."
+            )
+        record = check_record(self.record) if self.record else {}
+        experiment = unstructure(self.experiment)
+        description: dict[str, Any] = {"experiment": experiment, "features": asdict(self.features), "record": record}
+        description |= {"scaling": [self.scaling.mean, self.scaling.deviation]}
+        description |= {} if self.data is None else {"data": self.data.to_dict()}
+        _described(description)  # what would be refused on loading is not written
+        tensors, path = self.model.state_dict(), as_path("folder", folder)
+        num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        check_type("about", about, str)
+        card = model_card(path.name, self.experiment, self.features, record, num_parameters, about)
+        write_model(path, tensors, description, card, truth("overwrite", overwrite))
+        return path
 
     @property
     def device(self) -> torch.device:
@@ -463,7 +490,7 @@ def _described(
     values: Mapping[str, Any],
 ) -> tuple[Experiment, Features, Scaling, dict[str, Any], Fingerprint | None, Where]:
     """What `TrainedModel` takes besides the model, all checked."""
-    found = structure(_Description, values, "The description")
+    found = structure(_Description, {key: value for key, value in values.items() if key != "format"}, "The description")
     experiment, features, task = Experiment.from_plain(found.experiment), found.features, found.features.task
     if found.record:
         check_record(found.record)

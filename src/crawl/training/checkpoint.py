@@ -1,6 +1,7 @@
 """Checkpoints: one safetensors file with its description inside, written whole or not at all.
 
-Nothing in it is executed on loading. A checksum over the tensors and the description finds damage.
+Nothing in it is executed on loading. A checksum over the tensors and the description finds damage. A description may
+also stand in a file of its own beside the weights: `save_weights`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch.nn.parameter import is_lazy
 from crawl.files import parse_json, write_atomically
 
 _FORMAT = "crawl-checkpoint-1"
+_WEIGHTS = "crawl-weights-1"  # without the description
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
@@ -29,6 +31,19 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], description: Mapp
     Raises:
         OSError: If it cannot be written (the disk is full, say); the old checkpoint is still there.
     """
+    on_cpu, text = _on_cpu(tensors), json.dumps(description)
+    metadata = {"format": _FORMAT, "description": text, "checksum": _checksum(on_cpu, text)}
+    write_atomically(path, save(on_cpu, metadata))
+
+
+def save_weights(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
+    """The same with a checksum of the description instead of the description, which the caller keeps beside it."""
+    on_cpu = _on_cpu(tensors)
+    checksum = _checksum(on_cpu, json.dumps(description))
+    write_atomically(path, save(on_cpu, {_WEIGHTS: checksum}))  # one entry: several come in any order
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     on_cpu: dict[str, Tensor] = {}
     stored: set[int] = set()
     for name, tensor in tensors.items():
@@ -36,9 +51,7 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], description: Mapp
         place = copy.untyped_storage().data_ptr()
         on_cpu[name] = copy.clone() if place in stored else copy  # safetensors refuse weights that share their memory
         stored.add(place)
-    text = json.dumps(description)
-    metadata = {"format": _FORMAT, "description": text, "checksum": _checksum(on_cpu, text)}
-    write_atomically(path, save(on_cpu, metadata))
+    return on_cpu
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -49,12 +62,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     if not path.is_file():
         raise ValueError(f"There is no checkpoint at {path}.")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"The checkpoint {path} cannot be read ({error}): it is truncated or damaged.") from error
+    tensors, metadata = _read(path)
     if metadata.get("format") != _FORMAT:
         raise ValueError(f"{path} is a safetensors file, but not a checkpoint of CRaWl.")
     text = metadata.get("description", "")
@@ -67,6 +75,30 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except ValueError as error:
         raise ValueError(f"The description in the checkpoint {path} cannot be read ({error}).") from None
     return tensors, description
+
+
+def load_weights(path: Path, description: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors that `save_weights` wrote for a description.
+
+    Raises:
+        ValueError: If the file is missing, damaged or something else, or was written for another description.
+    """
+    if not path.is_file():
+        raise ValueError(f"There are no weights at {path}.")
+    tensors, metadata = _read(path)
+    if _WEIGHTS not in metadata:
+        raise ValueError(f"{path} is a safetensors file, but not one of a model that CRaWl saved.")
+    if metadata[_WEIGHTS] != _checksum(tensors, json.dumps(description)):
+        raise ValueError(f"{path} and its description do not match their checksum: one was changed or damaged.")
+    return tensors
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"The checkpoint {path} cannot be read ({error}): it is truncated or damaged.") from error
 
 
 def check_state(model: nn.Module) -> None:
