@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -27,15 +26,16 @@ from crawl.data.one_graph import OneGraph, Store
 from crawl.data.store import GraphStore
 from crawl.files import parse_json
 from crawl.nn.encoders import UNKNOWN
-from crawl.plain import read_checked, structure, unstructure
+from crawl.plain import read_checked, unstructure
 from crawl.runs.build import build_model, check_given
 from crawl.runs.calibration import Calibration
 from crawl.runs.cards import model_card
+from crawl.runs.description import damage_named, described
 from crawl.runs.domain import Distances, Domain, has_unknown
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features, HandleUnknown
 from crawl.runs.folder import RunFolder
-from crawl.runs.former import former_where, renamed
+from crawl.runs.former import renamed
 from crawl.runs.records import check_record
 from crawl.runs.saved import read_weights, write_model
 from crawl.runs.uncertainty import WithUncertainty, read_uncertainty
@@ -141,8 +141,9 @@ class TrainedModel(WithUncertainty):
         model: nn.Module | None = None,
         eval_start_share: float | None = None,
     ) -> TrainedModel:
-        """The model of a run's folder, of a folder that `save_pretrained` wrote, or of a checkpoint file; the models of an
-        ensemble's folder together.
+        """The model of a run's folder, of a folder that `save_pretrained` wrote, or of a checkpoint file.
+
+        Of the folder of an ensemble, its models together.
 
         Args:
             path: The folder or the file.
@@ -165,8 +166,8 @@ class TrainedModel(WithUncertainty):
             raise ValueError(
                 f"{path} is a checkpoint of a training: load best.safetensors, which is there when it is finished."
             )
-        with _damage_named(path):
-            experiment, features, scaling, record, data, where = _described(description)
+        with damage_named(path):
+            experiment, features, scaling, record, data, where = described(description)
         check_given(experiment.model, model, path)
         if eval_start_share is not None:
             if model is not None:
@@ -174,7 +175,7 @@ class TrainedModel(WithUncertainty):
             if experiment.walk is None:
                 raise ValueError(f"{experiment.model.title} does not walk: leave out eval_start_share.")
             experiment = replace(experiment, walk=replace(experiment.walk, eval_start_share=eval_start_share))
-        with _damage_named(path):
+        with damage_named(path):
             weights, is_given = renamed(tensors, ()), model is not None
             if model is None:
                 with torch.device("meta"), _TablesInMemory():  # takes no memory, however large it claims to be
@@ -231,7 +232,7 @@ class TrainedModel(WithUncertainty):
         description: dict[str, Any] = {"experiment": experiment, "features": asdict(self.features), "record": record}
         description |= {"scaling": [self.scaling.mean, self.scaling.deviation]}
         description |= {} if self.data is None else {"data": self.data.to_dict()}
-        _described(description)  # what would be refused on loading is not written
+        described(description)  # what would be refused on loading is not written
         tensors, path = self.model.state_dict(), as_path("folder", folder)
         num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
         check_type("about", about, str)
@@ -464,47 +465,6 @@ class TrainedModel(WithUncertainty):
 def _asked(store: Store) -> Store:
     """The same targets, of which none is drawn anew."""
     return store.subset(torch.arange(len(store))) if isinstance(store, LinkGraph) else store
-
-
-# ---- what a checkpoint must hold: a valid checksum says nothing about who wrote it
-
-
-@contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged or of another version: {error}") from None
-
-
-@dataclass(frozen=True)
-class _Description:
-    experiment: dict[str, Any]
-    features: Features
-    scaling: tuple[tuple[float, ...], tuple[float, ...]]
-    record: dict[str, Any]
-    data: Fingerprint | None = None  # models of older versions do not say what their data were
-
-
-def _described(
-    values: Mapping[str, Any],
-) -> tuple[Experiment, Features, Scaling, dict[str, Any], Fingerprint | None, Where]:
-    """What `TrainedModel` takes besides the model, all checked."""
-    found = structure(_Description, {key: value for key, value in values.items() if key != "format"}, "The description")
-    experiment, features, task = Experiment.from_plain(found.experiment), found.features, found.features.task
-    if found.record:
-        check_record(found.record)
-        if not all("evaluations" in score for score in found.record["scores"].values()):
-            raise ValueError("record.scores lack evaluations.")
-    if found.data is not None and (changes := task_changes(found.data.task, task)):
-        raise ValueError(f"its features and its data name different tasks: {'; '.join(changes)}")
-    mean, deviation = found.scaling
-    if task.kind != "regression" and (mean or deviation):
-        raise ValueError(f"scaling is for numbers, and the task is {task.kind}")
-    if len(mean) != len(deviation) or len(mean) not in (0, task.num_outputs) or not all(d > 0 for d in deviation):
-        raise ValueError(f"scaling must have a mean and a positive deviation for each target, not {found.scaling}")
-    where = structure(Where, found.record.get("where", former_where(found.experiment)), "record.where")
-    return experiment, features, Scaling(mean, deviation), found.record, found.data, where
 
 
 class _TablesInMemory(TorchFunctionMode):
