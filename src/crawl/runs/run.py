@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -18,32 +17,30 @@ from crawl.checks import as_path, check_type, shown, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.fingerprint import Fingerprint
-from crawl.data.splits import Split
-from crawl.files import parse_json, write_atomically
-from crawl.plain import read_checked, unstructure
-from crawl.runs.build import build_model, check_given, class_of, load_dataset
+from crawl.files import write_atomically
+from crawl.plain import unstructure
+from crawl.runs.build import build_model, check_given, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
-from crawl.runs.experiment import Experiment, GivenModel, Model, settled
+from crawl.runs.experiment import Experiment, GivenModel, settled
 from crawl.runs.features import Features
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.former import renamed
+from crawl.runs.given import plan_of, with_given
 from crawl.runs.initial import InitialWeights
+from crawl.runs.kept_data import keep_split, known_data
 from crawl.runs.progress import lines, say, watched
 from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.reports.run_page import write_run_page
-from crawl.runs.sources import Csl, GivenData
 from crawl.runs.together import refuse_several, scratch, share_state, tell, tell_finished, told
 from crawl.runs.uncertainty import is_calibrated, keep_uncertainty
 from crawl.runs.where import Where
-from crawl.training.calling import Caller
 from crawl.training.checkpoint import check_history, load_checkpoint, save_checkpoint
 from crawl.training.evaluation import targets_of
 from crawl.training.pretraining import Pretrainer, with_bits
 from crawl.training.ranks import Ranks
 from crawl.training.trainer import Trainer, choose_device
-from crawl.walks.plan import WalkPlan, parameters_of_others
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
@@ -125,7 +122,7 @@ def run_experiment(
     kind = choose_device(device).type
     where = Where().moved(device, path, root, val_path, test_path)
     dataset = read_dataset(experiment, where, quiet, dataset)
-    experiment = _with_given(experiment, model, dataset)
+    experiment = with_given(experiment, model, dataset)
     base = RECIPES.get(experiment.data.name, Experiment)()
     experiment = settled(experiment, dataset.task, kind, base, dataset.batches)
     features = Features.of(dataset)
@@ -142,8 +139,8 @@ def run_experiment(
             say(str(initial), quiet)
             initial.keep(run, model)
         write_atomically(run.config, experiment.to_json())
-        data = _known_data(run, dataset)
-        _keep_split(run, dataset.split)
+        data = known_data(run, dataset)
+        keep_split(run, dataset.split)
         warn_of_parts(dataset)
         work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time, ranks)
         return work.train_and_evaluate()
@@ -187,7 +184,7 @@ def resume_run(
         return _read(run, ranks)
     experiment, where = read_config(run.config), Where.read(run).moved(device, path, root, val_path, test_path)
     check_given(experiment.model, model, run.config)
-    if model is not None and experiment.walk not in (None, _plan_of(model)):  # older versions did not keep it
+    if model is not None and experiment.walk not in (None, plan_of(model)):  # older versions did not keep it
         raise ValueError(
             f"{run.path} was started with {experiment.walk}, but the model has another walk_plan: give it that one."
         )
@@ -197,8 +194,8 @@ def resume_run(
     with run.locked(), lines(f"{run.path}: preparing", quiet):
         if is_finished(run.path):  # by another process, since
             return _read(run, ranks)
-        data = _known_data(run, dataset)
-        _keep_split(run, dataset.split)
+        data = known_data(run, dataset)
+        keep_split(run, dataset.split)
         where.write(run)
         tell(ranks, experiment, where)
         work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time, ranks)
@@ -220,76 +217,6 @@ def read_dataset(
         return given
     with lines(f"reading {where.path or experiment.data.name}", quiet):
         return load_dataset(experiment.data, experiment.data_seed, **where.places)
-
-
-def _with_given(experiment: Experiment, model: nn.Module | None, dataset: Dataset) -> Experiment:
-    """What a record says: the settings that the data were read by and the model is built by, or that they were given.
-
-    Refuses an experiment that names others.
-    """
-    data = experiment.data
-    if dataset.source != data:
-        if data not in (Csl(), GivenData()):
-            raise ValueError(
-                f"experiment.data names {data.name!r}, but another data set, {dataset.name!r}, was given: leave out "
-                "dataset, or say experiment.data=GivenData()."
-            )
-        experiment = replace(experiment, data=GivenData())
-    if model is None:
-        return experiment
-    check_type("model", model, nn.Module)
-    Caller(model)  # refuses a forward that asks for what nobody gives
-    given, plan = GivenModel(class_of(model)), _plan_of(model)
-    usual = (None, plan, WalkPlan()) if experiment.model == Model() else (None, plan)
-    if experiment.model not in (Model(), GivenModel(), given) or experiment.walk not in usual:
-        raise ValueError(
-            f"experiment.model and experiment.walk describe a {experiment.model.title or 'model'} that is not the "
-            f"{type(model).__name__} that was given: leave out both settings, or the model if they say how to build it."
-        )
-    return replace(experiment, model=given, walk=plan)
-
-
-def _plan_of(model: nn.Module) -> WalkPlan | None:
-    """The walks of a model that was given, as far as it tells, without parameters that its strategy does not have."""
-    plan = getattr(model, "walk_plan", None)
-    if not isinstance(plan, WalkPlan):
-        return None
-    return replace(plan, **{name: getattr(WalkPlan, name) for name in parameters_of_others(plan.strategy)})
-
-
-def _keep_split(run: RunFolder, now: Split) -> None:
-    """Keep the split with the run; refuse one that is not the split that the run was started with."""
-    if not run.split.is_file():  # nothing depended on it yet
-        write_atomically(run.split, now.to_json())
-        return
-    before = read_checked(run.split, Split.from_json, "remove it to resume with the split of the data")
-    if before.to_json() != now.to_json():
-        raise ValueError(
-            f"The data have changed since {run.path} was started: it split {len(before.ids)} graphs in another way. "
-            "Start a new run."
-        )
-
-
-def _known_data(run: RunFolder, dataset: Dataset) -> Fingerprint | None:
-    """The fingerprint of the data, kept with the run; None for a run that was begun without one. Refuses other data
-    than those that the run was started with."""
-    now = Fingerprint.of(dataset)
-    if not run.data.is_file():
-        if run.last.is_file():
-            warnings.warn(
-                f"{run.path} has no data.json, as runs of older versions: except for the split, its data cannot be "
-                "compared with those it was started with.",
-                UserWarning,
-                stacklevel=3,
-            )
-            return None
-        write_atomically(run.data, json.dumps(now.to_dict(), indent=2) + "\n")
-        return now
-    remedy = "remove it to resume without comparing the data"
-    before = read_checked(run.data, lambda text: Fingerprint.from_dict(parse_json(text)), remedy)
-    if changes := before.changes_to(now):
-        raise ValueError(f"The data have changed since {run.path} was started: {'; '.join(changes)}. Start a new run.")
-    return now
 
 
 @dataclass
