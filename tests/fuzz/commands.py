@@ -49,7 +49,7 @@ _FLAGS = {
     ),
     "graph": ("--num-nodes", "--nodes", "--features", "--memory-gb"),
     "distinguish": ("--num-steps", "--windows", "--max-k", "--num-walks", "--confidence", "--seed"),
-    "predict": ("--smiles", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device"),
+    "predict": ("--pairs", "--smiles", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device"),
     "evaluate": ("--split", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device", "--data"),
     "train": (
         *("--model.hidden-channels", "--model.num-layers", "--model.dropout", "--model.pool", "--model.head"),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from crawl.data.node_folder import NodeFolder
     from crawl.runs import TrainedModel
 
-ADDED = ("probability_link", "walk_spread_link", "reason")
-
 
 def predict_pairs(
     trained: TrainedModel, found: NodeFolder, graph: OneGraph, path: Path, output: Path, hide: bool, how: dict[str, Any]
@@ -39,7 +37,8 @@ def predict_pairs(
     from crawl.data.pairs import pair_numbers
 
     asked = read_pairs(path, found)
-    taken = [name for name in ADDED if name in asked.table.columns]
+    added = ["probability_link", *(f"{spread}_link" for spread in trained.spread_names), "reason"]
+    taken = [name for name in added if name in asked.table.columns]
     if taken:
         raise ValueError(f"{path} has a column {taken[0]!r} already: rename it.")
     if asked.rows and len(asked.reasons) == len(asked.rows):
@@ -49,10 +48,10 @@ def predict_pairs(
     first = next(answers, None)  # what is refused leaves no header
     with open_output(output) as file, counter() as count:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*asked.table.columns, *ADDED])
+        writer.writerow([*asked.table.columns, *added])
         for i, row in enumerate(asked.rows):
             if i in asked.reasons:
-                answer = ["", "", asked.reasons[i]]
+                answer = [*[""] * (len(added) - 1), asked.reasons[i]]
             else:
                 assert first is not None
                 answer, first = [*first, ""], next(answers, None)
@@ -67,10 +66,10 @@ def predict_pairs(
 
 
 def _answers(trained: TrainedModel, graph: OneGraph, asked: Pairs, **how: Any) -> Iterator[list[str]]:
-    """Probability and walk spread of each pair that can be read, as text."""
+    """Probability and spreads of each pair that can be read, as text."""
     if not len(asked.owners):
         return
     store = graph.with_owners(asked.owners)
     for piece in trained.predictions_in_pieces(store, **how):
-        for mean, spread in zip(piece.mean[:, 0], piece.walk_spread[:, 0], strict=True):
-            yield [f"{mean:.6g}", f"{spread:.6g}"]
+        for values in zip(piece.mean[:, 0], *(spread[:, 0] for spread in piece.spreads.values()), strict=True):
+            yield [f"{value:.6g}" for value in values]
