@@ -117,9 +117,16 @@ def test_wrong_numbers_and_labels_are_refused(fitted):
         ([[0, 24]], r"^There is no node 24: the graph has nodes 0 to 23\.$"),
         ([[0, 0]], "names one twice"),
         (torch.tensor([[0, 1, 2], [3, 4, 5]]), r"\[n, 2\] integers.* Of edge_label_index, give the transpose\.$"),
-        ([[0.5, 1.0]], r"^Pairs must be numbers of nodes, \[n, 2\] integers"),
-        ([["a", "b"]], r"^Pairs must be numbers of nodes"),
-        ([[True, False]], r"^Pairs must be numbers of nodes"),
+        ([[0.5, 1.0]], r"^pairs\[0\] must be two numbers of nodes, not \[0\.5, 1\.0\]\.$"),
+        ([[0, 1], ["a", "b"]], r"^pairs\[1\] must be two numbers of nodes"),
+        ([[True, False]], r"^pairs\[0\] must be two numbers of nodes"),
+        ([[0, other]], r"^pairs\[0\] must be two numbers of nodes"),
+        ([[0, 1], other], r"^pairs\[1\] must be two nodes of the graph"),
+        ([[0, 10**400]], r"^There is no node 1"),
+        (np.array([object()]), r"^pairs\[0\] must be two nodes of the graph"),
+        (np.array([[0, 99]], dtype=np.uint64), r"^There is no node 99"),
+        (torch.tensor(3), r"^Pairs must be numbers of nodes, \[n, 2\] integers"),
+        (np.array([[0.5, 1.0]]), r"^Pairs must be numbers of nodes, \[n, 2\] integers"),
     ):
         with pytest.raises(ValueError, match=message):
             fitted.predict(pairs, other)

@@ -192,20 +192,12 @@ class CRaWlLinkPredictor(ClassifierMixin, OneGraphEstimator):  # type: ignore[mi
 
 def pair_ids(graph: OneGraphLike, pairs: Pairs) -> Tensor:
     """`[n, 2]` the numbers of the nodes of each pair. Refuses a node that is not there, and a node with itself."""
-    rows: Any = pairs.detach().cpu() if isinstance(pairs, Tensor) else pairs
     if isinstance(graph, nx.Graph):
-        rows = rows.tolist() if isinstance(rows, Tensor | np.ndarray) else as_list("pairs", rows, "pairs of nodes")
-        for i, row in enumerate(rows):
-            if not isinstance(row, tuple | list) or len(row) != 2:
-                raise ValueError(f"pairs[{i}] must be two nodes of the graph, not {shown(row)}.")
-        ids = node_ids(graph, [end for row in rows for end in row]).view(-1, 2)
+        ids = node_ids(graph, [end for row in _rows(pairs) for end in row]).view(-1, 2)
     else:
-        try:
-            rows = torch.as_tensor(rows) if isinstance(rows, Tensor | np.ndarray) else torch.tensor(list(rows))
-        except (TypeError, ValueError, RuntimeError, OverflowError):
-            raise ValueError(f"Pairs must be numbers of nodes, [n, 2] integers, not {shown(pairs)}.") from None
-        rows = rows.long() if rows.shape == (0,) else rows
-        if not holds_integers(rows) or (rows.shape != (0,) and (rows.dim() != 2 or rows.shape[1] != 2)):
+        is_array = isinstance(pairs, Tensor) or (isinstance(pairs, np.ndarray) and pairs.dtype.kind in "bif")
+        rows = torch.as_tensor(pairs) if is_array else _numbers(_rows(pairs))
+        if not holds_integers(rows) or rows.dim() != 2 or rows.shape[1] != 2:
             hint = " Of edge_label_index, give the transpose." if rows.dim() == 2 and rows.shape[0] == 2 else ""
             raise ValueError(f"Pairs must be numbers of nodes, [n, 2] integers, not {shown(rows)}.{hint}")
         ids = node_ids(graph, rows.flatten()).view(-1, 2)
@@ -213,6 +205,28 @@ def pair_ids(graph: OneGraphLike, pairs: Pairs) -> Tensor:
     if same.numel():
         raise ValueError(f"A link is between two different nodes, but pairs[{int(same[0])}] names one twice.")
     return ids
+
+
+def _rows(pairs: Pairs) -> list[Sequence[Any]]:
+    """The pairs as a list, each of two things."""
+    is_array = isinstance(pairs, Tensor | np.ndarray)
+    rows: list[Any] = pairs.tolist() if is_array else as_list("pairs", pairs, "pairs of nodes")  # type: ignore[union-attr]
+    for i, row in enumerate(rows if isinstance(rows, list) else [rows]):
+        if not isinstance(row, tuple | list | np.ndarray | Tensor) or len(row) != 2:
+            raise ValueError(f"pairs[{i}] must be two nodes of the graph, not {shown(row)}.")
+    return rows
+
+
+def _numbers(rows: list[Sequence[Any]]) -> Tensor:
+    """`[n, 2]` the numbers of nodes in rows of two."""
+    for i, row in enumerate(rows):
+        for end in row:
+            is_number = isinstance(end, int | np.integer) and not isinstance(end, bool)
+            if not is_number and not (isinstance(end, Tensor) and end.dim() == 0 and holds_integers(end)):
+                raise ValueError(f"pairs[{i}] must be two numbers of nodes, not {shown(row)}.")
+            if not -(2**63) <= int(end) < 2**63:
+                raise ValueError(f"There is no node {shown(int(end))}.")
+    return torch.tensor([[int(end) for end in row] for row in rows], dtype=torch.long).view(-1, 2)
 
 
 def _without_edges(graph: OneGraphLike) -> OneGraphLike:
