@@ -109,6 +109,16 @@ def test_all_kinds_of_sequences_give_the_same():
         assert (clone(classifier).fit(X, y).predict_proba(X) == expected).all()
 
 
+def test_features_of_graphs_are_learned_from():
+    conditions = np.linspace(200, 400, 20)
+    ring = nx.cycle_graph(4)
+    graphs = [as_data(ring, u=torch.tensor([[value]])) for value in conditions]
+    found = CRaWlRegressor(**LEARNING).fit(graphs, conditions / 100).predict(graphs)
+    assert np.corrcoef(found, conditions)[0, 1] > 0.9  # nothing else differs
+    with pytest.raises(ValueError, match="u has 0 columns here, but had 1 in training"):
+        CRaWlRegressor(**TINY).fit(graphs, conditions).predict([as_data(ring)])
+
+
 def test_pyg_data_with_features_is_only_read():
     graphs, kinds = cycles_and_paths()
     data = [as_data(graph, x=torch.rand(len(graph), 3), edge_attr=torch.rand(2 * graph.size())) for graph in graphs]

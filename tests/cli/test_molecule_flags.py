@@ -181,5 +181,7 @@ def test_targets_of_atoms(crawl, tiny, tmp_path):
     assert "is not a molecule" in bad["reason"]
     found = TrainedModel.load("run").predict(["CCO", "CC"]).mean[:, 0]
     assert json.loads(first["predicted_shift"]) == pytest.approx(found[:3], rel=1e-3)
+    assert "use TrainedModel.embed in Python" in crawl.error("embed", "run", new, "-o", "out.npy")
+    assert len(TrainedModel.load("run").embed(["CCO", "CC"])) == 5
     assert re.fullmatch(r"C+[NO]?:\d", read("run/predictions.csv")[0]["id"])
     assert crawl("evaluate", "run").code == 0

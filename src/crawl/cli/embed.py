@@ -47,6 +47,10 @@ class Embed(WithInput):
         self.check_input(self.output)
         trained = self.load()
         from crawl.data.features import Unknown
+        from crawl.runs.sources import Csv
+
+        if isinstance(trained.experiment.data, Csv) and trained.features.task.level == "node":
+            raise ValueError(f"{self.run_folder} predicts atoms, not molecules: use TrainedModel.embed in Python.")
 
         unknown = Unknown()
         pieces, num_rows = (self._of_nodes if self.is_of_one_graph(trained) else self._of_graphs)(trained, unknown)
