@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import look_at, needs_chromium
 
 from crawl.pages import Facts, Highlight, Section, Table, Text, page
+from tests.browser import look_at, needs_chromium
 
 pytestmark = needs_chromium
 

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from crawl.runs.estimate import Estimate
+
 if TYPE_CHECKING:
     from crawl.training.trainer import Trainer
 
@@ -91,6 +93,7 @@ class _InLines(Progress):
         self.trainer, self.folder = trainer, folder
         self.num_epochs, self.num_steps = trainer.schedule.epoch, 0
         self.loss, self.looked = math.nan, time.monotonic()
+        self.estimate = Estimate(trainer.training, trainer.evaluation.val_every, trainer.schedule.epoch)
 
     def step(self, loss: Callable[[], float]) -> None:
         """One training step is done; its loss is looked at once in a while, by the thread that trains."""
@@ -101,6 +104,8 @@ class _InLines(Progress):
     def epoch(self) -> None:
         """One epoch is done."""
         self.num_epochs, self.num_steps, self.loss = self.num_epochs + 1, 0, math.nan
+        if estimate := self.estimate.line(self.trainer.records):
+            say(f"{self.folder}: {estimate}", quiet=False)
 
     def line(self) -> str:
         """How far the training is."""
@@ -129,6 +134,7 @@ class _InBar(Progress):
         self.trainer, self.bars = trainer, bars
         self.loss, self.shown = math.nan, 0.0
         self.num_steps = 0
+        self.estimate = Estimate(trainer.training, trainer.evaluation.val_every, trainer.schedule.epoch)
         self.task = bars.add_task("", total=trainer.num_batches, info="")
 
     def step(self, loss: Callable[[], float]) -> None:
@@ -151,6 +157,8 @@ class _InBar(Progress):
         """One epoch is done."""
         self.num_steps = 0
         self.bars.reset(self.task, start=True, total=self.trainer.num_batches)
+        if estimate := self.estimate.line(self.trainer.records):
+            self.bars.console.print(estimate, markup=False, highlight=False, soft_wrap=True)
 
     def _time_left(self) -> str:
         history = self.trainer.history[-10:]

@@ -25,11 +25,13 @@ from crawl.runs.formats import format_score
 from crawl.runs.progress import lines, say
 from crawl.runs.records import read_config
 from crawl.runs.run import Result, resume_run, run_experiment
+from crawl.runs.together import refuse_several
 from crawl.runs.tuning.command import train_command
 from crawl.runs.tuning.space import Space, search_space, values_of, variant, within
 from crawl.runs.where import Where
 from crawl.training.evaluation import targets_of
 from crawl.training.metrics import why_no_score
+from crawl.training.ranks import Ranks
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import Trainer, choose_device
 
@@ -100,6 +102,7 @@ def tune(
         whole_number("max_parameters (--max-parameters)", max_parameters)
     if base.pretraining is not None:
         raise ValueError("Trials are not pre-trained: leave out --pretraining, and pre-train with the best settings.")
+    refuse_several(Ranks.of_this_process(), "A search", "run it in one process")
     where = where or Where()
     _check_validation(dataset)
     space = search_space(base, recipe_settings)
