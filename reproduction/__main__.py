@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from crawl.cli.app import Command, run_command
-from crawl.cli.flags import Float, FolderPath, Int, Switch, Words, check_positive, compute_with
+from crawl.cli.flags import FilePath, Float, FolderPath, Int, Switch, Words, check_positive, compute_with
 from crawl.cli.output import STDOUT, check_folder, say
 
 _PROGRAM = "python -m reproduction"
@@ -27,6 +27,7 @@ class Reproduce:
     `python -m reproduction brec` runs BREC, `python -m reproduction links` predicts links of Cora,
     `python -m reproduction uncertainty` says how often intervals hold the truth,
     `python -m reproduction pretrained` makes the models in the package,
+    `python -m reproduction explain` measures whether explanations are right,
     `python -m reproduction report RUNS` makes tables and plots from records, `python -m reproduction import NAME PATH`
     fills the data root.
 
@@ -86,6 +87,7 @@ class Reproduce:
             )
             print(f"{'links':18} Links of Cora, with a GCN autoencoder and common neighbours; the same.")
             print(f"{'uncertainty':18} How often intervals and sets for molecules hold the truth; the same.")
+            print(f"{'explain':18} Whether explanations are right, on planted motifs and on ESOL; the same.")
             return
         _advise_on_overlap(self.device, self.jobs)
         try:
@@ -340,6 +342,56 @@ class Pretrained:
 
 
 @dataclass(frozen=True)
+class Explain:
+    """Measure whether explanations are right, on planted motifs and on ESOL; prints the tables.
+
+    The same command resumes: what was trained or measured is read. explain.json, explain.md and a file for each part
+    are in one folder, beside the folders of the runs.
+
+    Attributes:
+        parts: motifs or esol; both when not given.
+        esol: ESOL as a CSV file with the columns smiles, logS and split.
+        num_repeats: Evaluations of each graph.
+        num_points: Points of each integral.
+        num_graphs: Explain at most this many test graphs of each part.
+        epochs: Train for this many epochs; as many as the parts say when not given.
+        out: Where records, tables and runs are.
+        threads: How many CPU threads compute.
+        report: Measure nothing: make the tables from the records in the folder.
+    """
+
+    parts: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PART")] = ()
+    esol: FilePath = None
+    num_repeats: int = 3
+    num_points: int = 16
+    num_graphs: Int = None
+    epochs: Int = None
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/explain")
+    threads: Int = None
+    report: Switch = False
+
+    def run(self) -> None:
+        """Measure what is left, and print."""
+        numbers = {name: getattr(self, name) for name in ("num_repeats", "num_points", "num_graphs", "epochs")}
+        check_positive(**numbers)
+        if self.report and (self.parts or self.esol is not None):
+            raise ValueError("--report is about all records in the folder: leave out the parts and --esol.")
+        check_folder(self.out)
+        compute_with(self.threads)
+        from reproduction.explain import Settings, run_parts, write_explain_report
+
+        if self.report:
+            written = write_explain_report(self.out)
+        else:
+            try:
+                written = run_parts(self.out, self.parts, Settings(**numbers), esol=self.esol)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+        print(written[0].read_text(), end="")
+        say("written: " + ", ".join(map(str, written)))
+
+
+@dataclass(frozen=True)
 class Report:
     """Make the paper's tables and plots from the records of runs.
 
@@ -403,6 +455,7 @@ def parse(arguments: Sequence[str]) -> Command:
     others: dict[str, type[Command]] = {"brec": Brec, "links": Links, "report": Report, "import": Import}
     others["uncertainty"] = Uncertainty
     others |= {"pretrained": Pretrained}
+    others["explain"] = Explain
     word = arguments[0] if arguments and arguments[0] in others else ""
     command: Command = tyro.cli(
         others.get(word, Reproduce),

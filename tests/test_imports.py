@@ -25,6 +25,7 @@ ORDER = [
     {"crawl.training"},
     {"crawl.pages"},
     {"crawl.runs"},
+    {"crawl.explanations"},
     {"crawl.estimators", "crawl.theory"},
     {"crawl.cli"},
     {"crawl.__main__"},

@@ -34,6 +34,7 @@ REFERENCE = {  # packages and what their pages are called
     "crawl.encodings": "Encodings",
     "crawl.training": "Training",
     "crawl.runs": "Runs",
+    "crawl.explanations": "Explanations",
     "crawl.theory": "Theory",
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

@@ -6,6 +6,7 @@ from crawl.lazy import lazy
 
 if TYPE_CHECKING:
     from crawl.estimators import CRaWlClassifier, CRaWlLinkPredictor, CRaWlNodeClassifier, CRaWlRegressor
+    from crawl.explanations.explaining import explain
     from crawl.graph import Graph
     from crawl.graph_files import build_graph_file, open_features
     from crawl.models import CRaWl, Network
@@ -32,6 +33,7 @@ __all__ = [
     "WalkPlan",
     "Walks",
     "build_graph_file",
+    "explain",
     "from_pretrained",
     "open_features",
     "sample_walks",
@@ -41,6 +43,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "crawl.estimators": ("CRaWlClassifier", "CRaWlLinkPredictor", "CRaWlNodeClassifier", "CRaWlRegressor"),
+        "crawl.explanations.explaining": ("explain",),
         "crawl.graph": ("Graph",),
         "crawl.graph_files": ("build_graph_file", "open_features"),
         "crawl.models": ("CRaWl", "Network"),

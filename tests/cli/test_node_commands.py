@@ -154,3 +154,20 @@ def test_a_baseline_beside_it(crawl, runs):
     done = crawl("train", "nodes", "--data.path", runs["graph"], *TINY, "--baseline", "gcn", "--out", "both")
     assert done.code == 0
     assert "GCN (message passing)" in done.out
+
+
+def test_explain_nodes(crawl, runs):
+    words = ("explain", runs["full"], runs["graph"], "-o", "page.html", "--num-repeats", "1", "--num-points", "2")
+    done = crawl(*words, "--ids", "n3", "n7", "--json", "a.json")
+    assert done.code == 0, done.err
+    rows = json.loads(Path("a.json").read_text())["rows"]
+    assert [(row["name"], row["node"]) for row in rows] == [("node n3", 3), ("node n7", 7)]
+    predicted = crawl("predict", runs["full"], runs["graph"], "--num-repeats", "1").out
+    shares = {row["id"]: float(row["probability_red"]) for row in csv.DictReader(predicted.splitlines())}
+    assert rows[0]["target"] == "logit of red"
+    assert [row["probability"] for row in rows] == pytest.approx([shares["n3"], shares["n7"]], abs=1e-5)
+    assert "by --ids" in crawl.error(*words)
+    assert "has no node with the id 'n99'" in crawl.error(*words, "--ids", "n99")
+    assert "leave out --rows" in crawl.error(*words, "--ids", "n3", "--rows", "1")
+    closed = crawl.error("explain", runs["closed"], runs["graph"], "-o", "page.html", "--ids", "n3")
+    assert "closed batches" in closed

@@ -27,6 +27,7 @@ SECONDS = 20.0
 _CAPS = {
     **{"num_graphs": 300, "num_walks": 2000, "max_states": 10**6, "max_terms": 10**6, "max_entries": 10**6},
     **{"num_steps": 60, "num_eval_steps": 60, "num_repeats": 20, "max_epochs": 2, "num_layers": 4, "laplacian": 40},
+    **{"num_points": 20, "top": 20},
     **{"n": 50, "k": 3, "num_test_repeats": 3, "num_val_repeats": 3, "hidden_channels": 64},
 }
 

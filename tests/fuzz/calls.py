@@ -492,6 +492,26 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         device="cpu", num_val_repeats=1, num_test_repeats=1,
     ),
     "resume_run": lambda w: call(cr.resume_run, folder=w.run, device="cpu", dataset=w.dataset, quiet=True),
+    "explain": lambda _: call(
+        crawl.explain,
+        model=world.model(edge_dim=0),
+        data=_bare(1)[0],
+        target=0,
+        num_repeats=1,
+        num_steps=6,
+        seed=0,
+        top=2,
+        num_points=2,
+        double=False,
+    ),
+    "explain.walks": lambda _: call(
+        crawl.explain,
+        model=world.model(edge_dim=0),
+        data=_bare(1)[0],
+        node=None,
+        target=0,
+        walks=world.model(edge_dim=0).sample_walks(crawl.Graph.from_data(_bare(1)[0]), seed=0),
+    ),
     "TrainedModel.load": lambda w: call(cr.TrainedModel.load, path=w.run, device="cpu"),
     "TrainedModel.predict": lambda w: call(
         w.trained.predict, graphs=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, handle_unknown="warn"

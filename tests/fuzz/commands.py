@@ -50,6 +50,18 @@ _FLAGS = {
     "graph": ("--num-nodes", "--nodes", "--features", "--memory-gb"),
     "distinguish": ("--num-steps", "--windows", "--max-k", "--num-walks", "--confidence", "--seed"),
     "predict": ("--pairs", "--smiles", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device"),
+    "explain": (
+        "--smiles",
+        "--num-repeats",
+        "--num-steps",
+        "--num-points",
+        "--top",
+        "--rows",
+        "--ids",
+        "--target",
+        "--seed",
+        "--json",
+    ),
     "evaluate": ("--split", "--num-repeats", "--num-steps", "--batch-size", "--seed", "--device", "--data"),
     "train": (
         *("--model.hidden-channels", "--model.num-layers", "--model.dropout", "--model.pool", "--model.head"),
@@ -172,6 +184,13 @@ def _predict(rng: random.Random, world: World, folder: Path) -> list[str]:
     return words + (["-o", str(_place_to_write(rng, folder, "out.csv"))] if rng.random() < 0.7 else [])
 
 
+def _explain(rng: random.Random, world: World, folder: Path) -> list[str]:
+    run = str(world.csv_run) if rng.random() < 0.6 else str(hostile_run(rng, folder, world))
+    source = str(world.csv) if rng.random() < 0.4 else str(hostile_file(rng, folder))
+    how = ["--num-repeats", "1", "--num-points", "2", "--rows", "1-2"]
+    return ["explain", run, source, "-o", str(_place_to_write(rng, folder, "out.html")), *how]
+
+
 def _evaluate(rng: random.Random, world: World, folder: Path) -> list[str]:
     run = rng.choice((world.csv_run, world.csl_run)) if rng.random() < 0.4 else hostile_run(rng, folder, world)
     words = ["evaluate", str(run)]
@@ -233,7 +252,7 @@ def _datasets(rng: random.Random, world: World, folder: Path) -> list[str]:
 
 _MAKERS: tuple[Callable[[random.Random, World, Path], list[str]], ...] = (
     *(_walk, _walk, _distinguish, _distinguish, _predict, _predict, _evaluate, _info, _train_csl, _train_csv),
-    *(_train_folder, _resume, _report, _datasets, _graph, _graph),
+    *(_explain, _train_folder, _resume, _report, _datasets, _graph, _graph),
 )
 
 

@@ -19,6 +19,7 @@ from crawl.cli.describe import Datasets, Info
 from crawl.cli.distinguish import Distinguish
 from crawl.cli.embed import Embed
 from crawl.cli.evaluate import Evaluate
+from crawl.cli.explain import Explain
 from crawl.cli.graph import GraphCommand
 from crawl.cli.output import STDOUT_NAME, printable, replace_closed_streams, say
 from crawl.cli.predict import Predict
@@ -104,6 +105,7 @@ def parse(arguments: Sequence[str]) -> Command:
         "evaluate": Evaluate,
         "predict": Predict,
         "embed": Embed,
+        "explain": Explain,
         "tune": tune_type(arguments) if "tune" in arguments else Tune[None],
         "info": Info,
         "pretrained": Pretrained,
