@@ -13,7 +13,7 @@ import tyro
 
 from crawl.choices import BY_FILE
 from crawl.encodings.settings import Encodings
-from crawl.runs.experiment import OF_STARTS, WITH_BATCHES, Experiment, Model
+from crawl.runs.experiment import OF_ALL_NETWORKS, OF_STARTS, WITH_BATCHES, Experiment, Model
 from crawl.runs.recipes import with_closed_batches
 from crawl.runs.sources import (
     KINDS,
@@ -194,7 +194,7 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
         base = replace(base, training=replace(base.training, optimiser=optimiser[0]))
     if layer and isinstance(base.model, Model):
         like = base.model
-        names = ("hidden_channels", "num_layers", "pool", "head", "dropout", "pair")
+        names = ("hidden_channels", "num_layers", *OF_ALL_NETWORKS)
         kept = {name: getattr(like, name) for name in names}
         try:
             model = Model(tuple(layer), **kept)

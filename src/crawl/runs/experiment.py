@@ -43,6 +43,9 @@ _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error m
 WITH_BATCHES = (  # settings that a training has in which a batch is not the full graph
     *(("training", "batch_size"), ("training", "accumulate"), ("evaluation", "batch_size")),
 )
+OF_ALL_NETWORKS = (  # settings that a network keeps if its blocks are changed
+    *("pool", "head", "dropout", "pair", "norm", "input_dropout", "normalise_features"),
+)
 OF_STARTS = ("start_share", "eval_start_share")  # settings of walks that closed batches do not have
 
 

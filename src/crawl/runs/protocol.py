@@ -15,7 +15,7 @@ from crawl.checks import shown
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.files import write_atomically
 from crawl.runs.ensemble import read_ensemble
-from crawl.runs.experiment import Experiment, Model
+from crawl.runs.experiment import OF_ALL_NETWORKS, Experiment, Model
 from crawl.runs.folder import RunFolder
 from crawl.runs.formats import format_score, has_best, model_title
 from crawl.runs.records import read_config
@@ -145,7 +145,7 @@ def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
     assert isinstance(like, Model)
     heads = Model.num_heads if name == "gat" else 1
     width = -(-like.hidden_channels // heads) * heads
-    kept: dict[str, Any] = {setting: getattr(like, setting) for setting in ("pool", "head", "dropout", "pair")}
+    kept: dict[str, Any] = {setting: getattr(like, setting) for setting in OF_ALL_NETWORKS}
     model = Model((name,), width, like.num_layers, **kept)
     return replace(experiment.without_walks(model), name=f"{experiment.name}-{name}")
 
