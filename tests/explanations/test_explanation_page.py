@@ -13,8 +13,8 @@ from crawl import explain
 from crawl.explanations import Explanation
 from crawl.explanations.drawing import can_draw, draw_explanation, draw_subgraph
 from crawl.explanations.page import explanation_page
+from tests.browser import look_at, needs_chromium
 from tests.explanations.small_models import house, network
-from tests.pages.browser import look_at, needs_chromium
 
 
 @pytest.fixture(scope="module")
