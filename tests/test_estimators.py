@@ -465,6 +465,10 @@ class _OfRows:
         check_is_fitted(self)
         return super().predict(self._as_graphs(X, reset=False))
 
+    def transform(self, X):
+        check_is_fitted(self)
+        return super().transform(self._as_graphs(X, reset=False))
+
 
 class RegressorOfRows(_OfRows, CRaWlRegressor):
     pass

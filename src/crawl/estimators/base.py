@@ -121,7 +121,7 @@ class CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"validation_fraction must be between 0 and 1, not {self.validation_fraction}.")
         everything, num_targets = np.arange(len(targets)), len(targets)
         num_val = min(max(round(self.validation_fraction * num_targets), 1), num_targets - 2)
-        classes = None if task.kind == "regression" else targets.numpy()
+        classes = None if task.kind in ("regression", "multilabel") else targets.numpy()
         try:
             train, val = train_test_split(everything, test_size=num_val, stratify=classes, random_state=seed)
         except ValueError:  # too few of a class for a share in both parts: one of each class is for training

@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args, overload
 
+import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from crawl.checks import check_choice, truth, whole_number
+from crawl.checks import check_choice, shown, truth, whole_number
 from crawl.choices import Pool
 from crawl.data.dataset import Dataset
-from crawl.data.given_graphs import Graphs, are_molecules, list_of, store_of
+from crawl.data.given_graphs import GraphLike, Graphs, are_molecules, list_of, store_of
+from crawl.data.splits import Split
 from crawl.data.task import Task
 from crawl.estimators.base import CRaWlEstimator
-from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, numbers_of
+from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, labels_of, numbers_of
 from crawl.runs.experiment import Model
+from crawl.runs.trained import HowToApply
 from crawl.training.evaluation import Predictions
 from crawl.training.trainer import choose_device
 
@@ -35,7 +39,7 @@ class _GraphEstimator(CRaWlEstimator):
         tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = True, False, True
         return tags
 
-    def _fit(self, graphs: Graphs, targets: Tensor, task: Task) -> Self:
+    def _fit(self, graphs: Graphs, targets: Tensor, task: Task, validation: tuple[Graphs, Tensor] | None) -> Self:
         self._check_parameters()
         check_choice("pool", self.pool, get_args(Pool))
         batch_size = whole_number("batch_size", self.batch_size, 1, 2**31 - 1)
@@ -44,7 +48,12 @@ class _GraphEstimator(CRaWlEstimator):
             raise ValueError(f"There are {len(graphs)} graphs but {len(targets)} targets.")
         if len(graphs) < 3:
             raise ValueError(f"{len(graphs)} graphs are too few to learn from: give at least 3.")
-        store, seed = store_of(graphs), self._seed()
+        seed = self._seed()
+        if validation is None:
+            split = self._split(targets, task, seed)
+        else:
+            graphs, targets, split = _with_validation(graphs, targets, *validation)
+        store = store_of(graphs)
         model = Model(
             ("walk", "virtual_node") if truth("virtual_node", self.virtual_node) else ("walk",),
             hidden_channels=self.hidden_channels,
@@ -57,19 +66,57 @@ class _GraphEstimator(CRaWlEstimator):
             name=type(self).__name__,
             store=replace(store, y=targets),
             task=task,
-            split=self._split(targets, task, seed),
+            split=split,
             node_categories=categories_in("x", store.x, are_molecules(graphs)),
             edge_categories=categories_in("edge_attr", store.edge_attr, are_molecules(graphs)),
         )
         return self._train(dataset, experiment)
 
     def _predict(self, graphs: Graphs) -> Predictions:
+        how = self._how()
+        return self.model_.predict(store_of(list_of(graphs)), **how)
+
+    def _how(self) -> HowToApply:
+        """How the fitted model is applied; refuses one that is not fitted."""
         check_is_fitted(self)
-        store = store_of(list_of(graphs))
         self.model_.model.to(choose_device(self.device))
-        return self.model_.predict(
-            store, num_repeats=self.num_repeats, seed=self.model_.experiment.seed, handle_unknown=self.handle_unknown
-        )
+        seed = self.model_.experiment.seed
+        return {"num_repeats": self.num_repeats, "seed": seed, "handle_unknown": self.handle_unknown}
+
+    def transform(self, X: Graphs) -> NDArray[np.float32]:
+        """`[n, hidden_channels]` embeddings: what the head of the network sees of each graph."""
+        how = self._how()
+        return self.model_.embed(store_of(list_of(X)), **how)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """`[hidden_channels]` names of the columns of `transform`; graphs have no names of features, so give none."""
+        check_is_fitted(self)
+        if input_features is not None:
+            raise ValueError("Graphs are not columns with names: leave out input_features.")
+        prefix = type(self).__name__.lower()
+        return np.array([f"{prefix}{i}" for i in range(self.hidden_channels)], dtype=object)
+
+
+def _with_validation(
+    graphs: list[GraphLike], targets: Tensor, others: Graphs, their_targets: Tensor
+) -> tuple[list[GraphLike], Tensor, Split]:
+    """All graphs and targets, those for validation last, and the split that says so."""
+    others = list_of(others)
+    if len(others) != len(their_targets) or not others:
+        raise ValueError(f"eval_set has {len(others)} graphs and {len(their_targets)} targets: give one for each.")
+    if targets.shape[1:] != their_targets.shape[1:]:
+        shapes = f"{list(their_targets.shape[1:])} a graph, not {list(targets.shape[1:])}"
+        raise ValueError(f"eval_set has targets of shape {shapes} as in y: give the same targets.")
+    ids = torch.arange(len(graphs) + len(others))
+    split = Split(ids[: len(graphs)], ids[len(graphs) :], ids[:0])
+    dtype = torch.promote_types(targets.dtype, their_targets.dtype)
+    return [*graphs, *others], torch.cat([targets.to(dtype), their_targets.to(dtype)]), split
+
+
+def _pair(eval_set: Any) -> tuple[Any, Any]:
+    if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
+        raise ValueError(f"eval_set must be a pair (graphs, targets), not {shown(eval_set)}.")
+    return eval_set[0], eval_set[1]
 
 
 class CRaWlRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
@@ -110,16 +157,26 @@ class CRaWlRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Graphs, y: Any) -> Self:
+    def fit(self, X: Graphs, y: Any, eval_set: tuple[Graphs, Any] | None = None) -> Self:
         """Learn to predict `y`, `[n]` or `[n, k]` numbers, from `n` graphs.
+
+        Args:
+            X: The graphs.
+            y: The numbers. With several for each graph, NaN is a missing one.
+            eval_set: Graphs and targets that choose the best epoch; then all of `X` is trained on. When None,
+                `validation_fraction` of `X` does.
 
         Raises:
             ValueError: For graphs or targets that cannot be used; the message says which and why.
         """
-        targets = numbers_of(y)
+        targets, validation = numbers_of(y), None
         is_flat = targets.dim() == 1
         targets = targets.unsqueeze(1) if is_flat else targets
-        self._fit(X, targets, Task(kind="regression", num_outputs=targets.shape[1]))
+        if eval_set is not None:
+            others, their_y = _pair(eval_set)
+            their_targets = numbers_of(their_y)
+            validation = others, their_targets.unsqueeze(1) if their_targets.dim() == 1 else their_targets
+        self._fit(X, targets, Task(kind="regression", num_outputs=targets.shape[1]), validation)
         self._is_flat = is_flat
         return self
 
@@ -147,26 +204,60 @@ class CRaWlClassifier(ClassifierMixin, _GraphEstimator):  # type: ignore[misc]
     Its parameters and attributes are those of `CRaWlRegressor`, and besides
 
     Attributes:
-        classes_: The classes in their order.
+        classes_: The classes in their order; the numbers of the labels, if graphs have several.
     """
 
-    def fit(self, X: Graphs, y: Any) -> Self:
-        """Learn to predict the class `y`, `[n]` integers or strings, of `n` graphs.
+    def fit(self, X: Graphs, y: Any, eval_set: tuple[Graphs, Any] | None = None) -> Self:
+        """Learn to predict the class `y`, `[n]` integers or strings, or `[n, k]` labels, of `n` graphs.
+
+        Args:
+            X: The graphs.
+            y: The classes, or several labels for each graph, 0, 1 or NaN, which is a missing one.
+            eval_set: Graphs and targets that choose the best epoch; then all of `X` is trained on. When None,
+                `validation_fraction` of `X` does.
 
         Raises:
             ValueError: For graphs or targets that cannot be used; the message says which and why.
         """
-        classes, targets = classes_of(y)
-        self._fit(X, targets, class_task(classes))
+        labels, validation = labels_of(y), None
+        if labels is None:
+            classes, targets = classes_of(y)
+            task = class_task(classes)
+        else:
+            classes, targets = np.arange(labels.shape[1]), labels
+            task = Task(kind="multilabel", num_outputs=labels.shape[1])
+        if eval_set is not None:
+            others, their_y = _pair(eval_set)
+            validation = others, _codes(their_y, classes) if labels is None else _known_labels(their_y)
+        self._fit(X, targets, task, validation)
         self.classes_ = classes
         return self
 
     def predict_proba(self, X: Graphs) -> Array:
-        """`[n, num_classes]` probabilities, in the order of `classes_`."""
+        """`[n, num_classes]` probabilities, in the order of `classes_`; of several labels, that of each."""
         return self._predict(X).for_each_class().mean
 
     def predict(self, X: Graphs) -> NDArray[Any]:
-        """`[n]` the most probable class of each graph."""
-        codes = self._predict(X).classes  # which refuses a model that is not fitted
-        predicted: NDArray[Any] = self.classes_[codes]
+        """`[n]` the most probable class of each graph, or `[n, k]` labels, 0 or 1."""
+        found = self._predict(X)  # which refuses a model that is not fitted
+        if found.task.kind == "multilabel":
+            return (found.mean > 0.5).astype(np.int64)
+        predicted: NDArray[Any] = self.classes_[found.classes]
         return predicted
+
+
+def _codes(y: Any, classes: NDArray[Any]) -> Tensor:
+    """`[n]` the numbers of classes. Refuses one that is not known."""
+    numbers = {name: i for i, name in enumerate(classes.tolist())}
+    given = np.asarray(y).tolist()
+    unknown = [name for name in given if name not in numbers]
+    if unknown:
+        raise ValueError(f"eval_set has the class {shown(unknown[0])}, which is not in y: leave it out.")
+    return torch.tensor([numbers[name] for name in given], dtype=torch.long)
+
+
+def _known_labels(y: Any) -> Tensor:
+    labels = labels_of(y)
+    if labels is None:
+        raise ValueError("eval_set must have several labels for each graph, 0, 1 or NaN, as y has.")
+    return labels

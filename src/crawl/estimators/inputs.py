@@ -22,7 +22,10 @@ _MOST_CATEGORIES = 1000  # in one column of integers; more are taken for a mista
 
 
 def numbers_of(y: Any) -> Tensor:
-    """`[n]` or `[n, k]` finite numbers: float32, or float64 where float32 would not tell them apart."""
+    """`[n]` or `[n, k]` numbers: float32, or float64 where float32 would not tell them apart.
+
+    NaN is a missing number where each graph has several, of which one is known at least.
+    """
     if y is None:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
     try:
@@ -32,10 +35,37 @@ def numbers_of(y: Any) -> Tensor:
         raise ValueError("y must hold real numbers, one or a row of them for each graph.") from None
     if targets.dim() not in (1, 2) or targets.shape[1:] == (0,):
         raise ValueError(f"y must have one number or a row of numbers for each graph, not shape {list(targets.shape)}.")
-    wrong = (~targets.float().isfinite()).nonzero()
+    may_miss = targets.dim() == 2 and targets.shape[1] > 1
+    wrong = (targets.float().isinf() if may_miss else ~targets.float().isfinite()).nonzero()
     if wrong.numel():
-        raise ValueError(f"y[{int(wrong[0, 0])}] is NaN or infinite: leave out this graph.")
+        raise ValueError(f"y[{int(wrong[0, 0])}] is {'' if may_miss else 'NaN or '}infinite: leave out this graph.")
+    if may_miss:
+        _refuse_unknown(targets.isnan().numpy())
     return as_numbers(targets)
+
+
+def labels_of(y: Any) -> Tensor | None:
+    """`[n, k]` 0, 1 or NaN, which is missing, if `y` has a row of several labels for each graph; else None."""
+    try:
+        given = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError):  # words, say
+        return None
+    if given.ndim != 2 or given.shape[1] < 2:
+        return None
+    wrong = ~(np.isnan(given) | (given == 0) | (given == 1))
+    if wrong.any():
+        i, k = np.argwhere(wrong)[0]
+        raise ValueError(f"y[{i}, {k}] is {given[i, k]:g}: several labels of a graph must be 0, 1 or NaN.")
+    _refuse_unknown(np.isnan(given))
+    return torch.from_numpy(given).float()
+
+
+def _refuse_unknown(is_missing: NDArray[np.bool_]) -> None:
+    """Refuse rows and columns of targets of which nothing is known."""
+    if len(is_missing) and (of_rows := is_missing.all(axis=1)).any():
+        raise ValueError(f"y[{int(of_rows.argmax())}] has no target that is known: leave out this graph.")
+    if len(is_missing) and (of_columns := is_missing.all(axis=0)).any():
+        raise ValueError(f"y[:, {int(of_columns.argmax())}] has no target that is known: leave out this column.")
 
 
 def classes_of(y: Any, owner: str = "graph") -> tuple[NDArray[Any], Tensor]:
