@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -27,7 +27,7 @@ from crawl.training.trainer import choose_device
 
 
 @dataclass(eq=False, repr=False)
-class _GraphEstimator(CRaWlEstimator):
+class _GraphEstimator(TransformerMixin, CRaWlEstimator):  # type: ignore[misc]
     """What regressor and classifier share."""
 
     virtual_node: bool = False
@@ -36,6 +36,7 @@ class _GraphEstimator(CRaWlEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # embeddings are float32, whatever the features are
         tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = True, False, True
         return tags
 
