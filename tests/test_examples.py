@@ -20,7 +20,6 @@ def test_example_runs(example: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_quickstart_tells_the_graphs_apart(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(next(path for path in EXAMPLES if path.name == "quickstart.py")), run_name="__main__")
     printed = capsys.readouterr().out
-    assert re.findall(r"back after (\d) steps", printed) == ["6", "3"]
     messages, walks = (float(distance) for distance in re.findall(r": (\d\.\d+)$", printed, flags=re.MULTILINE))
     assert messages < 1e-4 < walks
 

@@ -13,14 +13,15 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from crawl.checks import check_centred, check_choice, check_node2vec, check_restart
+from crawl.checks import check_centred, check_choice, check_restart
 from crawl.choices import Strategy
 from crawl.edge_lists import check_both_ways
 from crawl.graph import Graph
 from crawl.walks.arcs import SortedArcs, scaled
 from crawl.walks.depth_first import DepthFirst
 from crawl.walks.min_degree import weighed_by_degree
-from crawl.walks.philox import FIRST_ATTEMPT, RESTART, STEP, philox
+from crawl.walks.node2vec import draw_node2vec_arc, node2vec_odds
+from crawl.walks.philox import RESTART, STEP, philox
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,7 @@ class StepLaw:
 
     Attributes:
         skips_previous: Non-backtracking: arcs to the previous node are left out, unless there are no others.
-        node2vec: Four integers (back, ahead, common, other), or None for the other strategies. The odds to go back
-            rather than ahead are `back` times the mass of the arcs to the previous node, to `ahead` times the mass of
-            the others. An arc ahead is kept with the chance `common` / 2^32 if it leads to a neighbour of the previous
-            node, and with `other` / 2^32 if it does not; if it is not kept, all is drawn again.
+        node2vec: The odds of node2vec, see `node2vec_odds`; None for the other strategies.
         is_by_degree: Whether weights are first divided by the smaller degree of the two nodes of an arc, by `on`.
         is_depth_first: Whether a walk is a depth-first search; see `DepthFirst`.
         restart: A step jumps back to the start of its walk with the chance `restart` / 2^32. It follows no edge; the
@@ -66,12 +64,7 @@ class StepLaw:
                 is_depth_first=strategy == "depth_first",
                 is_centred=centred,
             )
-        check_node2vec(p, q)
-        back, ahead = 1 / min(p, 1e300), max(1.0, 1 / q)  # p may be an integer that is too long for a float
-        most = max(back, ahead)
-        chances = (back / most, ahead / most, 1 / ahead, 1 / q / ahead)
-        back_odds, ahead_odds, common, other = (math.floor(chance * 2**32) for chance in chances)
-        return cls(node2vec=(back_odds, ahead_odds, common, other))
+        return cls(node2vec=node2vec_odds(p, q))
 
     def on(self, graph: Graph) -> Graph:
         """The graph with the weights that steps are drawn in proportion to: what every sampler takes.
@@ -142,34 +135,10 @@ def _draw_arc(arcs: SortedArcs, visited: list[Tensor], step: int, keys: Tensor, 
     before = arcs.mass_before(here, first)
     back = arcs.mass_before(here, last) - before
     if law.node2vec is not None:
-        return _draw_node2vec_arc(arcs, visited, (before, back, total - back), keys, law.node2vec, seed)
+        return draw_node2vec_arc(arcs, visited, (before, back, total - back), keys, law.node2vec, seed)
     skipped = torch.where(back == total, 0, back)
     mass = scaled(word, total - skipped)
     return arcs.at(here, torch.where(mass >= before, mass + skipped, mass))
-
-
-def _draw_node2vec_arc(
-    arcs: SortedArcs, visited: list[Tensor], masses: tuple[Tensor, ...], keys: Tensor, law: tuple[int, ...], seed: int
-) -> Tensor:
-    """Draw until an arc is kept. `masses`: of the arcs before those that lead back, of these, and of all others."""
-    back_odds, ahead_odds, common, other = law
-    here, previous = visited[-1], visited[-2]
-    chosen = torch.full_like(here, -1)
-    pending = torch.arange(here.numel(), device=here.device)
-    attempt = FIRST_ATTEMPT
-    while pending.numel():
-        before, back, ahead = (mass[pending] for mass in masses)
-        words = philox(seed, len(visited) - 1, attempt, keys[pending])
-        goes_back = scaled(words[0], back * back_odds + ahead * ahead_odds) < back * back_odds
-        goes_back |= ahead == 0
-        mass = scaled(words[1], torch.where(goes_back, back, ahead))
-        mass += torch.where(goes_back, before, torch.where(mass >= before, back, 0))
-        arc = arcs.at(here[pending], mass)
-        first, last = arcs.between(previous[pending], arcs.graph.col[arc].long())
-        is_kept = goes_back | (words[2] < torch.where(first < last, common, other))
-        chosen[pending[is_kept]] = arc[is_kept]
-        pending, attempt = pending[~is_kept], attempt + 1
-    return chosen
 
 
 def _word(seed: int, step: int, keys: Tensor) -> Tensor:
