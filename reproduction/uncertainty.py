@@ -39,7 +39,7 @@ _NOTE = (
     "80 / 10 / 10 %, is the published one of MUBen, in which the test part has other scaffolds than the training part. "
     "Everything is fitted on the validation part: temperatures, and conformal intervals and sets at a confidence of "
     "90 %. Under the random split, validation and test molecules are drawn alike, and 90 % should be held, up to "
-    "chance: with the {smallest} test molecules of the smallest part, and as many for validation, the standard "
+    "chance: with {smallest} test molecules, the fewest there, and as many for validation, the standard "
     "deviation of a coverage is {deviation:.1f} points. Under the scaffold split nothing is promised. `far` is the "
     "share of test molecules that are farther from the training molecules than 99 % of the validation molecules are. "
     "The error of coverage is the mean distance between confidence and coverage over confidences of 10, 20, … 90 %. "
@@ -161,7 +161,8 @@ def uncertainty_page(rows: Sequence[Row]) -> str:
     """The tables of all rows, with what a reader must know."""
     numbers = [row for row in rows if "spreads" in row.run["calibration"]]
     classes = [row for row in rows if row not in numbers]
-    smallest = min(_test(row)["count"] for row in rows)
+    drawn = [row for row in rows if row.split == "random"] or list(rows)
+    smallest = min(_test(row)["count"] for row in drawn)
     deviation = 100 * math.sqrt(0.09 * 2 / smallest)  # of the calibration, and of the test
     parts = ["# How often intervals and sets hold the truth", _NOTE.format(smallest=smallest, deviation=deviation)]
     if numbers:

@@ -23,7 +23,9 @@ import crawl.runs as cr
 import crawl.theory as ct
 import crawl.training as tr
 from crawl.plain import structure
+from crawl.runs.calibration import Calibration
 from crawl.runs.features import Features
+from crawl.training.evaluation import Predictions
 from tests.fuzz import world
 from tests.fuzz.world import World
 
@@ -119,9 +121,15 @@ def _answers(trained: cr.TrainedModel, graphs: Any) -> Any:
     return trained.predict(cd.GraphStore.from_dataset(graphs), num_repeats=1)
 
 
-def _fitted(kind: type, X: Any, y: Any, **settings: Any) -> Any:
+def _calibrated(confidence: Any) -> Any:
+    """Intervals of predictions at a hostile confidence."""
+    found = Predictions(np.zeros((1, 30, 1)), cd.Task(kind="regression", num_outputs=1))
+    return Calibration.of(found, np.arange(30.0)[:, None]).interval(found, confidence)
+
+
+def _fitted(kind: type, X: Any, y: Any, sample_weight: Any = None, **settings: Any) -> Any:
     """The predictions of an estimator for what it was fitted on."""
-    estimator = kind(**settings).fit(X, y)
+    estimator = kind(**settings).fit(X, y, sample_weight=sample_weight)
     return estimator.predict_proba(X) if kind is crawl.CRaWlClassifier else estimator.predict(X)
 
 
@@ -520,12 +528,20 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         w.trained.embed, graphs=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, memory_gb=None
     ),
     "TrainedModel.predict.graphs": lambda w: call(functools.partial(_answers, w.trained), graphs=_bare(4)),
+    "Calibration": lambda _: call(_calibrated, confidence=0.9),
     "structure.features": lambda w: call(
         functools.partial(structure, Features, what="It"), values=asdict(w.trained.features)
     ),
     # estimators
     "CRaWlRegressor.fit": lambda _: call(
         functools.partial(_fitted, crawl.CRaWlRegressor), X=world.graphs(6), y=np.arange(6.0), **_SMALL, **_MORE
+    ),
+    "CRaWlRegressor.fit.weights": lambda _: call(
+        functools.partial(_fitted, crawl.CRaWlRegressor, **_SMALL, ensemble=1),
+        X=world.graphs(6),
+        y=np.arange(6.0),
+        sample_weight=np.arange(6.0),
+        loss="beta_nll",
     ),
     "CRaWlRegressor.fit.networkx": lambda _: call(
         functools.partial(_fitted, crawl.CRaWlRegressor, **_SMALL),

@@ -57,8 +57,7 @@ class CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         """The attributes, with the network on the CPU: it can be loaded where there is no GPU."""
         state: dict[str, Any] = dict(super().__getstate__())
         if "model_" in state and next(self.model_.model.parameters()).is_cuda:
-            state["model_"] = copy.copy(self.model_)
-            state["model_"].model = copy.deepcopy(self.model_.model).cpu()
+            state["model_"] = copy.deepcopy(self.model_).to("cpu")
         return state
 
     def _check_parameters(self) -> None:
@@ -101,6 +100,10 @@ class CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _train(self, dataset: Dataset, experiment: Experiment) -> Self:
         """Train a network, and keep the weights with the best validation score."""
+        self.model_ = self._trained(dataset, experiment)
+        return self
+
+    def _trained(self, dataset: Dataset, experiment: Experiment) -> TrainedModel:
         features, seed = Features.of(dataset), experiment.seed
         model = build_model(experiment, features)
         dataset = replace(dataset, store=with_encodings(dataset.store, experiment.encodings))
@@ -112,8 +115,7 @@ class CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         self.history_ = list(trainer.epochs())
         self.n_iter_ = len(self.history_)
         trainer.use_best_weights()
-        self.model_ = TrainedModel(trainer.model, experiment, features, trainer.scaling, record={})
-        return self
+        return TrainedModel(trainer.model, experiment, features, trainer.scaling, record={})
 
     def _split(self, targets: Tensor, task: Task, seed: int, owner: str = "graph") -> Split:
         """Training and validation part of targets. There is no test part: the caller keeps those to themselves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args, overload
 
@@ -20,9 +21,11 @@ from crawl.data.splits import Split
 from crawl.data.task import Task
 from crawl.estimators.base import CRaWlEstimator
 from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, labels_of, numbers_of
-from crawl.runs.experiment import Model
-from crawl.runs.trained import HowToApply
-from crawl.training.evaluation import Predictions
+from crawl.runs.calibration import CONFIDENCE, Calibration
+from crawl.runs.experiment import Experiment, Model
+from crawl.runs.trained import MOST_MEMBERS, HowToApply, TrainedModel
+from crawl.training.evaluation import Predictions, targets_of
+from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
 
 
@@ -33,6 +36,7 @@ class _GraphEstimator(TransformerMixin, CRaWlEstimator):  # type: ignore[misc]
     virtual_node: bool = False
     pool: Pool = "sum"
     batch_size: int = 50
+    ensemble: int = 1
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -40,8 +44,17 @@ class _GraphEstimator(TransformerMixin, CRaWlEstimator):  # type: ignore[misc]
         tags.input_tags.one_d_array, tags.input_tags.two_d_array, tags.input_tags.string = True, False, True
         return tags
 
-    def _fit(self, graphs: Graphs, targets: Tensor, task: Task, validation: tuple[Graphs, Tensor] | None) -> Self:
+    def _fit(
+        self,
+        graphs: Graphs,
+        targets: Tensor,
+        task: Task,
+        validation: tuple[Graphs, Tensor] | None,
+        weights: Any,
+        **training: Any,
+    ) -> Self:
         self._check_parameters()
+        whole_number("ensemble", self.ensemble, 1, MOST_MEMBERS)
         check_choice("pool", self.pool, get_args(Pool))
         batch_size = whole_number("batch_size", self.batch_size, 1, 2**31 - 1)
         graphs = list_of(graphs)
@@ -50,10 +63,13 @@ class _GraphEstimator(TransformerMixin, CRaWlEstimator):  # type: ignore[misc]
         if len(graphs) < 3:
             raise ValueError(f"{len(graphs)} graphs are too few to learn from: give at least 3.")
         seed = self._seed()
+        sample_weight = None if weights is None else _weights_of(weights, len(graphs))
         if validation is None:
             split = self._split(targets, task, seed)
         else:
             graphs, targets, split = _with_validation(graphs, targets, *validation)
+            if sample_weight is not None:
+                sample_weight = torch.cat([sample_weight, sample_weight.new_ones(len(graphs) - len(sample_weight))])
         store = store_of(graphs)
         model = Model(
             ("walk", "virtual_node") if truth("virtual_node", self.virtual_node) else ("walk",),
@@ -63,15 +79,39 @@ class _GraphEstimator(TransformerMixin, CRaWlEstimator):  # type: ignore[misc]
             dropout=self.dropout,
         )
         experiment = self._experiment(seed, model, batch_size)
+        experiment = replace(experiment, training=replace(experiment.training, **training))
         dataset = Dataset(
             name=type(self).__name__,
-            store=replace(store, y=targets),
+            store=replace(store, y=targets, sample_weight=sample_weight),
             task=task,
             split=split,
             node_categories=categories_in("x", store.x, are_molecules(graphs)),
             edge_categories=categories_in("edge_attr", store.edge_attr, are_molecules(graphs)),
         )
         return self._train(dataset, experiment)
+
+    def _trained(self, dataset: Dataset, experiment: Experiment) -> TrainedModel:
+        """The model, or several that predict together, with a calibration by the validation part if that suffices."""
+        seeds = [experiment.seed]
+        if self.ensemble > 1:
+            seeds = [derive_seed(experiment.seed, "member", i) % 2**31 for i in range(self.ensemble)]
+        members = [super(_GraphEstimator, self)._trained(dataset, replace(experiment, seed=seed)) for seed in seeds]
+        trained = members[0] if len(members) == 1 else TrainedModel.of_members(members)
+        val = dataset.split.val
+        predictions = trained.predict(dataset.store.subset(val), seed=trained.experiment.seed)
+        try:
+            trained.calibration = Calibration.of(predictions, targets_of(dataset.store, val))
+        except ValueError as error:
+            self._reason = str(error)
+        return trained
+
+    def _predicted_with(self, function: Callable[[Predictions], Any], graphs: Graphs) -> Any:
+        """What a function says about predictions; refused before anything is computed if there is no calibration."""
+        check_is_fitted(self)
+        if self.model_.calibration is None:
+            remedy = "give fit more graphs, or choose a larger validation_fraction"
+            raise ValueError(f"There is no calibration, because {self._reason}: {remedy}.")
+        return function(self._predict(graphs))
 
     def _predict(self, graphs: Graphs) -> Predictions:
         how = self._how()
@@ -80,7 +120,7 @@ class _GraphEstimator(TransformerMixin, CRaWlEstimator):  # type: ignore[misc]
     def _how(self) -> HowToApply:
         """How the fitted model is applied; refuses one that is not fitted."""
         check_is_fitted(self)
-        self.model_.model.to(choose_device(self.device))
+        self.model_.to(choose_device(self.device))
         seed = self.model_.experiment.seed
         return {"num_repeats": self.num_repeats, "seed": seed, "handle_unknown": self.handle_unknown}
 
@@ -120,6 +160,18 @@ def _pair(eval_set: Any) -> tuple[Any, Any]:
     return eval_set[0], eval_set[1]
 
 
+def _weights_of(weights: Any, num_graphs: int) -> Tensor:
+    """A weight for each graph. Refuses what are not numbers, one for each; the training refuses those below 0."""
+    try:
+        found = torch.from_numpy(np.array(weights, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise ValueError(f"sample_weight must be {num_graphs} numbers, not {shown(weights)}.") from None
+    if found.shape != (num_graphs,):
+        raise ValueError(f"sample_weight must be {num_graphs} numbers, one for each graph, not {list(found.shape)}.")
+    return found
+
+
+@dataclass(eq=False, repr=False)
 class CRaWlRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
     """Predicts numbers from graphs: a regressor that takes lists of networkx graphs, PyG data or SMILES strings.
 
@@ -146,19 +198,23 @@ class CRaWlRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
             and warns, `error` refuses them.
         encodings: Structural encodings that the network gets besides the features, as `Encodings(return_steps=20)`.
         pretraining: Let the network predict hidden bits of walks before it learns targets, as `Pretraining(epochs=50)`.
+        ensemble: Train this many models, which predict together.
+        loss: `l1`, `mse`, or `beta_nll`, with which the network also learns how far targets scatter; `auto` is `l1`.
 
     Attributes:
-        model_: The trained model.
-        history_: A record for each epoch: loss, learning rate, validation score.
+        model_: The trained model; an ensemble has its models in `model_.members`.
+        history_: A record for each epoch: loss, learning rate, validation score; of the last model of an ensemble.
         n_iter_: The number of epochs.
     """
+
+    loss: Literal["auto", "l1", "mse", "beta_nll"] = "auto"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Graphs, y: Any, eval_set: tuple[Graphs, Any] | None = None) -> Self:
+    def fit(self, X: Graphs, y: Any, eval_set: tuple[Graphs, Any] | None = None, sample_weight: Any = None) -> Self:
         """Learn to predict `y`, `[n]` or `[n, k]` numbers, from `n` graphs.
 
         Args:
@@ -166,6 +222,8 @@ class CRaWlRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
             y: The numbers. With several for each graph, NaN is a missing one.
             eval_set: Graphs and targets that choose the best epoch; then all of `X` is trained on. When None,
                 `validation_fraction` of `X` does.
+            sample_weight: `[n]` how much each graph of `X` counts in training, numbers of 0 or more; all count alike
+                when None. Validation is not weighted.
 
         Raises:
             ValueError: For graphs or targets that cannot be used; the message says which and why.
@@ -177,7 +235,8 @@ class CRaWlRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
             others, their_y = _pair(eval_set)
             their_targets = numbers_of(their_y)
             validation = others, their_targets.unsqueeze(1) if their_targets.dim() == 1 else their_targets
-        self._fit(X, targets, Task(kind="regression", num_outputs=targets.shape[1]), validation)
+        task = Task(kind="regression", num_outputs=targets.shape[1])
+        self._fit(X, targets, task, validation, sample_weight, loss=self.loss)
         self._is_flat = is_flat
         return self
 
@@ -198,17 +257,33 @@ class CRaWlRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
         mean, spread = (part[:, 0] if self._is_flat else part for part in (predictions.mean, predictions.walk_spread))
         return (mean, spread) if return_walk_spread else mean
 
+    def predict_interval(self, X: Graphs, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
+        """The lower and the upper ends of intervals, in the shape of the targets, that hold the truth this often for
+        graphs like those of the validation part of `fit`.
 
+        Raises:
+            ValueError: If the validation part is too small.
+        """
+        lower, upper = self._predicted_with(lambda found: self.model_.interval(found, confidence), X)
+        return (lower[:, 0], upper[:, 0]) if self._is_flat else (lower, upper)
+
+
+@dataclass(eq=False, repr=False)
 class CRaWlClassifier(ClassifierMixin, _GraphEstimator):  # type: ignore[misc]
     """Predicts classes of graphs: a classifier that takes lists of networkx graphs, PyG data or SMILES strings.
 
-    Its parameters and attributes are those of `CRaWlRegressor`, and besides
+    Its parameters and attributes are those of `CRaWlRegressor`, except `loss`, and besides
+
+    Args:
+        class_weights: `balanced` lets all classes count alike in training, however rare they are.
 
     Attributes:
         classes_: The classes in their order; the numbers of the labels, if graphs have several.
     """
 
-    def fit(self, X: Graphs, y: Any, eval_set: tuple[Graphs, Any] | None = None) -> Self:
+    class_weights: Literal["none", "balanced"] = "none"
+
+    def fit(self, X: Graphs, y: Any, eval_set: tuple[Graphs, Any] | None = None, sample_weight: Any = None) -> Self:
         """Learn to predict the class `y`, `[n]` integers or strings, or `[n, k]` labels, of `n` graphs.
 
         Args:
@@ -216,6 +291,8 @@ class CRaWlClassifier(ClassifierMixin, _GraphEstimator):  # type: ignore[misc]
             y: The classes, or several labels for each graph, 0, 1 or NaN, which is a missing one.
             eval_set: Graphs and targets that choose the best epoch; then all of `X` is trained on. When None,
                 `validation_fraction` of `X` does.
+            sample_weight: `[n]` how much each graph of `X` counts in training, numbers of 0 or more; all count alike
+                when None. Validation is not weighted.
 
         Raises:
             ValueError: For graphs or targets that cannot be used; the message says which and why.
@@ -230,7 +307,7 @@ class CRaWlClassifier(ClassifierMixin, _GraphEstimator):  # type: ignore[misc]
         if eval_set is not None:
             others, their_y = _pair(eval_set)
             validation = others, _codes(their_y, classes) if labels is None else _known_labels(their_y)
-        self._fit(X, targets, task, validation)
+        self._fit(X, targets, task, validation, sample_weight, class_weights=self.class_weights)
         self.classes_ = classes
         return self
 
@@ -245,6 +322,16 @@ class CRaWlClassifier(ClassifierMixin, _GraphEstimator):  # type: ignore[misc]
             return (found.mean > 0.5).astype(np.int64)
         predicted: NDArray[Any] = self.classes_[found.classes]
         return predicted
+
+    def predict_set(self, X: Graphs, confidence: float = CONFIDENCE) -> NDArray[np.bool_]:
+        """`[n, num_classes]` bool: sets of classes, in the order of `classes_`, that hold the truth this often for
+        graphs like those of the validation part of `fit`. For several labels `[n, k, 2]`: no and yes for each.
+
+        Raises:
+            ValueError: If the validation part is too small.
+        """
+        sets: NDArray[np.bool_] = self._predicted_with(lambda found: self.model_.sets(found, confidence), X)
+        return sets if self.model_.features.task.kind == "multilabel" else sets[:, 0]
 
 
 def _codes(y: Any, classes: NDArray[Any]) -> Tensor:
