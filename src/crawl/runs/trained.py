@@ -182,7 +182,10 @@ class TrainedModel(WithUncertainty):
                     model = build_model(experiment, features)
             check_weights(weights, model.state_dict())
             model.load_state_dict({name: tensor.clone() for name, tensor in weights.items()}, assign=not is_given)
-        calibration, domain = (None, None) if run is None else read_uncertainty(run, experiment, features.task)
+        calibration = domain = None
+        if run is not None:
+            number = features.num_graph_features
+            calibration, domain = read_uncertainty(run, experiment, features.task, number)
         model = model.to(choose_device(device))
         return cls(model, experiment, features, scaling, record, data, where, calibration, domain)
 

@@ -86,14 +86,17 @@ class WithUncertainty:
         return self.domain
 
 
-def read_uncertainty(run: RunFolder, experiment: Experiment, task: Task) -> tuple[Calibration | None, Domain | None]:
+def read_uncertainty(
+    run: RunFolder, experiment: Experiment, task: Task, num_graph_features: int = 0
+) -> tuple[Calibration | None, Domain | None]:
     """The calibration and the domain in the folder of a run, as far as they are there. Refuses what is damaged."""
     calibration = domain = None
     if run.calibration.is_file():
         remedy = "remove it to predict without intervals, or train again"
         calibration = read_checked(run.calibration, lambda text: Calibration.from_json(text, task), remedy)
     if run.domain.is_file():
-        domain = Domain.load(run.domain, getattr(experiment.model, "hidden_channels", None))
+        width = getattr(experiment.model, "hidden_channels", None)  # with the features of graphs that the head sees
+        domain = Domain.load(run.domain, None if width is None else width + num_graph_features)
     return calibration, domain
 
 
