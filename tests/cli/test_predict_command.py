@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -182,6 +183,8 @@ def test_a_folder_of_graphs(crawl, csl_run, tmp_path):
     rows = _rows(done.out)
     assert [row["graph"] for row in rows] == ["0", "1", "2", "3"]
     assert all(row["predicted_skip"] and row["reason"] == "" for row in rows)
+    assert crawl("embed", csl_run, tmp_path / "toy", "-o", "e.npy").code == 0
+    assert np.isfinite(np.load("e.npy")).all(axis=1).tolist() == [True] * 4
 
 
 def test_a_folder_of_json_files_lists_them_by_name(crawl, csl_run, tmp_path):
@@ -193,6 +196,8 @@ def test_a_folder_of_json_files_lists_them_by_name(crawl, csl_run, tmp_path):
     (tmp_path / "labels.csv").write_text("file,size\npath.json,1.5\ntriangle.json,2.5\n")
     rows = _rows(crawl("predict", csl_run, tmp_path).out)
     assert [row["graph"] for row in rows] == ["path.json", "triangle.json"]
+    assert crawl("embed", csl_run, tmp_path, "-o", "e.npy").code == 0
+    assert np.isfinite(np.load("e.npy")).all(axis=1).tolist() == [True] * 2
 
 
 def test_a_folder_with_other_features_is_refused(crawl, csl_run, tmp_path):
