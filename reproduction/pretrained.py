@@ -24,12 +24,11 @@ does not have, which is harder than a random split."""
 _ESOL = f"""It predicts logS, the logarithm of the solubility of a molecule in water in mol/l.
 
 The data are ESOL (Delaney 2004, 1,128 molecules) as in MoleculeNet, {_SPLIT} Most of the molecules are small. The
-settings were chosen once, without a search."""
+settings followed one short trial, not a search."""
 _LIPO = f"""It predicts logD, the logarithm of the octanol/water distribution coefficient of a molecule at pH 7.4.
 
 The data are Lipophilicity (4,200 molecules of ChEMBL) as in MoleculeNet, {_SPLIT} It was trained for 30 epochs only,
-with walks from half of the atoms, so that it can be made again on a CPU. The settings were chosen once, without a
-search."""
+with walks from half of the atoms, since 60 epochs took too long on a busy CPU. No settings were searched for."""
 _CSL = """It tells apart the ten classes of cyclic skip link graphs of 41 nodes (Murphy et al. 2019), which message
 passing cannot: a cycle with a further edge from each node to the one 2, 3, 4, 5, 6, 9, 11, 12, 13 or 16 steps ahead.
 It knows nothing of other graphs, and answers for them all the same. Graphs and folds are made in code."""

@@ -54,6 +54,8 @@ def test_rows_are_listed_with_what_is_finished(command, csl_run, tmp_path):
         "reddit_binary",
         "social_nine:",
         "reddit_binary",
+        "social_hybrid:",
+        "reddit_binary",
     ]
     everything = command("--list").out
     assert "\nsocial_nine: " in everything

@@ -108,6 +108,15 @@ def _run(experiment: Any, dataset: Any, quiet: Any = True, **more: Any) -> Any:
         return cr.run_experiment(experiment, folder, dataset=dataset, quiet=quiet, **more).score()
 
 
+def _run_together(experiment: Any, dataset: Any, num_members: Any, again: Any = False) -> Any:
+    """An ensemble, and what is read of it when it is resumed."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = cr.run_ensemble(experiment, folder, dataset=dataset, num_members=num_members, quiet=True, device="cpu")
+        second = cr.resume_ensemble(folder, dataset=dataset, quiet=again)
+        assert first.score() == second.score()
+        return first.score()
+
+
 def _run_with(dataset: Any, seed: Any, device: Any, **settings: Any) -> Any:
     """A run with some settings: whatever is not refused must train."""
     parts = []
@@ -435,6 +444,9 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         cd.stratified_split, labels=[i % 2 for i in range(40)], fractions=(0.5, 0.25, 0.25), seed=0
     ),
     "stratified_folds": lambda _: call(cd.stratified_folds, labels=torch.arange(12) % 2, num_folds=3, seed=0),
+    "random_folds": lambda _: call(cd.random_folds, num_graphs=12, num_folds=3, seed=0, labels=None),
+    "group_folds": lambda _: call(cd.group_folds, groups=list("aabbccddee"), num_folds=3, seed=0),
+    "Folds": lambda _: call(cd.Folds, num_folds=4, fold=1, by="random"),
     "group_split": lambda _: call(cd.group_split, groups=list("aabbccddee"), fractions=(0.6, 0.2, 0.2), seed=0),
     "scaffold_split": lambda _: call(
         cd.scaffold_split,
@@ -499,6 +511,8 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         hidden_channels=4, num_layers=1, pool="sum", dropout=0.1, kernel_size=3, max_epochs=1, lr=1e-3, batch_size=4,
         device="cpu", num_val_repeats=1, num_test_repeats=1,
     ),
+    "run_ensemble": lambda w: call(_run_together, experiment=_TINY, dataset=w.dataset, num_members=2),
+    "resume_ensemble": lambda w: call(_run_together, experiment=_TINY, dataset=w.dataset, num_members=2, again=None),
     "resume_run": lambda w: call(cr.resume_run, folder=w.run, device="cpu", dataset=w.dataset, quiet=True),
     "explain": lambda _: call(
         crawl.explain,
@@ -520,6 +534,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         target=0,
         walks=world.model(edge_dim=0).sample_walks(crawl.Graph.from_data(_bare(1)[0]), seed=0),
     ),
+    "from_pretrained": lambda w: call(crawl.from_pretrained, name=w.run, device="cpu"),
     "TrainedModel.load": lambda w: call(cr.TrainedModel.load, path=w.run, device="cpu"),
     "TrainedModel.predict": lambda w: call(
         w.trained.predict, graphs=w.store, num_repeats=2, num_steps=6, seed=0, batch_size=2, handle_unknown="warn"
