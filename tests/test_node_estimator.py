@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from torch_geometric.data import Data
 
 from crawl import CRaWlNodeClassifier
+from crawl.estimators.nodes import _labelled
 from tests.data.test_nodes import ring
 
 SMALL = {
@@ -73,6 +74,23 @@ def test_masks_numbers_and_labels_of_some_nodes():
         assert np.allclose(other.predict_proba(plain), first.predict_proba(plain))
     named = CRaWlNodeClassifier(**SMALL).fit(nx.path_graph(9), {i: "ab"[i % 2] for i in range(8)})
     assert named.predict(nx.path_graph(9), [8]).shape == (1,)
+
+
+def test_a_mask_is_not_a_list_of_nodes_0_and_1():
+    graph, mask = nx.path_graph(9), np.arange(9) > 6
+    model = CRaWlNodeClassifier(**{**SMALL, "max_epochs": 1}).fit(graph, {i: "ab"[i % 2] for i in range(8)})
+    expected = model.predict_proba(graph, [7, 8])
+    for same in (mask, torch.from_numpy(mask), mask.tolist()):
+        assert np.array_equal(model.predict_proba(graph, same), expected)
+    with pytest.raises(ValueError, match="A mask of nodes must have 9 booleans"):
+        model.predict(graph, [True, False])
+
+
+def test_labels_of_the_graph_follow_nodes_in_any_order():
+    data = ring(24, train_mask=None, val_mask=None, test_mask=None)
+    order = torch.arange(24).flip(0)
+    owners, labels = _labelled(data, None, order)
+    assert labels.tolist() == data.y[owners].tolist() != data.y.tolist()
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,14 @@ def holds_integers(value: object) -> TypeGuard[Tensor]:
     return not (value.is_floating_point() or value.is_complex())
 
 
-def as_ids(name: str, values: Any) -> Tensor:
-    """`[n]` int64: the ids of graphs, wherever they are. Refuses what is not a list of whole numbers."""
+def as_ids(name: str, values: Any, of: str = "graph ids") -> Tensor:
+    """`[n]` int64: ids, of graphs if `of` does not say of what. Refuses what is not a list of whole numbers."""
     try:
         ids = plain_tensor(name, torch.as_tensor(values))
     except (TypeError, ValueError, RuntimeError, LookupError):
         ids = torch.tensor(math.nan)
     if ids.dim() != 1 or not (holds_integers(ids) or ids.numel() == 0):  # an empty list is of floats
-        raise ValueError(f"{name} must be a list of graph ids, whole numbers from 0, not {shown(values)}.")
+        raise ValueError(f"{name} must be a list of {of}, whole numbers from 0, not {shown(values)}.")
     return ids.long()
 
 

@@ -163,7 +163,7 @@ class OneGraph:
 
     def checked_ids(self, ids: Tensor) -> Tensor:
         """The ids of targets as int64 on the CPU. Refuses those that do not exist."""
-        ids = as_ids("ids", ids).cpu()
+        ids = as_ids("ids", ids, "target ids").cpu()
         wrong = ids[(ids < 0) | (ids >= len(self))]
         if wrong.numel():
             raise ValueError(f"There is no target {int(wrong[0])}: ids go from 0 to {len(self) - 1}.")

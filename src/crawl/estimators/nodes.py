@@ -125,9 +125,9 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
             y: The classes, integers or words: one for each of `nodes`, or for each node of the graph, or a dict from
                 nodes of a networkx graph. None and NaN are missing. The `y` of PyG data, or the attribute `y` of the
                 nodes of a networkx graph, when None.
-            nodes: The nodes to learn from: their numbers or a mask, or the nodes themselves for a networkx graph. When
-                None, those in `train_mask` of PyG data, with those in `val_mask` to validate, or else all whose class
-                is not missing.
+            nodes: The nodes to learn from: a mask, or their numbers, or the nodes themselves for a networkx graph. When
+                None, those in `train_mask` of PyG data, with those in `val_mask` to validate (the first fold of masks
+                with several columns), or else all whose class is not missing.
 
         Raises:
             ValueError: For graphs, classes or nodes that cannot be used; the message says which and why.
@@ -192,7 +192,13 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
 
 
 def node_ids(graph: OneGraphLike, nodes: Nodes) -> Tensor:
-    """`[M]` the numbers of nodes: from a mask or numbers for PyG data, from the nodes of a networkx graph."""
+    """`[M]` the numbers of nodes: from a mask or numbers for PyG data, from a mask or the nodes of a networkx graph."""
+    num_nodes = graph.number_of_nodes() if isinstance(graph, nx.Graph) else int(graph.num_nodes or 0)
+    mask = _mask(nodes)
+    if mask is not None:
+        if mask.shape != (num_nodes,):
+            raise ValueError(f"A mask of nodes must have {num_nodes} booleans, not {shown(nodes)}.")
+        return mask.nonzero().flatten()
     if isinstance(graph, nx.Graph):
         place_of = {node: place for place, node in enumerate(graph.nodes)}
         names = as_list("nodes", nodes, "nodes of the graph")
@@ -201,17 +207,21 @@ def node_ids(graph: OneGraphLike, nodes: Nodes) -> Tensor:
         except (KeyError, TypeError):
             wrong = next(name for name in names if not _is_in(name, place_of))
             raise ValueError(f"There is no node {shown(wrong)} in the graph.") from None
-    num_nodes = int(graph.num_nodes or 0)
-    if getattr(nodes, "dtype", None) in (torch.bool, np.dtype(bool)):
-        mask = torch.as_tensor(nodes)
-        if mask.shape != (num_nodes,):
-            raise ValueError(f"A mask of nodes must have {num_nodes} booleans, not {shown(mask)}.")
-        return mask.nonzero().flatten().cpu()
-    ids = as_ids("nodes", nodes).cpu()
+    ids = as_ids("nodes", nodes, "numbers of nodes").cpu()
     wrong_ids = ids[(ids < 0) | (ids >= num_nodes)]
     if wrong_ids.numel():
         raise ValueError(f"There is no node {int(wrong_ids[0])}: the graph has nodes 0 to {num_nodes - 1}.")
     return ids
+
+
+def _mask(nodes: Nodes) -> Tensor | None:
+    """`[N]` the booleans of a mask; None for other nodes. True is 1 to a dict, so a mask would name nodes 0 and 1."""
+    if isinstance(nodes, Tensor | np.ndarray):
+        return torch.as_tensor(nodes).cpu() if nodes.dtype in (torch.bool, np.dtype(bool)) else None
+    are_booleans = (
+        isinstance(nodes, list | tuple) and bool(nodes) and all(isinstance(n, bool | np.bool_) for n in nodes)
+    )
+    return torch.tensor(nodes, dtype=torch.bool) if are_booleans else None
 
 
 def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray[Any]]:
@@ -221,6 +231,7 @@ def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArra
             raise ValueError("y names its nodes itself: leave out nodes.")
         nodes, y = list(y), list(y.values())
     num_nodes = graph.number_of_nodes() if isinstance(graph, nx.Graph) else int(graph.num_nodes or 0)
+    is_of_graph = y is None
     if y is None and isinstance(graph, nx.Graph):
         y = [value for _, value in graph.nodes(data="y")]
     elif y is None:
@@ -231,7 +242,7 @@ def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArra
     owners = torch.arange(num_nodes) if nodes is None else node_ids(graph, nodes)
     if len(owners.unique()) < len(owners):  # type: ignore[no-untyped-call]
         raise ValueError("A node is named twice in nodes: name each once.")
-    if len(values) == num_nodes and len(owners) != num_nodes:
+    if len(values) == num_nodes and (is_of_graph or len(owners) != num_nodes):
         values = values[owners.numpy()]
     if len(values) != len(owners):
         raise ValueError(f"y has {len(values)} classes for {len(owners)} nodes of a graph with {num_nodes} nodes.")
