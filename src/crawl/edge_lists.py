@@ -150,6 +150,15 @@ def weights_differ(edge_weight: Any) -> bool:
     return bool((weights != weights[:1]).any())
 
 
+def refuse_weights(data: Data) -> None:
+    """Refuses edge weights, for a task on one graph: its walks do not use them."""
+    if weights_differ(getattr(data, "edge_weight", None)):
+        raise ValueError(
+            "data has edge_weight, which is not used: make it a feature (edge_attr), or take it away "
+            "(data.edge_weight = None)."
+        )
+
+
 def edge_index_of(data: Data) -> Tensor:
     """The edges of one graph or of a collated data set, which may have none."""
     if data.edge_index is not None:

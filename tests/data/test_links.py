@@ -213,3 +213,10 @@ def test_a_subset_sees_all_training_links() -> None:
     assert type(part) is OneGraph
     assert part.graph is dataset.store.graph
     assert torch.equal(part.owners, dataset.store.owners[dataset.split.test])
+
+
+def test_edge_weights_are_refused() -> None:
+    data = random_graph()
+    data.edge_weight = torch.arange(data.num_edges) + 1.0
+    with pytest.raises(ValueError, match=r"^data has edge_weight, which is not used: make it a feature \(edge_attr\)"):
+        from_links(data)

@@ -44,6 +44,8 @@ def test_several_masks_are_folds():
     assert from_graph(data, fold=1).split.val.tolist() == [3, 7, 11]
     with pytest.raises(ValueError, match="fold must be a whole number from 0 to 1, not 2"):
         from_graph(data, fold=2)
+    with pytest.raises(ValueError, match="fold=1 chooses a column of the masks, which split='random' does not use"):
+        from_graph(data, fold=1, split="random")
     with pytest.raises(ValueError, match="fold=1 chooses a column of train_mask"):
         from_graph(ring(train_mask=None, val_mask=None, test_mask=None), fold=1)
 
@@ -66,6 +68,19 @@ def test_without_masks_nodes_without_a_target_are_left_out():
         ({"val_mask": None}, {}, r"^data has masks, but no val_mask: give train_mask, val_mask and test_mask\.$"),
         ({"val_mask": torch.ones(3, dtype=torch.bool)}, {}, "val_mask must be booleans, one for each of 12 nodes"),
         ({}, {"nodes": [3, 12]}, r"^There is no node 12: the graph has nodes 0 to 11\.$"),
+        ({}, {"nodes": [3, 4, 3]}, r"^Node 3 is in nodes twice, so it might be in two parts: name each node once\.$"),
+        (
+            {},
+            {"nodes": torch.ones(12, dtype=torch.bool)},
+            r"^nodes must be a list of numbers of nodes \(of a mask, give",
+        ),
+        ({}, {"fractions": (0.5, 0.2, 0.3)}, "cannot change the split in the masks: leave it out, or pass split='rand"),
+        ({"edge_weight": torch.arange(22) + 1.0}, {}, "^data has edge_weight, which is not used: make it a feature"),
+        (
+            {"y": torch.where(torch.arange(12) == 9, torch.nan, torch.arange(12) % 2)},
+            {"nodes": [8, 9, 10]},
+            r"^The target of node 9 is missing \(NaN\): leave that node out\.$",
+        ),
         ({"y": (torch.arange(12) == 3).long()}, {}, r"^No target of class 1 is in the training split: choose another"),
         ({"y": torch.arange(5)}, {}, "^y must have a row for each of the 12 nodes"),
     ],

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from crawl.checks import shown
 from crawl.data.pairs import pair_numbers, pairs_of_numbers
-from crawl.edge_lists import arguments_of_data, checked_edge_list
+from crawl.edge_lists import arguments_of_data, checked_edge_list, refuse_weights
 from crawl.tensor_checks import plain_tensor
 
 
@@ -33,6 +33,7 @@ class LinkList:
     @classmethod
     def of(cls, data: Data, undirected: bool) -> LinkList:
         """The links of PyG data. Refuses an edge without a reverse, unless every edge is to be taken for a link."""
+        refuse_weights(data)
         arguments = arguments_of_data(data, None)
         edge_index, num_nodes, _, graph_ptr, _ = checked_edge_list(**arguments)
         if len(graph_ptr) != 2:

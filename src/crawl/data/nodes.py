@@ -9,18 +9,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from crawl.checks import check_type, shown, whole_number
+from crawl.checks import as_list, check_type, shown, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.one_graph import OneGraph
 from crawl.data.pyg import categories_of
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.targets import AnyKind, targets_from_tensor
-from crawl.edge_lists import edge_index_of
+from crawl.edge_lists import edge_index_of, refuse_weights
 from crawl.graph import Graph
 from crawl.tensor_checks import as_ids, plain_tensor
 
 _PARTS = ("train", "val", "test")
+_USUAL_FRACTIONS = (0.8, 0.1, 0.1)
 
 
 def from_graph(
@@ -29,7 +30,7 @@ def from_graph(
     nodes: Tensor | Sequence[int] | None = None,
     split: str | Path | Split = "auto",
     fold: int = 0,
-    fractions: Fractions = (0.8, 0.1, 0.1),
+    fractions: Fractions = _USUAL_FRACTIONS,
     seed: int = 0,
     task: AnyKind = "auto",
     metric: str | None = None,
@@ -58,6 +59,7 @@ def from_graph(
     """
     check_type("data", data, Data, "give one graph as a PyG Data")
     check_type("name", name, str)
+    refuse_weights(data)
     graph = Graph.from_data(data, undirected=undirected)
     if graph.num_graphs != 1:
         raise ValueError(f"data holds {graph.num_graphs} graphs: use crawl.data.from_pyg for a set of graphs.")
@@ -66,7 +68,7 @@ def from_graph(
         raise ValueError(f"y must have a row for each of the {graph.num_nodes} nodes, not {shown(y)}.")
     masks = masks_of(data, fold)
     if nodes is not None:
-        nodes = as_ids("nodes", nodes)
+        nodes = as_ids("nodes", nodes, "numbers of nodes (of a mask, give mask.nonzero().flatten())").cpu()
     elif masks is not None:
         nodes = torch.stack(list(masks.values())).any(dim=0).nonzero().flatten()
     else:
@@ -75,7 +77,15 @@ def from_graph(
     wrong = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
     if wrong.numel():
         raise ValueError(f"There is no node {int(wrong[0])}: the graph has nodes 0 to {graph.num_nodes - 1}.")
-    found, targets = targets_from_tensor(y[nodes.to(y.device)], task, metric, "node")
+    order = nodes.sort().values
+    repeated = order[1:][order[1:] == order[:-1]]
+    if repeated.numel():
+        raise ValueError(
+            f"Node {int(repeated[0])} is in nodes twice, so it might be in two parts: name each node once."
+        )
+    found, targets = targets_from_tensor(_known(y, nodes), task, metric, "node")
+    if masks is not None:
+        _check_effect(split, fold, fractions)
     if split == "auto" and masks is not None:
         split = Split(*(mask[nodes].nonzero().flatten() for mask in masks.values()))
     elif split == "auto":
@@ -88,6 +98,26 @@ def from_graph(
     edge_attr, edge_categories = categories_of("edge_attr", data.edge_attr)
     store = OneGraph(graph, nodes, x, edge_attr, targets, edge_index_of(data), batches)
     return Dataset(name, store, found, chosen, node_categories, edge_categories)
+
+
+def _known(y: Tensor, nodes: Tensor) -> Tensor:
+    """The targets of nodes. Refuses a node of which nothing is known, by its number."""
+    rows = y[nodes.to(y.device)]
+    wrong = rows.isnan().view(len(rows), -1).all(dim=1).nonzero() if rows.numel() else rows
+    if wrong.numel():
+        raise ValueError(f"The target of node {int(nodes[int(wrong[0])])} is missing (NaN): leave that node out.")
+    return rows
+
+
+def _check_effect(split: str | Path | Split, fold: int, fractions: Fractions) -> None:
+    """Refuses settings of a split that is not the one that is taken."""
+    if split == "auto" and tuple(as_list("fractions", fractions, "three shares")) != _USUAL_FRACTIONS:
+        raise ValueError(
+            f"fractions={shown(tuple(fractions))} cannot change the split in the masks: leave it out, or pass "
+            "split='random'."
+        )
+    if split != "auto" and fold != 0:
+        raise ValueError(f"fold={fold} chooses a column of the masks, which split={shown(split)} does not use.")
 
 
 def masks_of(data: Data, fold: int) -> dict[str, Tensor] | None:
