@@ -77,3 +77,9 @@ def test_the_likelihood_of_numbers_is_that_of_torch():
     mean, deviation, targets = np.array([0.0, 1.0, 5.0]), np.array([1.0, 2.0, 0.5]), np.array([0.3, -1.0, 5.5])
     expected = F.gaussian_nll_loss(tensor(mean), tensor(targets), tensor(deviation**2), full=True)
     assert gaussian_nll(mean, deviation, targets) == pytest.approx(float(expected))
+
+
+def test_one_class_says_nothing_about_a_temperature():
+    probabilities = np.array([[0.9], [0.6], [0.2]])
+    assert fit_temperature(probabilities, np.array([1, 1, 1])) == 1
+    assert fit_temperature(probabilities, np.array([1, 1, 0])) != 1

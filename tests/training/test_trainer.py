@@ -95,6 +95,13 @@ class TestNormalisedTargets:
         assert torch.equal(scaling.apply(targets)[:2, :2], torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
         torch.testing.assert_close(scaling.undo(scaling.apply(targets)), targets, equal_nan=True)
 
+    def test_targets_that_count_for_nothing_decide_no_unit(self):
+        targets = torch.tensor([[1.0, 7.0], [3.0, torch.nan], [1e6, 9.0]])
+        assert Scaling.of(targets, torch.tensor([1.0, 1.0, 0.0])) == Scaling((2.0, 7.0), (1.0, 1.0))
+        assert Scaling.of(targets, torch.tensor([[1, 1], [1, 1], [0, 1.0]])) == Scaling((2.0, 8.0), (1.0, 1.0))
+        assert Scaling.of(targets, torch.ones(3)) == Scaling.of(targets)
+        assert Scaling.of(targets[:2], torch.tensor([3.0, 1.0])).mean[0] == 1.5
+
     def test_tiny_targets_are_scaled(self):
         scaling = Scaling.of(torch.tensor([[1e-200], [3e-200]], dtype=torch.float64))  # whose squares are 0
         assert scaling.mean == pytest.approx([2e-200], rel=1e-9)

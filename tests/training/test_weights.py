@@ -176,3 +176,18 @@ def test_what_cannot_be_weighted_is_refused(make_dataset, make_model):
         with_weights(classes, torch.ones(3))
     with pytest.raises(ValueError, match="'beta_nll' is for numbers, and the task is multiclass"):
         Trainer(make_model(classes), classes, Training(loss="beta_nll"), ONCE, device="cpu")
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_targets_are_scaled_by_the_rows_that_count(make_dataset, level):
+    dataset = make_dataset("regression", level=level, num_outputs=2)
+    store, first = dataset.store, dataset.split.train[:1]
+    owner = torch.repeat_interleave(store.node_ptr.diff()) if level == "node" else torch.arange(len(store))
+    is_wrong = owner == first
+    wrong = replace(store, y=torch.where(is_wrong.unsqueeze(1), 1e6, store.y), sample_weight=(~is_wrong).float())
+    training = Training(batch_size=4, normalise_targets=True)
+    settings = (training, ONCE)
+    trainer = Trainer(Linear(2, level == "node"), replace(dataset, store=wrong), *settings, device="cpu")
+    rest = torch.cat([store.y[owner == i] for i in dataset.split.train[1:]])
+    assert trainer.scaling.mean == pytest.approx(rest.mean(0).tolist(), rel=1e-5)
+    assert trainer.scaling.deviation == pytest.approx(rest.std(0, correction=0).tolist(), rel=1e-5)

@@ -35,13 +35,22 @@ class Scaling:
     deviation: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, targets: Tensor) -> Scaling:
-        """The scaling that gives these targets mean 0 and deviation 1; missing ones (NaN) are left out."""
+    def of(cls, targets: Tensor, weights: Tensor | None = None) -> Scaling:
+        """The scaling that gives these targets mean 0 and deviation 1; missing ones (NaN) are left out.
+
+        With weights, `[n]` or `[n, k]`, both are weighted: what counts for nothing in training decides no unit either.
+        """
         known = ~targets.isnan()
-        count = known.sum(0).clamp_min(1)
-        mean = targets.nan_to_num().sum(0) / count
-        deviation = (torch.where(known, targets - mean, 0).square().sum(0) / count).sqrt()
-        tiny = torch.where(known, targets - mean, 0).abs().sum(0) / count  # numbers whose squares are 0
+        if weights is None:
+            shares = known.to(targets.dtype)
+        else:
+            shares = known * (weights.unsqueeze(1) if weights.dim() < targets.dim() else weights).to(targets.dtype)
+        total = shares.sum(0)
+        count = torch.where(total > 0, total, 1)
+        mean = (shares * targets.nan_to_num()).sum(0) / count
+        distances = torch.where(known, targets - mean, 0)
+        deviation = ((shares * distances.square()).sum(0) / count).sqrt()
+        tiny = (shares * distances.abs()).sum(0) / count  # numbers whose squares are 0
         deviation = torch.where(deviation > 0, deviation, torch.where(tiny > 0, tiny, 1.0))
         return cls(tuple(mean.tolist()), tuple(deviation.tolist()))
 

@@ -37,7 +37,12 @@ def with_temperature(probabilities: Array, temperature: float) -> Array:
 
 
 def fit_temperature(probabilities: Array, classes: NDArray[np.int64]) -> float:
-    """The temperature with the least negative log likelihood; 1 where no other has a smaller one (Guo et al., 2017)."""
+    """The temperature with the least negative log likelihood; 1 where no other has a smaller one (Guo et al., 2017).
+
+    It is also 1 where all rows have the same class: of these, nothing can be learned about how sure to be of others.
+    """
+    if len(np.unique(classes)) < 2:
+        return 1.0
 
     def loss(logarithm: float) -> float:
         return nll(with_temperature(probabilities, math.exp(logarithm)), classes)

@@ -31,7 +31,7 @@ from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
 from crawl.training.settings import Evaluation, Training
 from crawl.training.update import WeightUpdate
-from crawl.training.weights import weighted
+from crawl.training.weights import weighted, weights_of
 
 
 class Trainer:
@@ -105,7 +105,8 @@ class Trainer:
         self.training, self.evaluation, self.seed = training, evaluation, seed
         self.scaling = Scaling()
         if training.normalise_targets and self.task.kind == "regression":
-            self.scaling = Scaling.of(torch.from_numpy(targets_of(self.store, self.split.train)))
+            targets, weights = targets_of(self.store, self.split.train), weights_of(self.store, self.split.train)
+            self.scaling = Scaling.of(torch.from_numpy(targets), weights)
         self.generator = torch.Generator(self.device)
         self.schedule = Schedule(training, self.task.lower_is_better, -(-self.num_batches // training.accumulate))
         self.update = WeightUpdate(self.model, training, self.schedule.rates(), ranks)

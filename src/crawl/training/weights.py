@@ -61,6 +61,16 @@ def weighted(dataset: Dataset, class_weights: str = "none") -> Store:
     return replace(store, sample_weight=weights.double().div(mean).float().to(store.y.device))
 
 
+def weights_of(store: Store, ids: Tensor) -> Tensor | None:
+    """What the targets of the graphs `ids` count, or the targets `ids` of one graph; None where all count alike."""
+    weights = store.sample_weight
+    if weights is None:
+        return None
+    if isinstance(store, GraphStore) and store.y_per_node:
+        return store.batch(ids).sample_weight.cpu()  # type: ignore[no-any-return]
+    return weights[ids.to(weights.device)].cpu()
+
+
 def _training_rows(dataset: Dataset) -> Tensor:
     """The rows of `y` that belong to the training part."""
     store, ids = dataset.store, dataset.split.train
