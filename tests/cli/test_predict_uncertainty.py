@@ -82,6 +82,8 @@ def test_what_cannot_be_is_refused(crawl, uncertain, molecule_runs, molecules):
     assert "--calibrated is for probabilities" in crawl.error("predict", run, "new.csv", "--calibrated")
     few = ("--interval", "0.9", "--num-repeats", "1")
     assert "leave out num_repeats" in crawl.error("predict", run, "new.csv", *few)
+    longer = crawl.error("predict", run, "new.csv", "--interval", "0.9", "--num-steps", "77")
+    assert longer.endswith("steps, not of 77: leave out --num-steps.")
     small = crawl.error("predict", molecule_runs["logS"], molecules, "--interval", "0.9")
     assert small.startswith("The model has no calibration: the validation part has 1 values of logS")
     taken = Path("taken.csv")

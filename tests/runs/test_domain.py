@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from crawl.data import GraphStore
+from crawl.data.features import Column
 from crawl.nn.encoders import UNKNOWN
 from crawl.runs.domain import Distances, Domain, has_unknown
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
@@ -92,6 +93,10 @@ def test_unknown_categories_count_as_far():
     edge_attr = torch.tensor([[0], [UNKNOWN]])
     edges = GraphStore(ptr, torch.tensor([0, 0, 0, 2]), torch.tensor([[0, 1], [1, 0]]), x, edge_attr)
     assert has_unknown(edges).tolist() == [False, True, True]
+    columns = (Column("temperature"), Column("phase", ("gas", "solid")))
+    u = torch.tensor([[0.0, 0, 0, 0], [0.0, 0, 1, 0], [3.0, 1, 0, 0]])  # the last number is a descriptor
+    words = GraphStore(ptr, torch.zeros(4, dtype=torch.long), torch.empty(2, 0, dtype=torch.long), u=u)
+    assert has_unknown(words, columns).tolist() == [True, False, False]
     assert Distances(np.array([10.0, 20.0, 99.5]), np.array([False, True, False])).is_far.tolist() == [
         *(False, True, True)
     ]

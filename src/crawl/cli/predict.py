@@ -117,7 +117,12 @@ class Predict(WithInput):
         if self.calibrated and kind == "regression":
             raise ValueError("--calibrated is for probabilities, and the model predicts numbers: leave it out.")
         if self.calibrated or self.interval is not None:
-            calibration = trained.known_calibration()
+            calibration, walk = trained.known_calibration(), trained.experiment.walk
+            if walk is not None and self.num_steps not in (None, walk.num_eval_steps):
+                raise ValueError(
+                    f"The calibration is of predictions with walks of {walk.num_eval_steps} steps, not of "
+                    f"{self.num_steps}: leave out --num-steps."
+                )
             if self.interval is not None:
                 calibration.check_confidence(self.interval)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
+from crawl.data.features import Column
 from crawl.data.store import GraphStore
 from crawl.nn.encoders import UNKNOWN
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
@@ -99,7 +101,8 @@ class Distances:
 
     Attributes:
         percentile: `[n]` which share of the validation graphs, in percent, is nearer.
-        has_unknown: `[n]` whether a graph has a category, such as an element, that did not occur in training.
+        has_unknown: `[n]` whether a graph has a category, such as an element or a word in a column, that did not occur
+            in training.
     """
 
     percentile: NDArray[np.float64]
@@ -112,8 +115,11 @@ class Distances:
         return far
 
 
-def has_unknown(store: GraphStore) -> NDArray[np.bool_]:
-    """`[G]` which graphs of a prepared store (`Features.prepared`) have categories that did not occur in training."""
+def has_unknown(store: GraphStore, columns: Sequence[Column] = ()) -> NDArray[np.bool_]:
+    """`[G]` which graphs of a prepared store (`Features.prepared`) have categories that did not occur in training.
+
+    The columns are those that `u` begins with: words are one-hot there, and an unknown one is 0 everywhere.
+    """
     found = torch.zeros(len(store), dtype=torch.bool)
     for rows, ptr in ((store.x, store.node_ptr), (store.edge_attr, store.edge_ptr)):
         if rows is None or rows.is_floating_point():
@@ -121,5 +127,12 @@ def has_unknown(store: GraphStore) -> NDArray[np.bool_]:
         wrong = (rows.reshape(len(rows), -1) == UNKNOWN).any(dim=1).cpu()
         owner = torch.repeat_interleave(ptr.diff().cpu())
         found[owner[wrong]] = True
+    first = 0
+    for column in columns if store.u is not None else ():
+        width = 1 if column.values is None else len(column.values)
+        if column.values is not None:
+            assert store.u is not None
+            found |= (store.u[:, first : first + width] == 0).all(dim=1).cpu()
+        first += width
     array: NDArray[np.bool_] = found.numpy()
     return array

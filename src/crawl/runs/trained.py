@@ -380,7 +380,8 @@ class TrainedModel(WithUncertainty):
             raise ValueError("Distances are of one evaluation: leave out num_repeats.")
         how["num_repeats"] = 1
         percentile = self.known_domain().percentile(self.embed(store, **how)) if len(store) else np.empty(0)
-        return Distances(percentile, has_unknown(store))
+        columns = () if self.features.columns is None else self.features.columns.graphs
+        return Distances(percentile, has_unknown(store, columns))
 
     def predictions_in_pieces(self, store: Store, **how: Unpack[HowToApply]) -> Iterator[Predictions]:
         """Predictions of many targets of closed batches at a time, in their order; everything else comes in one piece.
