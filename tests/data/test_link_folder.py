@@ -84,6 +84,26 @@ def test_nodes_without_links_are_nodes_all_the_same(folder):
     assert from_link_folder(folder).store.num_nodes == 10
 
 
+def test_the_split_of_nodes_is_not_a_feature(folder):
+    """The same folder may be for a task on nodes, too."""
+    plain = from_link_folder(folder)
+    rows = NODES.splitlines()
+    write(folder, nodes="\n".join([f"{rows[0]},split", *(f"{row},train" for row in rows[1:])]))
+    found = from_link_folder(folder)
+    assert torch.equal(found.store.x, plain.store.x)
+    assert found.columns == plain.columns
+    _, graph = read_links(folder, plain.columns, Unknown())
+    assert torch.equal(graph.x, plain.store.x)
+
+
+def test_a_graph_file_is_refused_in_one_line(tmp_path):
+    (tmp_path / "graph.crawl").write_bytes(b"")
+    with pytest.raises(
+        ValueError, match=r"has graph\.crawl, whose links cannot be predicted from a folder yet: give edg"
+    ):
+        from_link_folder(tmp_path)
+
+
 def test_self_loops_are_no_links_and_told(folder):
     write(folder, EDGES + "n1,n1,a,train\n")
     assert from_link_folder(folder).skipped == ("line 14 of edges.csv: an edge from a node to itself is not a link",)

@@ -13,6 +13,7 @@ from crawl.checks import as_list, as_path, check_type, shown, suggestion
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.features import Columns, Unknown, category_sizes, check_names, find_columns
+from crawl.data.graph_folder import GRAPH
 from crawl.data.link_list import LinkList
 from crawl.data.links import FEWEST_LINKS, dataset_of_links
 from crawl.data.node_folder import NodeFolder, guessed, read_tables
@@ -38,8 +39,8 @@ def from_link_folder(
     """The graph of `edges.csv` in a folder, whose links are split into training, validation and test; see `from_links`.
 
     `edges.csv` has the columns `source` and `target`, and perhaps `split` and features. Each link is listed once.
-    `nodes.csv` may be there, with a column `id` and features: then all of its rows are nodes. Without it, the nodes are
-    the ids in `edges.csv`, in the order in which they occur.
+    `nodes.csv` may be there, with a column `id` and features, which are all others except `split`: then all of its rows
+    are nodes. Without it, the nodes are the ids in `edges.csv`, in the order in which they occur.
 
     Args:
         folder: The folder. Both files may be compressed with gzip, their names then end in .gz.
@@ -53,7 +54,7 @@ def from_link_folder(
     """
     check_type("split", split, str)
     fractions = tuple(as_list("fractions", fractions, "three shares"))
-    found = read_tables(folder, are_links=True)
+    found = _tables(folder)
     table = found.edges
     if split == "auto":
         split = "split" if "split" in table.columns else "random"
@@ -120,7 +121,7 @@ def read_links(
     Raises:
         ValueError: For anything wrong with the files, and for other features than in training.
     """
-    found = read_tables(folder, are_links=True)
+    found = _tables(folder)
     of_nodes, of_edges = _attributes(found, split)
     for owner, names, kinds, number in (
         ("node", of_nodes, columns.nodes, len(found.rows)),
@@ -130,9 +131,20 @@ def read_links(
     return found, found.store(columns, of_nodes, of_edges, unknown, range(len(found.rows)), batches)
 
 
+def _tables(folder: str | Path) -> NodeFolder:
+    """The tables of a folder. Refuses one that has a graph file only."""
+    folder = as_path("folder", folder)
+    if (folder / GRAPH).is_file() and not any((folder / f"edges.csv{end}").is_file() for end in ("", ".gz")):
+        raise ValueError(
+            f"{folder} has {GRAPH}, whose links cannot be predicted from a folder yet: give edges.csv instead."
+        )
+    return read_tables(folder, are_links=True)
+
+
 def _attributes(found: NodeFolder, split: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """The features of nodes and of edges."""
-    return found.attributes("node", {"id"}), found.attributes("edge", {"source", "target", "split", split})
+    # A split of nodes is for a task on nodes: as a feature it would tell the parts of that task.
+    return found.attributes("node", {"id", "split"}), found.attributes("edge", {"source", "target", "split", split})
 
 
 @dataclass(frozen=True)
