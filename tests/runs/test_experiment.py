@@ -100,7 +100,7 @@ def test_unknown_keys_suggest_the_right_one():
     assert error(changed(model__hidden_chanels=1)).endswith("Did you mean model.hidden_channels?")
     assert error(changed(training__schedule__patienc=1)).endswith("Did you mean training.schedule.patience?")
     assert "Known are: strategy, num_steps" in error(changed(walk__zzz=1))
-    assert "no key data.fold" in error(changed(data__fold=1))
+    assert "no key data.laplacian" in error(changed(data__laplacian=1))
 
 
 @pytest.mark.parametrize(
