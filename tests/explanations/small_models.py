@@ -51,8 +51,13 @@ def network(out_channels: int = 2, **settings: Any) -> crawl.Network:
 
 def trained(graphs: list[Data], scaling: Scaling | None = None, **task: Any) -> tuple[TrainedModel, Dataset]:
     """A model as a run would leave it, with weights as they were drawn."""
-    torch.manual_seed(1)
     dataset = from_pyg(graphs, split="random", fractions=(0.5, 0.25, 0.25), **task)
+    return trained_on(dataset, scaling), dataset
+
+
+def trained_on(dataset: Dataset, scaling: Scaling | None = None) -> TrainedModel:
+    """The same for a data set."""
+    torch.manual_seed(1)
     experiment = Experiment(
         walk=WalkPlan(num_steps=12, num_eval_steps=12, window_size=4),
         model=Model(layer=("walk",), hidden_channels=8, num_layers=2),
@@ -61,4 +66,4 @@ def trained(graphs: list[Data], scaling: Scaling | None = None, **task: Any) -> 
     from crawl.runs.build import build_model
 
     features = Features.of(dataset)
-    return TrainedModel(build_model(experiment, features), experiment, features, scaling or Scaling(), {}), dataset
+    return TrainedModel(build_model(experiment, features), experiment, features, scaling or Scaling(), {})

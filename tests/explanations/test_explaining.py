@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from torch_geometric.nn import global_mean_pool
 import crawl
 import crawl.nn
 from crawl import Graph, Walks, explain, sample_walks
+from crawl.data import from_csv
 from crawl.data.store import GraphStore
 from crawl.encodings.settings import Encodings
 from crawl.training.evaluation import Scaling
-from tests.explanations.small_models import house, network, trained
+from tests.explanations.small_models import house, network, trained, trained_on
 
 QUICK: dict[str, Any] = {"num_repeats": 2, "num_points": 4}
 
@@ -321,3 +323,15 @@ def test_features_of_the_graph_are_part_of_the_baseline(head: str) -> None:
         assert found.readout is not None
         assert found.readout_rest == pytest.approx(float(nothing), abs=1e-5)
         assert found.readout.sum() + found.readout_rest == pytest.approx(found.prediction, abs=1e-6)
+
+
+def test_molecules_of_a_model_with_descriptors(tmp_path: Path) -> None:
+    chem = pytest.importorskip("rdkit.Chem")
+    path = tmp_path / "a.csv"
+    path.write_text("smiles,logS\n" + "".join(f"{'C' * (i + 1)}{'ON'[i % 2]},{i}.5\n" for i in range(12)))
+    model = trained_on(from_csv(path, descriptors=True))
+    for molecule in ("CCO", chem.MolFromSmiles("CCO")):
+        found = explain(model, molecule, **QUICK)
+        assert found.prediction == pytest.approx(model.predict("CCO").mean[0, 0], abs=1e-5)
+        total = found.nodes.sum() + found.edges.sum() + found.residual
+        assert total == pytest.approx(found.prediction - found.baseline, abs=1e-5)

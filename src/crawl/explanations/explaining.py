@@ -72,7 +72,8 @@ def as_graph(subject: Subject, data: GraphLike) -> tuple[Data, str | None]:
     if are_molecules([data]) and (subject.trained is None or not subject.trained.features.are_molecules):
         raise ValueError("The model was not trained on molecules: give a graph as PyG data, not a molecule.")
     if subject.trained is not None and is_one_graph(data) and not isinstance(data, Data):
-        return store_of([data]).graph(0), data if isinstance(data, str) else None
+        store = subject.trained.with_descriptors(store_of([data]), [data])
+        return store.graph(0), data if isinstance(data, str) else None
     check_type("data", data, Data, "give one graph as PyG data, such as dataset[0]")
     assert isinstance(data, Data)
     if isinstance(data, Batch) and data.num_graphs != 1:

@@ -334,16 +334,16 @@ class TrainedModel(WithUncertainty):
         if are_molecules(given) and not self.features.are_molecules:
             raise ValueError("The model was not trained on molecules: give PyG data or networkx graphs, not molecules.")
         if unreadable == "error":
-            return self._with_descriptors(store_of(given), given), None
+            return self.with_descriptors(store_of(given), given), None
         if self.features.task.level != "graph":
             raise ValueError(
                 f"The model answers for nodes, and unreadable={unreadable!r} is about graphs: leave it out."
             )
         store, is_read = store_of_readable(given)
         readable = [graph for graph, can_be in zip(given, is_read, strict=True) if can_be]
-        return None if store is None else self._with_descriptors(store, readable), is_read
+        return None if store is None else self.with_descriptors(store, readable), is_read
 
-    def _with_descriptors(self, store: GraphStore, graphs: Sequence[Any]) -> GraphStore:
+    def with_descriptors(self, store: GraphStore, graphs: Sequence[Any]) -> GraphStore:
         """Molecules with the descriptors that the model was trained with; other graphs as they are.
 
         Refuses molecules if the model also needs what was in columns of a table.
