@@ -335,3 +335,12 @@ def test_molecules_of_a_model_with_descriptors(tmp_path: Path) -> None:
         assert found.prediction == pytest.approx(model.predict("CCO").mean[0, 0], abs=1e-5)
         total = found.nodes.sum() + found.edges.sum() + found.residual
         assert total == pytest.approx(found.prediction - found.baseline, abs=1e-5)
+
+
+def test_several_molecules_in_a_row_are_not_one(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    path = tmp_path / "a.csv"
+    path.write_text("solute,solvent,logS\n" + "".join(f"{'C' * (i + 1)},O,{i}.5\n" for i in range(12)))
+    model = trained_on(from_csv(path, smiles_column=["solute", "solvent"]))
+    with pytest.raises(ValueError, match="reads 2 molecules side by side: use crawl explain with a table"):
+        explain(model, "CCO")

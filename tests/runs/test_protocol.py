@@ -10,7 +10,7 @@ from rich.console import Console
 from crawl.data import csl
 from crawl.runs import Benchmark, Counting, Csl, GivenModel, Model, Result, Social
 from crawl.runs.formats import format_score, model_title
-from crawl.runs.protocol import Summary, as_baseline, num_folds, results_table, run_folds
+from crawl.runs.protocol import Summary, _left_out, as_baseline, num_folds, results_table, run_folds
 
 
 def fake(*evaluations: float | None) -> Result:
@@ -86,3 +86,12 @@ def test_scores_as_people_write_them():
     assert format_score("accuracy", 1.0) == "100.00 %"
     assert format_score("mae", 0.12345) == "0.1235"  # rounded to even
     assert format_score("mae", None) == "–"
+
+
+def test_what_a_mean_score_leaves_out():
+    by_target = {"a": {"mean": 0.5}, **{name: {"mean": None} for name in "bcdefgh"}}
+    said = _left_out("val", {"mean": 0.5, "by_target": by_target})
+    assert said == "The val score leaves out b, c, d, e, f and 2 more, for which there is none."
+    assert _left_out("train", {"mean": 0.5, "by_target": by_target}) == ""
+    assert _left_out("test", {"mean": 0.5, "by_target": {"a": {"mean": 0.5}}}) == ""
+    assert _left_out("test", {"mean": 0.5}) == ""

@@ -69,6 +69,8 @@ def explain(
 
 def as_graph(subject: Subject, data: GraphLike) -> tuple[Data, str | None]:
     """The graph, and its SMILES if it was given as such. Refuses what is not one graph."""
+    if are_molecules([data]) and subject.trained is not None and (number := subject.trained.features.num_parts) > 1:
+        raise ValueError(f"The model reads {number} molecules side by side: use crawl explain with a table.")
     if are_molecules([data]) and (subject.trained is None or not subject.trained.features.are_molecules):
         raise ValueError("The model was not trained on molecules: give a graph as PyG data, not a molecule.")
     if subject.trained is not None and is_one_graph(data) and not isinstance(data, Data):

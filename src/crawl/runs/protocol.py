@@ -168,8 +168,18 @@ def results_table(results: Sequence[Result]) -> Table:
         for part, score in result.record["scores"].items()
         if part != "train" and "reason" in score
     }
+    reasons |= {_left_out(part, score) for result in results for part, score in result.record["scores"].items()} - {""}
     table.caption = " ".join(sorted(reasons)) or None
     return table
+
+
+def _left_out(part: str, score: dict[str, Any]) -> str:
+    """Which targets a mean score leaves out, since they have none, such as labels of one class; "" if it has all."""
+    missing = [name for name, of_target in score.get("by_target", {}).items() if of_target["mean"] is None]
+    if part == "train" or score["mean"] is None or not missing:
+        return ""
+    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    return f"The {part} score leaves out {shown}, for which there is none."
 
 
 def result_cells(record: dict[str, Any]) -> dict[str, str]:
