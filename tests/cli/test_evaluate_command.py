@@ -127,7 +127,7 @@ def test_numbers_are_positive(crawl, csl_run, flag):
 
 def test_what_is_no_model_is_refused(crawl, csl_run, tmp_path):
     assert "not the folder of a run" in crawl.error("evaluate", tmp_path)
-    assert "There is no checkpoint" in crawl.error("evaluate", "missing")
+    assert "There is no file or folder missing" in crawl.error("evaluate", "missing")
     (tmp_path / "text.safetensors").write_text("text")
     assert "truncated or damaged" in crawl.error("evaluate", "text.safetensors")
     assert "load best.safetensors" in crawl.error("evaluate", csl_run / "last.safetensors")
