@@ -127,7 +127,8 @@ def test_predict_keeps_rows_and_explains_bad_ones(freesolv, run, tmp_path):
         main(["predict", str(run), str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"), "--device", "cpu"]) == 0
     )
     out = read(tmp_path / "out.csv")
-    assert list(out[0]) == ["name", "smiles", "energy", "predicted_energy", "walk_spread_energy", "reason"]
+    added = ["predicted_energy", "walk_spread_energy", "domain_percentile", "far", "reason"]
+    assert list(out[0]) == ["name", "smiles", "energy", *added]
     assert [{name: row[name] for name in bad} for row in out] == rows
     empty = out.pop(7)
     assert (empty["predicted_energy"], empty["walk_spread_energy"]) == ("", "")

@@ -19,7 +19,8 @@ def test_recipes_run_on_random_graphs_of_the_right_size(name):
     assert count_parameters(experiment, features) == count_parameters(experiment, Features.of_benchmark(name))
     smallest = store.node_ptr.diff().argsort()[:2]
     with torch.no_grad():
-        out = build_model(experiment, features).eval()(store.batch(smallest), num_steps=20, seed=0)
+        steps = {"num_steps": 20} if experiment.model.has_walks else {}
+        out = build_model(experiment, features).eval()(store.batch(smallest), **steps, seed=0)
     rows = int(store.node_ptr.diff()[smallest].sum()) if dataset.task.level == "node" else 2
     assert out.shape == (rows, dataset.task.num_outputs)
 

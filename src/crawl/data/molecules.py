@@ -229,14 +229,15 @@ def _checked_split(
     paths: PartPaths | None, split: str | Path | Split | Folds | None, fractions: Fractions | None
 ) -> str | Path | Split | Folds:
     """The way to split. Refuses another one where there are three files, and one by file where there are not."""
+    is_by_file = isinstance(split, str) and split == BY_FILE
     if paths is None:
-        if split == BY_FILE:
+        if is_by_file:
             raise ValueError(
                 f"split={BY_FILE!r} needs three files: give val_path and test_path, too, or a folder with train.csv, "
                 "valid.csv and test.csv."
             )
         return "random" if split is None else split
-    for name, value in (("split", None if split == BY_FILE else split), ("fractions", fractions)):
+    for name, value in (("split", None if is_by_file else split), ("fractions", fractions)):
         if value is not None:
             raise ValueError(f"{name}={shown(value)} cannot change the split, which three files give: leave it out.")
     return BY_FILE

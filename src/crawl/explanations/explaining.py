@@ -80,7 +80,7 @@ def as_graph(subject: Subject, data: GraphLike) -> tuple[Data, str | None]:
     assert isinstance(data, Data)
     if isinstance(data, Batch) and data.num_graphs != 1:
         raise ValueError(f"The batch has {data.num_graphs} graphs: explain them one by one.")
-    if not data.num_nodes:
+    if isinstance(data.num_nodes, int) and data.num_nodes == 0:  # what is not a number is refused with the graph
         raise ValueError("The graph has no nodes, so there is nothing to explain.")
     return data, None
 
