@@ -19,7 +19,7 @@ pytest.importorskip("rdkit")
 @pytest.fixture(scope="module")
 def uncertain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of alcohols and amines, and a run for numbers and one for classes."""
-    from conftest import TINY
+    from tests.cli.conftest import TINY
 
     folder = tmp_path_factory.mktemp("uncertain")
     lines = ["smiles,logS,kind,weight"]

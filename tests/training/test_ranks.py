@@ -30,7 +30,9 @@ def start(size: int, *arguments: object, worker: Path | None = WORKER) -> list[s
     found = []
     for rank in range(size):
         own = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-        environment = {**os.environ, **own, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        paths = os.pathsep.join([str(WORKER.parents[2]), os.environ.get("PYTHONPATH", "")])  # where `tests` is
+        own |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
+        environment = {**os.environ, **own}
         command = [sys.executable, *([] if worker is None else [str(worker)]), *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         found.append(subprocess.Popen(command, env=environment, text=True, **pipes))
