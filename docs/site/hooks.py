@@ -11,7 +11,6 @@ import ast
 import os
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -86,12 +85,3 @@ def _exported(package: str) -> list[str]:
 def _joined() -> dict[str, str]:
     tables = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("results/*"), *ROOT.glob("benchmarks/results/*"))]
     return {path: path for path in sorted(tables) if _TABLES.match(path) and path not in JOINED} | JOINED
-
-
-def on_config(config: MkDocsConfig, **_: Any) -> MkDocsConfig:
-    """The version in the header."""
-    text = (ROOT / "src" / "crawl" / "__init__.py").read_text()
-    version = re.search(r'__version__ = "([^"]+)"', text)
-    assert version is not None
-    config.extra["version_text"] = version[1]
-    return config

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from crawl.runs import TrainedModel, resume_run
+from crawl.runs import TrainedModel, resume_ensemble, resume_run, run_ensemble
 from crawl.runs.experiment import Experiment
+from crawl.runs.protocol import run_seeds
 from crawl.runs.run import run_experiment
+from crawl.training.ranks import Ranks
 from tests.runs.together_runs import EXPERIMENT, float32_dataset
 from tests.training.test_ranks import start
 
@@ -72,3 +74,15 @@ def test_only_the_first_process_writes_and_the_record_says_how_many_there_were(r
     assert "num_processes" not in json.loads((runs / "alone" / "result.json").read_text())
     epochs = [json.loads(line)["epoch"] for line in (runs / "three" / "metrics.jsonl").read_text().splitlines()]
     assert epochs == [1, 2, 3, 4]
+
+
+def test_several_trainings_are_refused_before_there_is_a_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(Ranks, "of_this_process", classmethod(lambda cls: cls(0, 2)))
+    remedy = r"2 processes.*in one process"
+    with pytest.raises(ValueError, match=remedy):
+        run_ensemble(EXPERIMENT, tmp_path / "new", dataset=float32_dataset(), num_members=2)
+    with pytest.raises(ValueError, match=remedy):
+        resume_ensemble(tmp_path / "new")
+    with pytest.raises(ValueError, match=remedy):
+        run_seeds(EXPERIMENT, tmp_path / "new", [0, 1])
+    assert not (tmp_path / "new").exists()

@@ -25,10 +25,12 @@ from crawl.runs.recipes import RECIPES
 from crawl.runs.records import check_record, read_config, scores_of
 from crawl.runs.run import Result, read_dataset, resume_run, run_experiment
 from crawl.runs.sources import GivenData
+from crawl.runs.together import refuse_several
 from crawl.runs.trained import MOST_MEMBERS, TrainedModel
 from crawl.runs.uncertainty import is_calibrated
 from crawl.runs.where import Where
 from crawl.training.evaluation import targets_of
+from crawl.training.ranks import Ranks
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
 
@@ -114,6 +116,7 @@ def run_ensemble(
     check_type("experiment", experiment, Experiment)
     if quiet is not None:
         truth("quiet", quiet)
+    refuse_several(Ranks.of_this_process(), "An ensemble", "train it in one process")
     place = Where().moved(**where)  # type: ignore[arg-type]
     kind = choose_device(place.device).type
     dataset = read_dataset(experiment, place, quiet, dataset)
@@ -146,6 +149,7 @@ def resume_ensemble(
 
     The arguments are those of `run_ensemble`; what is left out is as it was.
     """
+    refuse_several(Ranks.of_this_process(), "An ensemble", "train it in one process")
     run = RunFolder(as_path("folder", folder))
     ensemble, place = read_ensemble(run.path), Where.read(run).moved(**where)  # type: ignore[arg-type]
     if run.result.is_file():

@@ -21,6 +21,8 @@ from crawl.runs.formats import format_score, has_best, model_title
 from crawl.runs.records import read_config
 from crawl.runs.run import Result, resume_run, run_experiment
 from crawl.runs.sources import OwnGraphs, WithFolds
+from crawl.runs.together import refuse_several
+from crawl.training.ranks import Ranks
 
 SEEDS = ".seeds"  # a hidden file, since a new run wants a folder without content
 
@@ -90,6 +92,7 @@ def run_seeds(
 def _run_each(
     variants: Mapping[str, Experiment], folder: Path, quiet: bool | None, where: Mapping[str, str | Path | None]
 ) -> list[Result]:
+    refuse_several(Ranks.of_this_process(), "Runs on folds or with several seeds", "train them in one process")
     results = []
     for name, variant in variants.items():
         place = folder / name
