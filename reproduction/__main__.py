@@ -12,7 +12,18 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from crawl.cli.app import Command, run_command
-from crawl.cli.flags import FilePath, Float, FolderPath, Int, Switch, Words, check_positive, compute_with
+from crawl.cli.flags import (
+    NO_RAY,
+    FilePath,
+    Float,
+    FolderPath,
+    Int,
+    RayFlags,
+    Switch,
+    Words,
+    check_positive,
+    compute_with,
+)
 from crawl.cli.output import STDOUT, check_folder, say
 
 _PROGRAM = "python -m reproduction"
@@ -26,6 +37,7 @@ class Reproduce:
     stopped ones continue. Started several times, the processes share the work.
     `python -m reproduction brec` runs BREC, `python -m reproduction links` predicts links of Cora,
     `python -m reproduction uncertainty` says how often intervals hold the truth,
+    `python -m reproduction molecules` compares ensembles and forests on four sets of molecules,
     `python -m reproduction pretrained` makes the models in the package,
     `python -m reproduction explain` measures whether explanations are right,
     `python -m reproduction report RUNS` makes tables and plots from records, `python -m reproduction import NAME PATH`
@@ -44,6 +56,7 @@ class Reproduce:
         tidy: Keep only the records of finished runs, and weights that another table evaluates.
         progress: Show a progress bar for each run on a terminal; elsewhere there are lines anyway.
         list: Run nothing: list the rows of the tables, or of all, and how many of their runs are finished.
+        on_ray: Where to share the runs out.
     """
 
     tables: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TABLE", help_behavior_hint="")] = ()
@@ -58,12 +71,16 @@ class Reproduce:
     tidy: Switch = False
     progress: Switch = False
     list: Switch = False
+    on_ray: Annotated[RayFlags, tyro.conf.arg(name="")] = NO_RAY
 
     def run(self) -> None:
         """Run what is left, and print."""
         check_positive(jobs=self.jobs, seeds=self.seeds)
         if self.minutes is not None and not self.minutes > 0:
             raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        ray = self.on_ray.settings(self.threads)
+        if ray is not None and self.jobs != 1:
+            raise ValueError(f"--jobs {self.jobs} is for threads of one process: use --ray-jobs {self.jobs}.")
         check_folder(self.out)
         compute_with(self.threads)
         from reproduction.records import read_runs
@@ -87,9 +104,11 @@ class Reproduce:
             )
             print(f"{'links':18} Links of Cora, with a GCN autoencoder and common neighbours; the same.")
             print(f"{'uncertainty':18} How often intervals and sets for molecules hold the truth; the same.")
+            print(f"{'molecules':18} Ensembles and random forests on four sets of molecules; the same.")
             print(f"{'explain':18} Whether explanations are right, on planted motifs and on ESOL; the same.")
             return
-        _advise_on_overlap(self.device, self.jobs)
+        if ray is None:
+            _advise_on_overlap(self.device, self.jobs)
         try:
             done = reproduce(
                 self.tables,
@@ -103,6 +122,7 @@ class Reproduce:
                 tidy=self.tidy,
                 threads=self.threads,
                 quiet=None if self.progress or not sys.stderr.isatty() else True,
+                ray=ray,
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command resumes where it was stopped") from None
@@ -302,14 +322,65 @@ class Uncertainty:
 
 
 @dataclass(frozen=True)
+class Molecules:
+    """Train ensembles on four sets of molecules, and random forests beside them; prints the tables.
+
+    The same command resumes: what is finished is read. A small file for each row is in one folder, beside the runs.
+
+    Attributes:
+        data: The data sets: esol, bbbp, lipo or tox21; all when not given.
+        models: crawl, hybrid, both also with -descriptors after them, forest-fingerprints or forest-descriptors; all
+            when not given. Trials have names of their own, such as trial-crawl-mean.
+        out: Where rows and runs are.
+        page: The page to write; molecules.md beside the rows when not given.
+        minutes: Stop after this many minutes, at a checkpoint.
+        molecules: The folder with esol.csv.gz and others; molecules in the data root when not given.
+        device: Where to compute.
+        threads: How many CPU threads compute.
+        report: Run nothing: make the page from the rows in the folder.
+    """
+
+    data: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = ()
+    models: tuple[str, ...] = ()
+    out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/molecules")
+    page: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    minutes: float | None = None
+    molecules: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int | None = None
+    report: bool = False
+
+    def run(self) -> None:
+        """Run what is left, and print."""
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        if self.report and (self.data or self.models):
+            raise ValueError("--report is about all rows in the folder: leave out the data sets and --models.")
+        check_folder(self.out)
+        compute_with(self.threads)
+        from reproduction.molecules import run_rows, write_molecules_report
+
+        if not self.report:
+            how: dict[str, Any] = {"data": self.data, "models": self.models, "minutes": self.minutes}
+            try:
+                run_rows(self.out, **how, device=self.device, molecules=self.molecules)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+        page = self.page or self.out / "molecules.md"
+        write_molecules_report(self.out, page)
+        print(page.read_text(), end="")
+        say(f"written: {page}")
+
+
+@dataclass(frozen=True)
 class Pretrained:
     """Train the models that come with the package, and save them there: weights, configuration and card.
 
     The same command resumes: what is finished is only saved again.
 
     Attributes:
-        names: The models: csl, esol or lipo; all when not given.
-        data: The folder with esol.csv.gz and lipo.csv.gz: columns smiles, logS or lipo, and split.
+        names: The models: csl, esol, lipo or zinc; all when not given.
+        data: The folder with esol.csv.gz, lipo.csv.gz and zinc12k.csv.gz: columns smiles, logS, lipo or y, and split.
         out: Where the runs are.
         package: Where the models are saved.
         minutes: Stop after this many minutes, at a checkpoint.
@@ -398,7 +469,7 @@ class Report:
     Attributes:
         runs: Folders of `python -m reproduction` or of one of its tables, folders of runs, or the small files that
             --collect wrote.
-        out: Where to write tables.md, tables.csv and plots; - prints the tables and writes nothing.
+        out: Where to write tables.md, tables.csv, report.html and plots; - prints the tables and writes nothing.
         collect: Also write TABLE.json there, one small file for each table from which the same report can be made, and
             runs.json for other runs.
     """
@@ -454,6 +525,7 @@ def parse(arguments: Sequence[str]) -> Command:
     """The command the arguments ask for. Prints help or what is wrong, and raises `SystemExit`, as tyro does."""
     others: dict[str, type[Command]] = {"brec": Brec, "links": Links, "report": Report, "import": Import}
     others["uncertainty"] = Uncertainty
+    others["molecules"] = Molecules
     others |= {"pretrained": Pretrained}
     others["explain"] = Explain
     word = arguments[0] if arguments and arguments[0] in others else ""

@@ -11,24 +11,32 @@ from typing import Any
 from crawl.checks import check_choice
 from crawl.cli.output import say
 from crawl.encodings.settings import Encodings
-from crawl.runs import Csv, Experiment, Model, TrainedModel, resume_run, run_experiment
+from crawl.runs import Csv, Experiment, Model, TrainedModel, resume_run, run_ensemble, run_experiment
 from crawl.runs.recipes import csl
 from crawl.runs.run import Stopped
-from crawl.training.settings import Cosine, Evaluation, Training
+from crawl.training.settings import Cosine, CosinePerStep, Evaluation, Training
 from crawl.walks.plan import WalkPlan
+from reproduction.molecules import NUM_MEMBERS, networks
 
 PACKAGE = Path(__file__).parents[1] / "src" / "crawl" / "pretrained"
 
 _SPLIT = """with the fixed scaffold split of MUBen (Apache-2.0): the test split has scaffolds that the training split
 does not have, which is harder than a random split."""
+_FIVE = """It is an ensemble of five, the network of the table of molecules with the best
+validation score; its settings were chosen by validation."""
 _ESOL = f"""It predicts logS, the logarithm of the solubility of a molecule in water in mol/l.
 
-The data are ESOL (Delaney 2004, 1,128 molecules) as in MoleculeNet, {_SPLIT} Most of the molecules are small. The
-settings followed one short trial, not a search."""
+The data are ESOL (Delaney 2004, 1,128 molecules) as in MoleculeNet, {_SPLIT} Most of the molecules are small.
+{_FIVE}"""
 _LIPO = f"""It predicts logD, the logarithm of the octanol/water distribution coefficient of a molecule at pH 7.4.
 
-The data are Lipophilicity (4,200 molecules of ChEMBL) as in MoleculeNet, {_SPLIT} It was trained for 30 epochs only,
-with walks from half of the atoms, since 60 epochs took too long on a busy CPU. No settings were searched for."""
+The data are Lipophilicity (4,200 molecules of ChEMBL) as in MoleculeNet, {_SPLIT} {_FIVE}"""
+_ZINC = """It predicts the penalised logP of a drug-like molecule: logP minus the synthetic accessibility score and the
+number of atoms beyond six in the longest ring, each normalised.
+
+The data are the 12,000 molecules of the ZINC benchmark with its split, read from SMILES: so it sees more of an atom
+than the published graphs, which have its element and charge alone, and its score is not one of that benchmark. It was
+trained for a quarter of an hour on one core of a CPU; its settings were not searched for."""
 _CSL = """It tells apart the ten classes of cyclic skip link graphs of 41 nodes (Murphy et al. 2019), which message
 passing cannot: a cycle with a further edge from each node to the one 2, 3, 4, 5, 6, 9, 11, 12, 13 or 16 steps ahead.
 It knows nothing of other graphs, and answers for them all the same. Graphs and folds are made in code."""
@@ -42,23 +50,33 @@ class Planned:
         experiment: How it is trained.
         about: What its card says besides.
         file: The table in the folder of data, or nothing if the data are made in code.
+        num_members: How many models it is, which predict together.
     """
 
     experiment: Experiment
     about: str
     file: str = ""
+    num_members: int = 1
 
 
-def _molecules(name: str, target: str, walk: WalkPlan, pool: Any, max_epochs: int, num_val_repeats: int) -> Experiment:
+def _zinc() -> Experiment:
     """Walks and messages in turn, small enough for a CPU."""
     return Experiment(
-        name=name,
-        data=Csv(targets=(target,), split="split", metric="rmse", task="regression"),
-        walk=walk,
-        model=Model(("walk", "gine", "virtual_node"), hidden_channels=64, num_layers=3, pool=pool, dropout=0.1),
-        training=Training(max_epochs=max_epochs, schedule=Cosine(), normalise_targets=True),
-        evaluation=Evaluation(num_val_repeats=num_val_repeats, num_test_repeats=10),
-        encodings=Encodings(return_steps=16),
+        name="zinc",
+        data=Csv(targets=("y",), split="split", metric="mae", task="regression"),
+        walk=WalkPlan(num_steps=16, num_eval_steps=24, start_share=0.5),
+        model=Model(("walk", "edge_update", "gine", "virtual_node"), hidden_channels=64, num_layers=3, pool="sum"),
+        training=Training(
+            lr=2e-3,
+            max_epochs=60,
+            schedule=CosinePerStep(),
+            warmup_epochs=1,
+            optimiser="adamw",
+            weight_decay=0.1,
+            normalise_targets=True,
+        ),
+        evaluation=Evaluation(num_val_repeats=1, val_every=3, num_test_repeats=10),
+        encodings=Encodings(return_steps=16, longest_cycle=8),
     )
 
 
@@ -71,14 +89,9 @@ PLANNED = {
         ),
         _CSL,
     ),
-    "esol": Planned(
-        _molecules("esol", "logS", WalkPlan(num_steps=25, num_eval_steps=75), "sum", 100, 2), _ESOL, "esol.csv.gz"
-    ),
-    "lipo": Planned(
-        _molecules("lipo", "lipo", WalkPlan(num_steps=25, num_eval_steps=50, start_share=0.5), "mean", 30, 1),
-        _LIPO,
-        "lipo.csv.gz",
-    ),
+    "esol": Planned(networks("esol")["crawl"], _ESOL, "esol.csv.gz", NUM_MEMBERS),
+    "lipo": Planned(networks("lipo")["crawl"], _LIPO, "lipo.csv.gz", NUM_MEMBERS),
+    "zinc": Planned(_zinc(), _ZINC, "zinc12k.csv.gz"),
 }
 
 
@@ -105,7 +118,9 @@ def make_pretrained(
         path = _file_of(plan, data)
         how: dict[str, Any] = {"device": device, "path": path, "stop": lambda: time.monotonic() >= deadline}
         try:
-            if (place / "config.json").is_file():
+            if plan.num_members > 1:
+                run_ensemble(plan.experiment, place, num_members=plan.num_members, **how)
+            elif (place / "config.json").is_file():
                 resume_run(place, **how)
             else:
                 run_experiment(plan.experiment, place, **how)

@@ -14,6 +14,7 @@ from crawl.runs.curves import CurveGroup, draw_curves, save_figure
 from crawl.runs.experiment import Experiment
 from crawl.runs.records import RunRecord, read_run_or_problem
 from crawl.runs.report import run_folders
+from reproduction.page import report_page
 from reproduction.plan import PlannedRun, Row, Table
 from reproduction.records import read_collected, read_runs, write_collected
 from reproduction.summary import Line, metric_of, summarise, to_csv, to_markdown
@@ -26,7 +27,8 @@ OTHER_RUNS = "runs"  # the name of the table of runs that belong to none
 def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) -> list[Path]:
     """Write the tables and plots of all runs below the paths; the files written.
 
-    `tables.md` and `tables.csv` hold a table for each of the paper that has runs, and one for other runs;
+    `tables.md` and `tables.csv` hold a table for each of the paper that has runs, and one for other runs; `report.html`
+    is a page of its own with the same tables, marks where the paper's figures are missed, and learning curves;
     `curves-NAME.png` its learning curves; `window.png` and `walks.png` the paper's two figures. Plots need matplotlib
     and are left out without it.
 
@@ -40,14 +42,15 @@ def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) 
     Raises:
         ValueError: If small files would get into a folder with runs, or as `find_runs` does.
     """
-    if collect and run_folders(folder):
+    if collect and _runs_in(folder):
         raise ValueError(f"{folder} holds runs: choose another folder for --collect with -o.")
     found = find_runs(paths)
     lines = {table.name: summarise(table, runs) for table, runs in found}
     folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / "tables.md", folder / "tables.csv"]
+    written = [folder / "tables.md", folder / "tables.csv", folder / "report.html"]
     write_atomically(written[0], _page(found, lines))
     write_atomically(written[1], to_csv(lines))
+    write_atomically(written[2], report_page(found, lines, [_effort(runs) for _, runs in found]))
     for table, runs in found:
         written += _plots(table, runs, lines[table.name], folder)
     for table, runs in found if collect else []:
@@ -84,7 +87,7 @@ def find_runs(paths: Sequence[Path]) -> list[tuple[Table, Runs]]:
     known: dict[str, tuple[RunRecord, Path]] = {}
     for given in paths:
         small = _small_files(given)
-        if small and run_folders(given):
+        if small and _runs_in(given):
             raise ValueError(f"{given} holds both runs and small files, {small[0].name} first: move these.")
         for path in small or [given]:
             tables, runs = _collected_in(path) if path.is_file() else _runs_below(path)
@@ -113,6 +116,11 @@ def _by_table(names: set[str], runs: Runs) -> list[tuple[Table, Runs]]:
     in_tables = {place for _, of_table in tables for place in of_table}
     others = {place: run for place, run in runs.items() if place not in in_tables}
     return tables + ([(_table_of(others), others)] if others else [])
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """The folders of runs in a folder, except those in `NAME/runs`, beside the rows of molecules and others."""
+    return [path for path in run_folders(folder) if "runs" not in path.relative_to(folder).parts[1:]]
 
 
 def _small_files(folder: Path) -> list[Path]:

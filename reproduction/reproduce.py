@@ -25,10 +25,14 @@ from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.ops.triton.streams import stream_of_thread
 from crawl.runs.build import load_dataset
+from crawl.runs.cluster.connection import OnRay, connect
+from crawl.runs.cluster.sharing import Job, Outcome
+from crawl.runs.cluster.worker import Tell
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.records import is_finished, read_config
 from crawl.runs.run import Stopped, resume_run, run_experiment
+from crawl.runs.several import share_jobs, tell_last
 from crawl.runs.sources import Data, InRoot
 from crawl.training.trainer import choose_device
 from reproduction.few_walks import evaluate_share
@@ -75,6 +79,7 @@ def reproduce(
     quiet: bool | None = True,
     change: Change | None = None,
     threads: int | None = None,
+    ray: OnRay | None = None,
 ) -> list[Reproduced]:
     """The tables, after running what is not finished yet. Finished runs are read, stopped ones are resumed.
 
@@ -95,16 +100,17 @@ def reproduce(
         quiet: Show no progress of a single run; see `run_experiment`.
         change: What to change in every experiment. The table then says that settings are not those of the paper.
         threads: How many CPU threads compute in each run; the processor is shared evenly when None.
+        ray: Share the runs out with Ray, instead of threads of this process. Evaluations of runs come after them, here.
 
     Raises:
-        ValueError: For an unknown table or row.
+        ValueError: For an unknown table or row, or runs that are timed, with Ray.
     """
     deadline = None if minutes is None else time.time() + 60 * minutes
     runs = _ordered(choose_tables(names, rows), num_seeds)
     if change is not None:
         runs = [replace(run, experiment=change(run.experiment)) for run in runs]
     work = _Work(Path(folder), device, None if root is None else os.path.realpath(root), deadline, tidy, quiet)
-    problems = work.run_all(runs, jobs, threads)
+    problems = work.run_all(runs, jobs, threads, ray)
     return [
         Reproduced(
             table,
@@ -181,11 +187,16 @@ class _Work:
         """Whether it is time to stop."""
         return self.is_stopped.is_set() or (self.deadline is not None and time.time() >= self.deadline)
 
-    def run_all(self, runs: Sequence[PlannedRun], jobs: int, threads: int | None) -> dict[str, str]:
+    def run_all(
+        self, runs: Sequence[PlannedRun], jobs: int, threads: int | None, ray: OnRay | None = None
+    ) -> dict[str, str]:
         """Do all runs that are not finished; why some failed, by their place."""
         for run in runs:
             self.tidy_up(run)
         left = [run for run in runs if not self.is_done(run)]
+        if ray is not None:
+            self._run_on_ray([run for run in left if not run.trained], ray)
+            left = [run for run in left if run.trained]
         together = [run for run in left if self._may_share(run)]
         jobs = min(jobs, len(together))
         before = torch.get_num_threads()
@@ -205,6 +216,32 @@ class _Work:
             torch.set_num_threads(before)
             _loaded.cache_clear()
         return self.problems
+
+    def _run_on_ray(self, runs: Sequence[PlannedRun], ray: OnRay) -> None:
+        """Do the runs at workers of Ray. A worker knows a run by its folder alone, which may be elsewhere."""
+        if timed := [run.place for run in runs if run.is_timed]:
+            raise ValueError(f"{timed[0]} is timed, so nothing may run beside it: leave out --ray.")
+        if not runs:
+            return
+        by_place = {run.place: run for run in runs}
+
+        def keep(place: str, outcome: Outcome) -> None:
+            if outcome.state == "done":
+                self.tidy_up(by_place[place])
+            elif outcome.state in ("failed", "lost"):
+                self.problems[place] = outcome.problem
+
+        with connect(ray, self.device) as cluster:
+            same = {"device": cluster.device, "root": self.root, "runs_at_a_time": cluster.runs_at_a_time(len(runs))}
+            jobs = [
+                Job(
+                    run.place,
+                    self.folder / run.place,
+                    {**same, "experiment": run.experiment.to_json(), "synthetic": run.synthetic},
+                )
+                for run in runs
+            ]
+            share_jobs(do_planned, jobs, cluster, ended=keep, is_over=lambda: self.is_over)
 
     def _may_share(self, run: PlannedRun) -> bool:
         """Whether other runs may be under way in this process: on a GPU, eager steps of several threads may not mix."""
@@ -258,13 +295,13 @@ class _Work:
             return
         say(f"{run.place}: done")
 
-    def _do(self, run: PlannedRun, runs_at_a_time: int) -> None:
+    def _do(self, run: PlannedRun, runs_at_a_time: int, stop: Callable[[], bool] | None = None) -> None:
         place = self.folder / run.place
         dataset = self._dataset(run)
         if run.trained:
             evaluate_share(self.folder / run.trained, run.start_share, place, dataset, self.device)
             return
-        how: dict[str, Any] = {"dataset": dataset, "quiet": self.quiet, "stop": lambda: self.is_over}
+        how: dict[str, Any] = {"dataset": dataset, "quiet": self.quiet, "stop": stop or (lambda: self.is_over)}
         how |= {"runs_at_a_time": runs_at_a_time, "device": self.device, "root": self.root}
         config, experiment = RunFolder(place).config, self._settled(run.experiment, dataset)
         if not config.is_file():
@@ -301,6 +338,13 @@ class _Work:
             path.unlink(missing_ok=True)
 
 
+def do_planned(folder: Path, task: dict[str, Any], tell: Tell) -> None:
+    """Do a run of a table at a worker of Ray."""
+    run = PlannedRun(folder.name, Experiment.from_json(task["experiment"]), synthetic=task["synthetic"])
+    work = _Work(folder.parent, task["device"], task["root"], deadline=None, tidy=False, quiet=True)
+    work._do(run, task["runs_at_a_time"], stop=lambda: tell_last(folder, tell))
+
+
 @cache
 def _evaluated() -> set[str]:
     """The places of rows whose trained models another table evaluates."""
@@ -321,4 +365,5 @@ _SAYING = threading.Lock()  # streams lose what several threads write at a time
 def say(message: str) -> None:
     """A remark for the person at the terminal."""
     with _SAYING:
-        print(message, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{message}\n")  # at once: the runs themselves may write there, too
+        sys.stderr.flush()

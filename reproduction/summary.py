@@ -293,19 +293,25 @@ def metric_of(row: Row, runs: Mapping[str, RunRecord]) -> str:
 
 def to_markdown(table: Table, lines: Sequence[Line]) -> str:
     """A section with the table."""
+    cells, remarks = as_text(table, lines)
+    cells = cells.replace({r"\|": r"\\|"}, regex=True)
+    rows = [list(cells.columns), ["---"] * len(cells.columns), *cells.to_numpy().tolist()]
+    text = "\n".join(f"| {' | '.join(row)} |" for row in rows)  # pandas would fill all columns up with spaces
+    return f"## {table.title}\n\n{text}\n" + (f"\n{remarks}\n" if remarks else "")
+
+
+def as_text(table: Table, lines: Sequence[Line]) -> tuple[pd.DataFrame, str]:
+    """The table as people read it, a row for each line, and what to know about it."""
     machines = {line.machines for line in lines if line.machines}
     if len(machines) > 1:
         lines = [replace(line, notes=line.notes + tuple(f"on {name}" for name in line.machines)) for line in lines]
-    cells = pd.DataFrame([_cells(line, table) for line in lines]).replace({r"\|": r"\\|"}, regex=True)
+    cells = pd.DataFrame([_cells(line, table) for line in lines])
     if cells["epoch"].nunique() == 1:
         del cells["epoch"]
-    rows = [list(cells.columns), ["---"] * len(cells.columns), *cells.to_numpy().tolist()]
-    text = "\n".join(f"| {' | '.join(row)} |" for row in rows)  # pandas would fill all columns up with spaces
     has_both = any(line.published and line.published.internal_deviation is not None for line in lines)
     spreads = "In brackets is how far the paper's evaluations of one model lie apart." if has_both else ""
     made_on = f"Made on {' and '.join(machines.pop())}." if len(machines) == 1 else ""
-    remarks = " ".join(filter(None, (table.note, spreads, made_on)))
-    return f"## {table.title}\n\n{text}\n" + (f"\n{remarks}\n" if remarks else "")
+    return cells, " ".join(filter(None, (table.note, spreads, made_on)))
 
 
 def _cells(line: Line, table: Table) -> dict[str, str]:

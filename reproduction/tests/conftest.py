@@ -1,13 +1,23 @@
 """What the tests of the reproduction share; some of it with those of the library."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reproduction.__main__ import main
+from tests.browser import browser  # noqa: F401
 from tests.cli.conftest import Crawl, crawl, csl_run, tiny  # noqa: F401
 from tests.conftest import _runs_without_pages, interruptible, wide_tiles  # noqa: F401
 from tests.data.benchmarks.conftest import shrink  # noqa: F401
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _reports_without_pages() -> Iterator[None]:
+    """Let reports have an empty `report.html`: its figures would take longer than all else. Its own test has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reproduction.report.report_page", lambda *_: "")
+        yield
 
 
 @pytest.fixture

@@ -137,6 +137,8 @@ class TestFolders:
             write_report([tmp_path], tmp_path, collect=True)
         write_report([tmp_path], tmp_path / "small", collect=True)
         assert places(find_runs([tmp_path / "small"])) == places(find_runs([tmp_path]))
+        write_run(tmp_path / "small/molecules/runs/esol-crawl/member-1", Experiment(name="esol"), 0.1)  # in no table
+        assert places(find_runs([tmp_path / "small"])) == places(find_runs([tmp_path / "small/zinc.json"]))
         (tmp_path / "small/zinc.json").rename(tmp_path / "zinc.json")
         with pytest.raises(ValueError, match=r"holds both runs and small files, zinc\.json first: move these\.$"):
             find_runs([tmp_path])
