@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/peers
+# One more than there are cores: some tests wait for processes that they start.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .PHONY: train test test-reproduction fuzz format bench docs clean
 .DELETE_ON_ERROR:
@@ -14,12 +16,12 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
 	$(MAKE) test-reproduction
 
 # The tests of the paper's tables, a run of their own that `make test` ends with.
 test-reproduction: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal reproduction/tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal reproduction/tests
 
 # 10,000 calls and 2,000 command lines with hostile values, and a record of what came of them.
 fuzz: $(READY)

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.browser import browser  # noqa: F401
+
 # Without a GPU, Triton's kernels run in its interpreter. Triton reads this when it is first imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -97,6 +97,21 @@ def test_closed_batches_benchmark_with_small_graphs(tmp_path: Path) -> None:
     assert (tmp_path / "closed_batches.png").stat().st_size > 10_000
 
 
+def test_the_model_of_several_gpus_adds_what_it_assumes(tmp_path: Path) -> None:
+    results, report = run_benchmark("scaling", tmp_path, "--eager-update-us", "0", "--fixed-share", "0.5")
+    assert "This is a model, not a measurement." in report
+    zinc, molpcba = results["works"]
+    one, two, *_, many = zinc["modelled"]
+    assert (one["weak"]["efficiency"], one["strong"]["speed_up"], one["all_reduce_s"]) == (1, 1, 0)
+    num_bytes = 4 * (497_743 + 2)
+    assert two["all_reduce_s"] == pytest.approx(num_bytes / 300e9 + 2 * 2e-6)  # 2 (n-1)/n is 1
+    assert two["strong"]["step_s"] == pytest.approx(0.75 * zinc["seconds"] + two["all_reduce_s"])
+    within, between = 2 * 7 / 8 * num_bytes / 300e9 + 14 * 2e-6, 2 * 7 / 8 * num_bytes / 8 / 40e9 + 14 * 5e-6
+    assert many["all_reduce_s"] == pytest.approx(within + between)
+    assert many["strong"] is None  # 64 GPUs, and 50 graphs
+    assert molpcba["modelled"][-1]["strong"]["share"] == 2
+
+
 def test_planted_classes_take_the_edges_and_a_feature(monkeypatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     import planted

@@ -222,7 +222,9 @@ def test_smiles():
         model.predict(["O", "C1CC"])
     with pytest.raises(ValueError, match="Graph 2: there is no SMILES"):
         clone(regressor).fit(["C", "CC", " "], range(3))
-    with pytest.raises(ValueError, match="Graph 1 must be a SMILES string like the others, not float"):
+    with pytest.raises(
+        ValueError, match="Graph 1 must be a SMILES string or a molecule of rdkit, like the others, not float"
+    ):
         clone(regressor).fit(["C", float("nan"), "CC"], range(3))
     with pytest.raises(ValueError, match="x has 0 columns here, but had 9 in training"):
         model.predict([nx.path_graph(3)])
@@ -236,8 +238,14 @@ def test_smiles():
     [
         (nx.path_graph(3), "a list of graphs, not a single one"),
         ("CCO", "a list of graphs, not a single one"),
-        ([nx.path_graph(3), None, nx.path_graph(3)], "Graph 1 must be a networkx graph, PyG Data or a SMILES string"),
-        (np.ones((3, 2)), "Graph 0 must be a networkx graph, PyG Data or a SMILES string, not ndarray"),
+        (
+            [nx.path_graph(3), None, nx.path_graph(3)],
+            "Graph 1 must be a networkx graph, PyG Data, a SMILES string or a molecule of rdkit",
+        ),
+        (
+            np.ones((3, 2)),
+            "Graph 0 must be a networkx graph, PyG Data, a SMILES string or a molecule of rdkit, not ndarray",
+        ),
         ([nx.path_graph(3)] * 2, "2 graphs but 3 targets"),
         ([], "0 graphs but 3 targets"),
         (

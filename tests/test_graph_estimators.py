@@ -51,6 +51,8 @@ def test_validation_data_are_used_and_nothing_else():
     assert near.history_[-1]["val_mae"] < 20
     assert [epoch["loss"] for epoch in near.history_] == [epoch["loss"] for epoch in model.history_]
     kinds = np.array(["path", "cycle"] * 6)
+    listed = CRaWlRegressor(**TINY).fit(GRAPHS, SIZES, eval_set=[val])  # as XGBoost and LightGBM take it
+    assert [epoch["val_mae"] for epoch in listed.history_] == [epoch["val_mae"] for epoch in model.history_]
     fitted = CRaWlClassifier(**TINY).fit(GRAPHS, kinds, eval_set=(GRAPHS[1:2], ["cycle"]))
     assert fitted.history_[-1]["val_accuracy"] in (0.0, 1.0)
 
@@ -58,7 +60,9 @@ def test_validation_data_are_used_and_nothing_else():
 @pytest.mark.parametrize(
     ("eval_set", "message"),
     [
-        (GRAPHS, r"eval_set must be a pair \(graphs, targets\)"),
+        (GRAPHS, r"eval_set must be a pair \(graphs, targets\), or a list of one such pair"),
+        ([], r"eval_set must be a pair \(graphs, targets\)"),
+        ([(GRAPHS, SIZES), (GRAPHS, SIZES), (GRAPHS, SIZES)], r"eval_set must be a pair \(graphs, targets\)"),
         ((GRAPHS[:2], SIZES[:3]), "eval_set has 2 graphs and 3 targets"),
         (([], []), "eval_set has 0 graphs and 0 targets"),
         ((GRAPHS[:2], np.ones((2, 2))), r"targets of shape \[2\] a graph, not \[1\] as in y"),

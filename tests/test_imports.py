@@ -15,12 +15,14 @@ MODULES = {
 # Each line may import from its own modules and from the lines above it.
 ORDER = [
     {f"crawl.{name}" for name in ("checks", "choices", "files", "lazy", "memory", "plain", "tensor_checks", "threads")},
+    {"crawl.molecule_arrays", "crawl.processes"},
     {"crawl.ops"},
     {"crawl.edge_lists", "crawl.graph", "crawl.graph_files", "crawl.one_way_cpu"},
     {"crawl.walks"},
     {"crawl.encodings"},
     {"crawl.nn"},
     {"crawl.models"},
+    {"crawl.exporting"},
     {"crawl.data"},
     {"crawl.training"},
     {"crawl.pages"},

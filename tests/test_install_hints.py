@@ -76,6 +76,7 @@ def test_the_version_is_written_once_and_known_without_an_installation(capsys, m
 )
 def test_messages_about_missing_packages(monkeypatch, module, use, package):
     monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "crawl.data.smiles", raising=False)
+    for ours in ("crawl.data.smiles", "crawl.molecule_arrays"):
+        monkeypatch.delitem(sys.modules, ours, raising=False)
     with pytest.raises(ImportError, match=rf"install it with: pip install {package}$"):
         use()

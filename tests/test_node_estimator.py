@@ -89,7 +89,7 @@ def test_a_mask_is_not_a_list_of_nodes_0_and_1():
 def test_labels_of_the_graph_follow_nodes_in_any_order():
     data = ring(24, train_mask=None, val_mask=None, test_mask=None)
     order = torch.arange(24).flip(0)
-    owners, labels = _labelled(data, None, order)
+    owners, labels, _ = _labelled(data, None, order)
     assert labels.tolist() == data.y[owners].tolist() != data.y.tolist()
 
 
@@ -123,3 +123,44 @@ def test_refuses_other_graphs_and_settings():
     missing = ring(24, y=torch.where(torch.arange(24) == 2, 2, torch.arange(24) % 2))
     with pytest.raises(ValueError, match=r"^No target of class 2 is in the training split"):
         CRaWlNodeClassifier(**SMALL).fit(missing)
+
+
+def test_numbers_below_0_are_refused_as_from_graph_refuses_them():
+    graph = nx.cycle_graph(8)
+    for labels in ([0, 1, -1, 1, 0, 1, 0, 1], [1, -1] * 4):
+        node = labels.index(-1)
+        with pytest.raises(ValueError, match=f"The label of node {node} is -1, and classes are words"):
+            CRaWlNodeClassifier(**SMALL).fit(graph, labels)
+
+
+def test_weights_follow_their_nodes(monkeypatch):
+    graph, seen = coloured(12), []
+    monkeypatch.setattr(CRaWlNodeClassifier, "_train", lambda self, dataset, _: seen.append(dataset.store))
+    weights, some = np.arange(12.0), ["n7", "n3", "n5", "n1", "n9", "n2", "n8"]
+    classifier = CRaWlNodeClassifier(**SMALL)
+    for how in (
+        {"nodes": some, "sample_weight": weights},
+        {"nodes": some, "sample_weight": weights[[7, 3, 5, 1, 9, 2, 8]]},
+    ):
+        classifier.fit(graph, **how)
+        assert seen[-1].owners.tolist() == [7, 3, 5, 1, 9, 2, 8]
+        assert seen[-1].sample_weight.tolist() == [7, 3, 5, 1, 9, 2, 8]
+    colours = {name: None if name == "n5" else graph.nodes[name]["y"] for name in some}
+    classifier.fit(graph, colours, sample_weight=weights[[7, 3, 5, 1, 9, 2, 8]])
+    assert seen[-1].sample_weight.tolist() == [7, 3, 1, 9, 2, 8]  # n5 has no class
+    with pytest.raises(ValueError, match="sample_weight must be 7 numbers, one for each node"):
+        classifier.fit(graph, nodes=some, sample_weight=[1.0, 2.0])
+
+
+def test_ratios_of_weights_matter_in_training():
+    graph, settings = coloured(20), {**SMALL, "max_epochs": 3, "random_state": 0}
+    alike = CRaWlNodeClassifier(**settings).fit(graph).predict_proba(graph)
+    doubled = CRaWlNodeClassifier(**settings).fit(graph, sample_weight=[2.0] * 20).predict_proba(graph)
+    uneven = CRaWlNodeClassifier(**settings).fit(graph, sample_weight=[0.0, 2.0] * 10).predict_proba(graph)
+    assert np.allclose(alike, doubled, atol=1e-6)
+    assert not np.allclose(alike, uneven, atol=1e-3)
+
+
+def test_weights_below_0_are_refused():
+    with pytest.raises(ValueError, match="sample_weight has -1"):
+        CRaWlNodeClassifier(**SMALL).fit(coloured(), sample_weight=[-1.0] * 40)

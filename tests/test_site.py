@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import pytest
+
+from tests.browser import Browser, look_in_all_windows
 
 pytest.importorskip("mkdocs", reason="the site needs mkdocs: pip install '.[docs]'")
 
@@ -55,3 +58,26 @@ def test_the_reference_has_what_packages_export(site: Path) -> None:
     text = (site / "api" / "crawl.html").read_text()
     for name in ("crawl.Graph", "crawl.sample_walks", "crawl.Network", "crawl.CRaWlConv"):
         assert f'id="{name}"' in text, name
+
+
+@pytest.mark.parametrize("page", ["index.html", "tutorials/chemist.html", "explain.html", "results/tables.html"])
+def test_pages_are_seen_in_every_window(site: Path, browser: Browser, page: str) -> None:
+    seen = look_in_all_windows(browser, site / page, "site", is_whole=False)
+    for each in seen.values():
+        assert each.requests
+        assert all(Path(unquote(urlparse(url).path)).is_file() for url in each.requests if url.startswith("file:"))
+
+
+def test_the_search_works_from_a_folder(site: Path, browser: Browser, tmp_path: Path) -> None:
+    search = """new Promise(done => {
+      const field = document.querySelector('input[name=query]');
+      field.focus();
+      field.value = 'conformal';
+      field.dispatchEvent(new Event('keyup', { bubbles: true }));
+      const links = () => [...document.querySelectorAll('.md-search-result__link')].map(each => each.href);
+      const look = again => links().length || !again ? done(links()) : setTimeout(look, 50, again - 1);
+      look(200);
+    })"""
+    seen = browser.look_at(site / "tutorials" / "chemist.html", tmp_path, questions=(search,))
+    assert seen.messages == []
+    assert any("/uncertainty.html" in link for link in seen.answers[0]), seen.answers

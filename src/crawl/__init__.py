@@ -7,6 +7,7 @@ from crawl.lazy import lazy
 if TYPE_CHECKING:
     from crawl.estimators import CRaWlClassifier, CRaWlLinkPredictor, CRaWlNodeClassifier, CRaWlRegressor
     from crawl.explanations.explaining import explain
+    from crawl.exporting import export, export_inputs
     from crawl.graph import Graph
     from crawl.graph_files import build_graph_file, open_features
     from crawl.models import CRaWl, Network
@@ -34,6 +35,8 @@ __all__ = [
     "Walks",
     "build_graph_file",
     "explain",
+    "export",
+    "export_inputs",
     "from_pretrained",
     "open_features",
     "sample_walks",
@@ -44,6 +47,7 @@ __getattr__, __dir__ = lazy(
     {
         "crawl.estimators": ("CRaWlClassifier", "CRaWlLinkPredictor", "CRaWlNodeClassifier", "CRaWlRegressor"),
         "crawl.explanations.explaining": ("explain",),
+        "crawl.exporting": ("export", "export_inputs"),
         "crawl.graph": ("Graph",),
         "crawl.graph_files": ("build_graph_file", "open_features"),
         "crawl.models": ("CRaWl", "Network"),

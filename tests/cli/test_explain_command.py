@@ -24,11 +24,12 @@ def test_a_page_with_a_section_for_each_row(crawl, molecule_runs, molecules):
     assert done.err == "3 rows, 1 not explained (the page says why) → page.html\n"
     text = Path("page.html").read_text()
     titles = re.findall(r"<h2>(.*?)</h2>", text)
-    assert titles == ["How to read this page", "3. CCC", "4. nonsense", "9. c1ccccc1"]
+    assert titles == ["3. CCC", "4. nonsense", "9. c1ccccc1", "How to read this page"]
     assert "Not explained: &#39;nonsense&#39; is not a molecule" in text
     assert not [link for link in re.findall(r"https?://[^\s\"'<]+", text) if not link.startswith("http://www.w3.org/")]
+    assert "logS on molecules.csv · Blue adds" in text  # a page for others names no folders of this machine
     rows = json.loads(Path("a.json").read_text())["rows"]
-    assert [row["name"] for row in rows] == titles[1:]
+    assert [row["name"] for row in rows] == titles[:-1]
     assert "nonsense" in rows[1]["reason"]
     ring = rows[2]
     assert sum(ring["nodes"]) + sum(ring["edges"]) + ring["residual"] == pytest.approx(
@@ -49,6 +50,24 @@ def test_classes_by_name(crawl, molecule_runs, molecules):
     assert row["subgraphs"] == []  # one atom
     assert crawl.error(*words, "-o", "b.html", "--target", "d") == "target must be one of a, b, c, not 'd'."
     assert not Path("b.html").exists()
+
+
+def test_rows_that_are_not_there_are_told_of(crawl, molecule_runs, molecules):
+    words = ("explain", molecule_runs["logS"], molecules, "-o", "a.html", *QUICK)
+    number = len(molecules.read_text().splitlines()) - 1
+    done = crawl(*words, "--rows", "1,99")
+    assert done.code == 0
+    assert f"There is no row 99: {molecules} has {number}." in done.err
+    assert "1 rows →" in done.err
+    assert "There are no rows 13, 14, 15, 16, 17, … (8 in all): " in crawl(*words, "--rows", "12-20").err
+    assert "There " not in crawl(*words, "--rows", f"1,{number}").err
+
+
+def test_several_targets_need_a_flag(crawl, tiny, molecules):
+    data = ("--data.path", molecules, "--data.targets", "logS", "active", "--data.task", "regression")
+    assert crawl("train", "csv", *data, "--out", "run", *tiny).code == 0
+    message = "The model predicts logS, active: say which to explain by target (--target NAME)."
+    assert crawl.error("explain", "run", molecules, "-o", "a.html", *QUICK) == message
 
 
 @pytest.mark.parametrize(

@@ -185,3 +185,56 @@ def test_targets_of_atoms(crawl, tiny, tmp_path):
     assert len(TrainedModel.load("run").embed(["CCO", "CC"])) == 5
     assert re.fullmatch(r"C+[NO]?:\d", read("run/predictions.csv")[0]["id"])
     assert crawl("evaluate", "run").code == 0
+    words = ("explain", "run", new, "-o", "page.html", "--num-repeats", "1", "--num-points", "2")
+    assert "say which to explain, as by --atoms 0 2" in crawl.error(*words)
+    assert "numbers from 0, such as 0 2, not '-1'" in crawl.error(*words, "--atoms=-1")
+    done = crawl(*words, "--atoms", "0", "2", "--json", "a.json")
+    assert done.code == 0, done.err
+    rows = json.loads(Path("a.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == [
+        "1. CCO, atom 0",
+        "1. CCO, atom 2",
+        "2. nonsense",
+        "3. CC, atom 0",
+        "3. CC, atom 2",
+    ]
+    alone = crawl("predict", "run", new, "--num-repeats", "1", "-o", "once.csv")
+    assert alone.code == 0
+    predicted = json.loads(read("once.csv")[0]["predicted_shift"])
+    assert [row["prediction"] for row in rows[:2]] == pytest.approx([predicted[0], predicted[2]], abs=1e-4)
+    assert rows[4]["reason"] == "it has no atom 2: its atoms are 0 to 1"
+    assert "<h2>1. CCO, atom 2</h2>" in Path("page.html").read_text()
+
+
+def test_targets_of_bonds(crawl, tiny, tmp_path):
+    smiles = ["CC", "C=C", "CCO", "C=CN", "C#CC", "CC=O", "CCCN", "CC=CC", "C#CCO", "C1CC1"]
+    orders = [[1], [2], [1, 1], [2, 1], [3, 1], [1, 2], [1, 1, 1], [1, 2, 1], [3, 1, 1], [1, 1, 1]]
+    path = tmp_path / "bonds.csv"
+    path.write_text("\n".join(["smiles,order", *(f'{a},"{b}"' for a, b in zip(smiles, orders, strict=True))]))
+    data = ["--data.path", path, "--data.level", "bond", "--data.task", "multiclass"]
+    done = crawl("train", "csv", *data, *tiny, "--training.class-weights", "balanced", "--out", "run")
+    assert done.code == 0, done.err
+    assert "Task: multiclass per pair" in done.err
+    new = tmp_path / "new.csv"
+    new.write_text("smiles\nC=CO\nnonsense\nC\n")
+    assert crawl("predict", "run", new, "-o", "out.csv").code == 0
+    first, bad, bare = read("out.csv")
+    assert json.loads(first["bonds"]) == [[0, 1], [1, 2]]
+    assert set(json.loads(first["predicted_order"])) <= {1, 2, 3}
+    probabilities = json.loads(first["probability_2"])
+    assert (bare["bonds"], bare["predicted_order"], bare["reason"]) == ("[]", "[]", "")
+    assert bad["bonds"] == bad["predicted_order"] == ""
+    assert "is not a molecule" in bad["reason"]
+    trained = TrainedModel.load("run")
+    assert probabilities == pytest.approx(trained.predict(["C=CO"]).mean[:, 1], rel=1e-3)
+    assert "bonds have no embeddings" in crawl.error("embed", "run", new, "-o", "out.npy")
+    assert re.fullmatch(r".+:\d-\d", read("run/predictions.csv")[0]["id"])
+    assert crawl("evaluate", "run").code == 0
+    assert "Links and bonds are pairs of nodes" in crawl.error("explain", "run", new, "-o", "page.html")
+    new.write_text("smiles\nC\nO\n")
+    assert crawl("predict", "run", new, "-o", "out.csv").code == 0
+    assert [row["bonds"] for row in read("out.csv")] == ["[]", "[]"]
+    path.write_text(path.read_text().replace('"[1, 2]"', '"[1]"'))
+    assert "line 7: order has 1 values, but the molecule 2 bonds" in crawl.error(
+        "train", "csv", *data, *tiny, "--data.bad-rows", "refuse", "--out", "other"
+    )

@@ -34,7 +34,7 @@ def test_numbers_with_spread_in_the_order_of_the_file(crawl, molecule_runs, mole
     assert done.out == ""
     assert done.err == "12 rows, 1 without a prediction (see the column reason) → out.csv\n"
     given, rows = _rows(molecules.read_text()), _rows(Path("out.csv").read_text())
-    assert list(rows[0]) == [*given[0], "predicted_logS", "walk_spread_logS", "reason"]
+    assert list(rows[0]) == [*given[0], "predicted_logS", "walk_spread_logS", "far", "reason"]
     assert [{name: row[name] for name in given[0]} for row in rows] == given
     for row in rows:
         if row["id"] == "4":
@@ -83,7 +83,7 @@ def test_a_prediction_depends_neither_on_the_pieces_nor_on_the_rest_of_the_file(
 ):
     run = molecule_runs["logS"]
     whole = _numbers(crawl("predict", run, molecules).out)
-    monkeypatch.setattr(predict_module, "_ROWS_AT_A_TIME", 5)
+    monkeypatch.setattr(predict_module, "ROWS_AT_A_TIME", 5)
     assert _numbers(crawl("predict", run, molecules, "--batch-size", "2").out) == pytest.approx(whole, abs=1e-4)
     header, *lines = molecules.read_text().splitlines()
     (tmp_path / "few.csv").write_text("\n".join([header, *lines[-2:]]))
@@ -94,14 +94,14 @@ def test_the_file_is_read_piece_by_piece(crawl, molecule_runs, tmp_path, monkeyp
     """When the first piece is written, no more than the next piece of the input has been read."""
     num_rows, sizes = 40, []
     (tmp_path / "long.csv").write_text("smiles\n" + "CC\n" * num_rows)
-    monkeypatch.setattr(predict_module, "_ROWS_AT_A_TIME", 10)
-    answers = predict_module.Predict._answers
+    monkeypatch.setattr(predict_module, "ROWS_AT_A_TIME", 10)
+    answers = predict_module.Predict.answers
 
     def watched(self, trained, rows, *others):
         sizes.append(len(rows))
         return answers(self, trained, rows, *others)
 
-    monkeypatch.setattr(predict_module.Predict, "_answers", watched)
+    monkeypatch.setattr(predict_module.Predict, "answers", watched)
     assert crawl("predict", molecule_runs["logS"], "long.csv", "-o", "out.csv").code == 0
     assert sizes == [10, 10, 10, 10]
     assert len(_rows(Path("out.csv").read_text())) == num_rows
@@ -127,7 +127,9 @@ def test_a_file_without_a_good_row(crawl, molecule_runs, tmp_path):
     assert done.code == 2
     assert "No row of bad.csv has a prediction. The first of 1 has none because: 'xyz'" in done.err
     (tmp_path / "none.csv").write_text("smiles\n")
-    assert crawl("predict", molecule_runs["logS"], "none.csv").out == "smiles,predicted_logS,walk_spread_logS,reason\n"
+    assert (
+        crawl("predict", molecule_runs["logS"], "none.csv").out == "smiles,predicted_logS,walk_spread_logS,far,reason\n"
+    )
 
 
 def test_a_failure_leaves_the_old_output(crawl, molecule_runs, molecules, monkeypatch):
@@ -231,11 +233,14 @@ def test_another_folder_is_numbered_as_in_training(crawl, labelled_run, tmp_path
 
 
 def test_unknown_labels_are_told_once(crawl, labelled_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict_module, "_ROWS_AT_A_TIME", 1)
+    monkeypatch.setattr(predict_module, "ROWS_AT_A_TIME", 1)
     other = _write_tu(tmp_path / "other", node_labels="378378379379", has_targets=False)
     done = crawl("predict", labelled_run, other, "-o", "out.csv")
     message = "Categories that were not there in training are encoded as zeros: 8 in node_labels (2 nodes)."
-    assert (done.code, done.err.splitlines()) == (0, [message, "4 rows → out.csv"])
+    assert (done.code, done.err.splitlines()) == (
+        0,
+        [message, "4 rows, 2 far from the training data (see the column far) → out.csv"],
+    )
     rows = _rows(Path("out.csv").read_text())
     assert all(row["predicted_label"] and row["reason"] == "" for row in rows)
     whole = _rows(crawl("predict", labelled_run, tmp_path / "toy").out)

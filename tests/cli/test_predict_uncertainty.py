@@ -12,6 +12,7 @@ import pytest
 from crawl.cli import main
 from crawl.cli.predict import added_columns
 from crawl.data import Task
+from crawl.runs import TrainedModel
 
 pytest.importorskip("rdkit")
 
@@ -86,12 +87,38 @@ def test_what_cannot_be_is_refused(crawl, uncertain, molecule_runs, molecules):
     assert longer.endswith("steps, not of 77: leave out --num-steps.")
     small = crawl.error("predict", molecule_runs["logS"], molecules, "--interval", "0.9")
     assert small.startswith("The model has no calibration: the validation part has 1 values of logS")
+    assert small.endswith("at least 20 are needed: train it with a larger validation part.")
     taken = Path("taken.csv")
     taken.write_text("smiles,far\nCCO,1\n")
     assert "has a column 'far' already: rename it" in crawl.error("predict", run, taken)
     assert "has no column 'mass'" in crawl.error(
         *("train", "csv", "--data.path", uncertain / "a.csv", "--data.targets", "logS", "--data.weight", "mass")
     )
+
+
+def test_numbers_outside_the_range_of_training(crawl, tiny):
+    lines = [f"{'C' * (i + 1)}{end},{i}.5,{280 + i}" for i in range(30) for end in "ON"]
+    Path("a.csv").write_text("\n".join(["smiles,logS,temp", *lines]) + "\n")
+    data = ("--data.path", "a.csv", "--data.targets", "logS", "--data.fractions", "0.4", "0.4", "0.2")
+    features = ("--data.columns", "temp", "--data.descriptors")
+    assert crawl("train", "csv", *data, *features, *tiny, "--out", "run").code == 0
+    Path("new.csv").write_text(f"smiles,temp\nCCCCO,1000000\nCCCCO,290\nCCCN,-300\n{'C' * 300},290\nCCO,\n")
+    for jobs in ((), ("--jobs", "1")):
+        done = crawl("predict", "run", "new.csv", "-o", "out.csv", *jobs)
+        assert done.code == 0, done.err
+        assert done.err.count("temp is outside the range of training in 2 rows\n") == 1
+        assert done.err.count("Descriptors are outside the range of training in 1 row\n") == 1
+        rows = rows_of(Path("out.csv").read_text())
+        assert [row["far"] for row in rows] == ["1", rows[1]["far"], "1", "1", ""]
+        assert rows[0]["domain_percentile"] != ""
+    own = crawl("predict", "run", "a.csv", "-o", "own.csv")
+    assert "temp is outside" not in own.err
+    saved = TrainedModel.load("run", "cpu").save_pretrained("saved")
+    assert "Features of graphs far outside the range of training are clipped" in (saved / "README.md").read_text()
+    assert "temp is outside the range of training in 2 rows" in crawl("predict", saved, "new.csv", "-o", "out.csv").err
+    rows = rows_of(Path("out.csv").read_text())
+    assert [row["far"] for row in rows] == ["1", "0", "1", "1", ""]
+    assert "domain_percentile" not in rows[0]
 
 
 def test_columns_of_labels():
@@ -121,7 +148,22 @@ def test_an_ensemble_from_the_command_line(crawl, uncertain, tiny):
     again = crawl("train", "--resume", "both")
     assert again.code == 0, again.err
     assert "all 2 models" in again.out
-    assert crawl("info", "both").code == 0
+    record, info = json.loads(Path("both/result.json").read_text()), crawl("info", "both").out
+    assert f"(seed {record['config']['seed']})" in info
+    score, alone = record["scores"]["test"], record["ensemble"]["test"]
+    spread = f"± {score['internal_deviation']:.4f} over {len(score['evaluations'])} evaluations"
+    assert f"mae {score['mean']:.4f} {spread}" in " ".join(info.split())
+    assert f"{score['of_mean_prediction']:.4f} for the mean of all predictions" in " ".join(info.split())
+    assert f"mae {alone['mean']:.4f} ± {alone['deviation']:.4f} between models" in info
+    page = Path("both/report.html").read_text()
+    assert f"{score['mean']:.4f}" in page
+    assert "member-2" in page
+    assert "<h2>Largest errors</h2>" in page
+    assert "older versions" not in page
+    Path("both/result.json").unlink()
+    info = crawl("info", "both").out
+    assert f"(seed {record['config']['seed']})" in info
+    assert "not yet evaluated together" in info
     assert "leave out --baseline" in crawl.error("train", "--resume", "both", "--baseline", "gin")
     for words in (("--protocol", "seeds"), ("--baseline", "gin"), ("--init", "both")):
         message = crawl.error("train", "csv", *data, "--ensemble", "2", *words, *tiny)

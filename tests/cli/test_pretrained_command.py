@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -31,7 +32,23 @@ def test_predict_and_embed_by_name(crawl, molecules):
     assert float(rows[5]["predicted_logS"]) == pytest.approx(expected, abs=1e-3)
     assert rows[3]["predicted_logS"] == ""
     assert crawl("embed", "esol", molecules, "-o", "e.npy", *flags).code == 0
-    assert np.load("e.npy").shape == (12, 64)
+    assert np.load("e.npy").shape == (12, 5 * 48)
+
+
+def test_elements_that_were_not_there_in_training_are_far(crawl):
+    pytest.importorskip("rdkit")
+    Path("new.csv").write_text("smiles\nCCO\n[Og]\n")
+    done = crawl("predict", "esol", "new.csv", "-o", "out.csv", "--num-repeats", "1", "--device", "cpu")
+    assert "2 rows, 1 far from the training data (see the column far)" in done.err
+    rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
+    assert [row["far"] for row in rows] == ["0", "1"]
+    assert "domain_percentile" not in rows[0]
+    with pytest.warns(UserWarning, match="Categories that were not there in training"):
+        found = package.from_pretrained("esol", "cpu").distances(["CCO", "[Og]"])
+    assert found.percentile is None
+    assert found.is_far.tolist() == [False, True]
+    with pytest.raises(ValueError, match="neither categories nor features of graphs; load it from the folder"):
+        package.from_pretrained("csl", "cpu").distances([nx.cycle_graph(41)])
 
 
 def test_info_of_a_model_and_of_a_folder(crawl, molecule_runs):
@@ -43,11 +60,10 @@ def test_info_of_a_model_and_of_a_folder(crawl, molecule_runs):
 def test_fine_tuning(crawl, molecules):
     pytest.importorskip("rdkit")
     words = ("train", "csv", "--data.path", molecules, "--data.targets", "logS", "--init", "esol", "--device", "cpu")
-    like_esol = ("--model.layer", "walk", "gine", "virtual_node", "--model.hidden-channels", "64")
-    quick = ("--training.max-epochs", "1", "--encodings.return-steps", "16", "--evaluation.num-test-repeats", "1")
-    done = crawl(*words, *like_esol, *quick)
+    like_esol = ("--model.hidden-channels", "48", "--training.loss", "beta_nll")
+    done = crawl(*words, *like_esol, "--training.max-epochs", "1", "--evaluation.num-test-repeats", "1")
     assert done.code == 0, done.err
-    assert "modules begin with weights of esol." in done.err
+    assert "modules begin with weights of esol, the first of its 5 models." in done.err
 
 
 def test_names_that_are_not_there(crawl, molecules):

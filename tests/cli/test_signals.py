@@ -4,11 +4,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from crawl.cli.describe import Datasets
-from crawl.cli.signals import as_interrupts
+from crawl.cli.signals import as_interrupts, ignore
+from crawl.cli.train import _resumable as resumable
+from crawl.training.ranks import RankLost
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +76,46 @@ def test_another_thread_changes_nothing():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+@NUMBERS
+def test_a_process_that_is_ending_is_not_interrupted(number):
+    before = signal.getsignal(number)
+    with as_interrupts() as came:
+        ignore()
+        os.kill(os.getpid(), number)
+    assert (came, signal.getsignal(number)) == ([], before)
+
+
+@NUMBERS
+def test_a_signal_while_an_error_is_told_does_not_hide_it(crawl, monkeypatch, number):
+    def fail(self):
+        try:
+            raise ValueError("rank 0 is gone")
+        finally:
+            ignore()
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Datasets, "run", fail)
+    assert crawl("datasets") == (2, "", "crawl: error: rank 0 is gone\n")
+
+
+def test_a_signal_after_the_loss_of_a_rank_does_not_hide_how_to_resume(crawl, monkeypatch, tmp_path):
+    (tmp_path / "config.json").touch()
+    usual = Path.is_file
+
+    def is_file(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return usual(self)
+
+    def lose(self):
+        with resumable(tmp_path):
+            monkeypatch.setattr(Path, "is_file", is_file)
+            raise RankLost("rank 0 is gone", is_told_here=True)
+
+    monkeypatch.setattr(Datasets, "run", lose)
+    done = crawl("datasets")
+    assert (done.code, done.err) == (
+        2,
+        f"crawl: error: rank 0 is gone; resume with: crawl train --resume {tmp_path}\n",
+    )

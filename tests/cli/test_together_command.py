@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
 
 from crawl.training.ranks import Ranks
 from tests.training.test_ranks import start
@@ -26,3 +34,39 @@ def test_refuses_several_trainings_from_the_command_line(monkeypatch, crawl):
     done = crawl("train", "csl", "--protocol", "folds")
     assert done.code == 2
     assert "2 processes share one training" in done.err
+
+
+def process_of(rank: int, torchrun: int) -> int:
+    """The number of the process with this rank, of those that torchrun has started."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == torchrun and f"RANK={rank}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                return int(path.name)
+        except OSError:  # it has just ended
+            continue
+    raise AssertionError(f"there is no rank {rank}")
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux, to find the process of a rank")
+@pytest.mark.parametrize(("size", "killed", "number"), [(2, 1, "SIGKILL"), (3, 0, "SIGKILL"), (2, None, "SIGTERM")])
+def test_torchrun_stops_all_and_a_line_names_the_rank_that_died(tmp_path, size, killed, number):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
+    command += ["-m", "crawl", "train", "csl", "--device", "cpu", "--out", str(tmp_path / "run")]
+    command += ["--training.max-epochs", "500", "--model.hidden-channels", "4"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    torchrun = subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    metrics, until = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 120
+    while not (metrics.is_file() and metrics.read_text()) and time.monotonic() < until:
+        time.sleep(0.1)
+    victim = torchrun.pid if killed is None else process_of(killed, torchrun.pid)
+    os.kill(victim, getattr(signal, number))
+    lines = [line for line in torchrun.communicate(timeout=120)[1].splitlines() if line.startswith("crawl: ")]
+    told = [line for line in lines if "died" in line or "is gone" in line]
+    if killed is None:  # all were stopped, and nobody died
+        assert told == []
+        assert any("stopped by SIGTERM" in line for line in lines), lines
+        return
+    assert len(told) == 1, lines
+    assert f"rank {killed} " in told[0]
+    assert told[0].endswith(f"resume with: crawl train --resume {tmp_path / 'run'}")

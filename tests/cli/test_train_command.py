@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from crawl.cli import train as train_module
+from crawl.cli.remarks import described_task
 from crawl.cli.settings import settings_type
-from crawl.cli.train import described_task
 from crawl.data import Task
 from crawl.runs.recipes import RECIPES
 from crawl.training import Pretrainer
@@ -401,8 +401,8 @@ def test_one_line_says_what_is_wrong(crawl, molecules, words, message):
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("train", "csl, csl_lap, counting, csv, tu, folder"),
-        ("train cls", "csl, csl_lap, counting, csv, tu, folder"),
+        ("train", "csl, csl_lap, counting, csv, packed, tu, folder"),
+        ("train cls", "csl, csl_lap, counting, csv, packed, tu, folder"),
         ("train csl --training.lrr 1", "--training.lr FLOAT"),
         ("train csl --model.hiden-channels 1", "--model.hidden-channels INT"),
         ("train csl --training.lr fast", "could not convert string to float: 'fast'"),

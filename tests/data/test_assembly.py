@@ -232,3 +232,21 @@ def test_graphs_that_are_loaded_later_are_at_the_same_addresses() -> None:
     batch = graphs.batch(torch.tensor([2, 0]), PLAN, 6, 5)
     assert torch.equal(batch.x.cpu(), store.batch([11, 9]).x)
     assert torch.equal(batch.edge_index.cpu(), store.batch([11, 9]).edge_index)
+
+
+def test_pairs_of_nodes_are_the_targets_of_a_batch() -> None:
+    store, generator = some_graphs(), torch.Generator().manual_seed(1)
+    per_graph = torch.randint(3, (len(store),), generator=generator)
+    sizes = store.sizes[0].repeat_interleave(per_graph).unsqueeze(1)
+    pairs = (torch.rand(len(sizes), 2, generator=generator) * sizes).long()
+    ptr = torch.cat([torch.zeros(1, dtype=torch.long), per_graph.cumsum(0)])
+    y = torch.arange(len(pairs)).unsqueeze(1).float()
+    store = replace(store, y=y, sample_weight=y[:, 0], pairs=pairs, pair_ptr=ptr).checked()
+    ids = torch.tensor([5, 2, 11, 5, 0])
+    batch = Assembler(store, graph_keys(store), DEVICE).batch(ids, None, 6, 0)
+    expected = store.batch(ids)
+    assert batch.targets is not None
+    assert torch.equal(torch.stack([end.owner for end in batch.targets]).cpu(), expected.edge_label_index)
+    assert torch.equal(batch.y.cpu(), expected.y)
+    assert torch.equal(batch.sample_weight.cpu(), expected.sample_weight)
+    assert batch.num_answers(per_node=False) == len(expected.y) == int(per_graph[ids].sum())

@@ -68,5 +68,25 @@ def test_a_table(tmp_path):
     assert torch.equal(dataset.store.batch([1]).y, torch.tensor([[3.25]]))
     with pytest.raises(ValueError, match="needs one class for each graph"):
         from_csv(path, target_columns="shift", level="atom", split="stratified")
-    with pytest.raises(ValueError, match="level must be one of molecule, atom, not 'bond'"):
-        from_csv(path, target_columns="shift", level="bond")
+    with pytest.raises(ValueError, match="level must be one of molecule, atom, bond, not 'ring'"):
+        from_csv(path, target_columns="shift", level="ring")
+
+
+def test_bonds_of_a_table(tmp_path):
+    pytest.importorskip("rdkit")
+    rows = ["CCO,'[1.5, 2]',2", "O,[],1", "C1CC1,'[1,null,3]',1", "CC,'[1, 2]',1", "C=C,[7],3", "CN,[4],1"]
+    path = tmp_path / "bonds.csv"
+    path.write_text("\n".join(["smiles,length,weight", *(row.replace("'", '"') for row in rows)]))
+    how = {"target_columns": "length", "fractions": (0.5, 0.25, 0.25), "weight_column": "weight"}
+    dataset = from_csv(path, level="bond", **how)
+    store = dataset.store
+    assert (dataset.task.level, store.level) == ("pair", "pair")
+    assert store.pairs.tolist() == [[0, 1], [1, 2], [0, 1], [1, 2], [2, 0], [0, 1], [0, 1]]
+    assert store.y[:, 0].nan_to_num(-1).tolist() == [1.5, 2, 1, -1, 3, 7, 4]
+    assert store.sample_weight.tolist() == [2, 2, 1, 1, 1, 3, 1]
+    assert dataset.skipped == (
+        "line 3: the molecule has no bonds",
+        "line 5: length has 2 values, but the molecule 1 bonds (hydrogens, as [H], do not count)",
+    )
+    with pytest.raises(ValueError, match="from the molecule alone: leave out columns and descriptors"):
+        from_csv(path, level="bond", descriptors=True, **how)

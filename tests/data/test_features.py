@@ -83,6 +83,8 @@ class TestOtherFiles:
         assert unknown
         assert str(unknown) == "5 in charge (1 node); 'Kr', 'Xe' in element (3 nodes)"
         encode_columns("edge", {"kind": list(range(9))}, [Column("kind", (99,))], unknown)
+        molecules = Unknown({("node", "atomic number", 119): 2, ("node", "atomic number", 34): 1})
+        assert str(molecules) == "34, 0 (a dummy atom) in atomic number (3 nodes)"
         assert str(unknown).endswith("; 0, 1, 2, 3, 4, … (9 in all) in kind (9 edges)")
 
     def test_unknown_values_beside_numbers_are_zeros(self):

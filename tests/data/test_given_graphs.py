@@ -48,7 +48,9 @@ def test_molecules_that_make_no_sense():
         store_of(["C", five_bonds])
     with pytest.raises(ValueError, match="Graph 0: it has no atoms"):
         store_of([chem.Mol()])
-    with pytest.raises(ValueError, match="Graph 1 must be a SMILES string like the others, not NoneType"):
+    with pytest.raises(
+        ValueError, match="Graph 1 must be a SMILES string or a molecule of rdkit, like the others, not NoneType"
+    ):
         store_of([chem.MolFromSmiles("C"), None])
 
 
@@ -61,9 +63,14 @@ def test_what_can_be_read():
     store, is_read = store_of_readable([None, "nonsense"])
     assert store is None
     assert not is_read.any()
-    with pytest.raises(ValueError, match="Graph 1 must be a SMILES string like the others, not Graph"):
+    with pytest.raises(
+        ValueError, match="Graph 1 must be a SMILES string or a molecule of rdkit, like the others, not Graph"
+    ):
         store_of_readable(["CCO", nx.path_graph(2)])
-    with pytest.raises(ValueError, match="Graph 1 must be a networkx graph, PyG Data or a SMILES string, not NoneType"):
+    with pytest.raises(
+        ValueError,
+        match="Graph 1 must be a networkx graph, PyG Data, a SMILES string or a molecule of rdkit, not NoneType",
+    ):
         store_of_readable([nx.path_graph(2), None])
 
 

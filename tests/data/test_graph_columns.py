@@ -13,6 +13,7 @@ from crawl.data.graph_columns import (
     encode_graph_columns,
     fit_columns,
     kinds_of_columns,
+    least_and_most,
     means_and_deviations,
     problem_of,
 )
@@ -52,6 +53,12 @@ def test_means_and_deviations_of_the_training_part():
     assert means == (3.0, 0.0, 5.0)
     assert deviations == (pytest.approx(np.std([1, 3, 5])), 1.0, 1.0)
     assert means_and_deviations(None, (), torch.tensor([0])) == ((), ())
+
+
+def test_the_range_of_the_training_part():
+    u = torch.tensor([[1.0, math.nan, 5.0], [3.0, math.nan, math.nan], [-5.0, math.nan, 4.0], [100.0, 1.0, 7.0]])
+    assert least_and_most(u, torch.tensor([0, 1, 2])) == ((-5.0, 0.0, 4.0), (3.0, 0.0, 5.0))
+    assert least_and_most(None, torch.tensor([0])) == least_and_most(u[:0], torch.tensor([])) == ((), ())
 
 
 def test_descriptors_that_say_nothing_are_dropped():

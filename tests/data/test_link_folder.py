@@ -10,7 +10,7 @@ import torch
 
 from crawl.data import Fingerprint, from_link_folder
 from crawl.data.features import Unknown
-from crawl.data.link_folder import read_links, read_pairs
+from crawl.data.link_folder import links_of_tables, read_links, read_pairs
 from crawl.data.pairs import pair_numbers
 
 NAMES = [f"n{i}" for i in range(9)]
@@ -96,14 +96,6 @@ def test_the_split_of_nodes_is_not_a_feature(folder):
     assert torch.equal(graph.x, plain.store.x)
 
 
-def test_a_graph_file_is_refused_in_one_line(tmp_path):
-    (tmp_path / "graph.crawl").write_bytes(b"")
-    with pytest.raises(
-        ValueError, match=r"has graph\.crawl, whose links cannot be predicted from a folder yet: give edg"
-    ):
-        from_link_folder(tmp_path)
-
-
 def test_self_loops_are_no_links_and_told(folder):
     write(folder, EDGES + "n1,n1,a,train\n")
     assert from_link_folder(folder).skipped == ("line 14 of edges.csv: an edge from a node to itself is not a link",)
@@ -175,7 +167,7 @@ def test_another_folder_is_read_as_in_training(folder, tmp_path):
 
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("note,source,target\n1,r,q\n2,q,zoe\n3,q,q\n4,,q\n5,q\n6,q,r\n")
-    asked = read_pairs(pairs, found)
+    asked = read_pairs(pairs, links_of_tables(found))
     assert asked.owners.tolist() == [[1, 0], [0, 1]]
     assert asked.reasons == {
         1: "there is no node 'zoe'",
@@ -185,4 +177,4 @@ def test_another_folder_is_read_as_in_training(folder, tmp_path):
     }
     pairs.write_text("source\nr\n")
     with pytest.raises(ValueError, match=r"pairs\.csv has no column 'target'"):
-        read_pairs(pairs, found)
+        read_pairs(pairs, links_of_tables(found))

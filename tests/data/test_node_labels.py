@@ -46,3 +46,11 @@ def test_choices_that_contradict_each_other(table):
         labelled(table, split="fold")
     with pytest.raises(ValueError, match=r"neither a way to split, a column nor a file\. Did you mean"):
         labelled(table, split="folds")
+
+
+def test_numbers_below_0_are_not_classes(tmp_path):
+    path = tmp_path / "nodes.csv"
+    path.write_text("id,label\n0,1\n1,-1\n2,0\n3,1\n4,1\n5,0\n6,-1\n")
+    with pytest.raises(ValueError, match=r"line 3: label is -1, and classes are words, or numbers from 0: leave the"):
+        labelled(Table(path), split="random")
+    assert labelled(Table(path), split="random", task="regression").task.kind == "regression"

@@ -89,3 +89,11 @@ def test_refuses_in_one_line(changes, settings, message):
     with pytest.raises(ValueError, match=message) as caught:
         from_graph(ring(**changes), **settings)
     assert "\n" not in str(caught.value)
+
+
+def test_numbers_below_0_are_not_classes():
+    data = ring()
+    data.y = data.y.long().clone()
+    data.y[4] = -1
+    with pytest.raises(ValueError, match=r"The label of node 4 is -1, and classes are words, or numbers from 0: leave"):
+        from_graph(data, nodes=range(len(data.y)), split="random")

@@ -5,7 +5,6 @@ import torch
 
 pytest.importorskip("rdkit")
 
-import crawl.data.smiles as smiles_module
 from crawl.data.features import ATOM_CATEGORIES, BOND_CATEGORIES
 from crawl.data.smiles import molecule_graph, read_smiles, scaffold
 
@@ -92,5 +91,5 @@ def test_scaffold_of_a_long_chain_is_found_quickly(smiles, expected):
 def test_scaffold_of_a_long_molecule_is_that_of_a_short_one(monkeypatch):
     molecules = [read_smiles(smiles) for smiles in (*MOLECULES, "OCCc1ccccc1", "O=C1CCN(CC2CC2)C1", "C=C1CC1.CC")]
     expected = [scaffold(molecule) for molecule in molecules]
-    monkeypatch.setattr(smiles_module, "_MOST_ATOMS", 0)
+    monkeypatch.setattr("crawl.molecule_arrays._MOST_ATOMS", 0)
     assert [scaffold(molecule) for molecule in molecules] == expected

@@ -1,5 +1,6 @@
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -390,3 +391,54 @@ def test_joined_graphs_are_side_by_side() -> None:
     assert graph.degree.tolist() == [2, 2, 2, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="can be entered but not left"):
         GraphStore.from_graphs([Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2)]).joined()
+
+
+def with_pairs() -> GraphStore:
+    """Three graphs, of which the second has no pairs."""
+    graphs = [cycle(4), cycle(3), cycle(5)]
+    pairs = torch.tensor([[0, 1], [2, 3], [4, 0]])
+    store = GraphStore.from_graphs(graphs)
+    return replace(store, pairs=pairs, pair_ptr=torch.tensor([0, 2, 2, 3]), y=torch.arange(3.0).unsqueeze(1))
+
+
+def cycle(num_nodes: int) -> Data:
+    """A cycle, both ways."""
+    nodes = torch.arange(num_nodes)
+    one_way = torch.stack([nodes, (nodes + 1) % num_nodes])
+    return Data(edge_index=torch.cat([one_way, one_way.flip(0)], dim=1), num_nodes=num_nodes)
+
+
+def test_targets_of_pairs_follow_their_graphs() -> None:
+    store = with_pairs().checked()
+    assert (store.level, store.targets_per_graph.tolist()) == ("pair", [2, 0, 1])
+    batch = store.batch([2, 0, 2])
+    assert batch.edge_label_index.tolist() == [[4, 5, 7, 13], [0, 6, 8, 9]]
+    assert batch.y[:, 0].tolist() == [2, 0, 1, 2]
+    part = store.subset([1, 2])
+    assert (part.pairs.tolist(), part.pair_ptr.tolist(), part.y.tolist()) == ([[4, 0]], [0, 0, 1], [[2.0]])
+    assert store.graph(0).edge_label_index.tolist() == [[0, 2], [1, 3]]
+    again = GraphStore.concatenate([store.subset([0, 1]), store.subset([2])])
+    assert torch.equal(again.pairs, store.pairs)
+    assert torch.equal(again.pair_ptr, store.pair_ptr)
+    assert store.to("cpu").targets_per_graph.tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pair_ptr": None}, "need both pairs and pair_ptr"),
+        ({"y_per_node": True}, "and y_per_node=False"),
+        ({"pairs": torch.zeros(3, 3, dtype=torch.long)}, "pairs must be integers of shape"),
+        ({"pairs": torch.zeros(2, 2, dtype=torch.long)}, "pairs must have 3 entries"),
+        ({"pair_ptr": torch.tensor([0, 3])}, "but pair_ptr 2"),
+        ({"pair_ptr": torch.tensor([0, 4, 2, 3])}, "pair_ptr must begin with 0 and never fall"),
+        (
+            {"pairs": torch.tensor([[0, 1], [2, 4], [4, 0]])},
+            "Graph 0: a pair names a node that the graph does not have",
+        ),
+        ({"y": torch.zeros(12, 1)}, "y must have 3 entries"),
+    ],
+)
+def test_wrong_pairs_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(with_pairs(), **changes).checked()

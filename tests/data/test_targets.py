@@ -130,7 +130,8 @@ class TestDigits:
     def test_columns_that_are_blurred_beside_others_and_gaps(self):
         columns = {"a": ["0.5", "1", "", "2"], "b": ["1000000000", "1000000001", "1000000002", "1000000003"]}
         _, y, problems = targets_from_text(columns)
-        assert (y.dtype, y[:, 1].tolist(), list(problems)) == (torch.float64, [10**9, 10**9 + 1, 10**9 + 3], [2])
+        assert (y.dtype, y[:, 1].tolist(), list(problems)) == (torch.float64, [10**9 + i for i in range(4)], [])
+        assert y[:, 0].isnan().tolist() == [False, False, True, False]
 
     def test_labels_that_are_all_missing_change_nothing(self):
         y = torch.tensor([[0.0, torch.nan], [1.0, torch.nan]], dtype=torch.float64)
@@ -161,8 +162,18 @@ def test_several_columns():
     assert problems == {3: "all labels are missing"}
     task, y, problems = targets_from_text({"a": cells("0|1|2|1"), "b": cells("1||0.5|x")})
     assert (task.kind, task.num_outputs) == ("regression", 2)
-    assert y.tolist() == [[0, 1], [2, 0.5]]
-    assert problems == {1: "b is missing", 3: "b is 'x', not a number"}
+    assert torch.equal(y.nan_to_num(9), torch.tensor([[0, 1], [1, 9], [2, 0.5]]))
+    assert problems == {3: "b is 'x', not a number"}
+    _, y, problems = targets_from_text({"a": cells("0.5|1||"), "b": cells("1|nan||0.5")})
+    assert torch.equal(y.nan_to_num(9), torch.tensor([[0.5, 1], [1, 9], [9, 0.5]]))
+    assert problems == {2: "all targets are missing"}
+
+
+def test_numbers_with_gaps_that_nothing_can_be_learned_from():
+    with pytest.raises(ValueError, match=r"Column 'b' is 0\.5 in every row that has a value"):
+        targets_from_text({"a": cells("1|2|3.5|"), "b": cells("0.5||0.5|")})
+    with pytest.raises(ValueError, match="Column 'b' has no value in a row that can be used: leave it out"):
+        targets_from_text({"a": cells("1|2|3.5|x"), "b": cells("|||0.5")})
 
 
 @pytest.mark.parametrize("missing", ["nan", "NaN", "NA", "n/a", "null", "None", "-"])
@@ -267,9 +278,23 @@ def test_words_among_numbers():
     assert (task.class_names, y.tolist(), problems) == (("0", "1", "failed"), [0, 1, 1, 2], {})
 
 
-@pytest.mark.parametrize("cell", ["inf", "-inf", "1e300"])
-def test_numbers_beyond_float32(cell):
-    assert targets_from_text({"y": ["0.5", cell, "1.5"]})[2] == {1: f"y is {cell!r}, not a number"}
+@pytest.mark.parametrize(
+    ("cell", "what"), [("inf", "not a number"), ("-inf", "not a number"), ("-1e300", "a number beyond ±3.4e+38")]
+)
+def test_numbers_beyond_float32(cell, what):
+    assert targets_from_text({"y": ["0.5", cell, "1.5"]})[2] == {1: f"y is {cell!r}, {what}"}
+
+
+def test_a_column_of_numbers_beyond_float32_is_not_one_of_words():
+    column = {"y": [f"{i}e300" for i in range(1, 60)] + [f"{i}e400" for i in range(3)]}
+    message = (
+        r"Column 'y' holds numbers too large for float32, such as '1e300' \(61 of 62 values\): divide them or take "
+    )
+    for kind in ("auto", "regression"):
+        with pytest.raises(ValueError, match=message):
+            targets_from_text(column, kind)
+    _, _, problems = targets_from_text({"y": ["0.5", "1.5", "2.5", "1e300"]})
+    assert problems == {3: "y is '1e300', a number beyond ±3.4e+38"}
 
 
 def test_kind_and_metric_can_be_chosen():

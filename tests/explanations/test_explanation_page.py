@@ -13,7 +13,7 @@ from crawl import explain
 from crawl.explanations import Explanation
 from crawl.explanations.drawing import can_draw, draw_explanation, draw_subgraph
 from crawl.explanations.page import explanation_page
-from tests.browser import look_at, needs_chromium
+from tests.browser import Browser
 from tests.explanations.small_models import house, network
 
 
@@ -40,11 +40,16 @@ def test_the_page_needs_nothing_else(found: Explanation, tmp_path: Path) -> None
         assert f"{subgraph.score:+.3g}" in text
 
 
-@needs_chromium
-@pytest.mark.slow
-def test_a_browser_has_nothing_to_complain_about(found: Explanation, tmp_path: Path) -> None:
+def test_a_browser_has_nothing_to_complain_about(found: Explanation, browser: Browser, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    assert look_at(found.save_html(tmp_path / "page.html"), tmp_path).messages == []
+    browser.look_at(found.save_html(tmp_path / "page.html"), tmp_path).check()
+
+
+def test_one_evaluation_has_no_spread(found: Explanation) -> None:
+    pytest.importorskip("matplotlib")
+    once = explain(network(), house(), target=0, num_repeats=1, num_points=2, top=3)
+    assert f"{once.prediction:.4g}<" in explanation_page([("once", once)])
+    assert f"{found.prediction:.4g} ± {found.prediction_spread:.2g}<" in explanation_page([("twice", found)])
 
 
 def test_names_and_reasons_are_text(found: Explanation) -> None:

@@ -103,6 +103,15 @@ def _experiment_of(**values: Any) -> Any:
     return cr.Experiment.from_json(text)
 
 
+def _opened(**how: Any) -> Any:
+    return cd.open_packed(**how).store.subset([0, 9])
+
+
+def _packed(function: Any, source: Any, **how: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        return len(function(source, f"{folder}/store", **how))
+
+
 def _run(experiment: Any, dataset: Any, quiet: Any = True, **more: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         return cr.run_experiment(experiment, folder, dataset=dataset, quiet=quiet, **more).score()
@@ -150,9 +159,9 @@ def _one_graph() -> Data:
     return data
 
 
-def _fitted_nodes(X: Any, y: Any, nodes: Any, **settings: Any) -> Any:
+def _fitted_nodes(X: Any, y: Any, nodes: Any, sample_weight: Any, **settings: Any) -> Any:
     """The probabilities that an estimator of nodes gives to what it was fitted on."""
-    return crawl.CRaWlNodeClassifier(**settings).fit(X, y, nodes).predict_proba(X)
+    return crawl.CRaWlNodeClassifier(**settings).fit(X, y, nodes, sample_weight).predict_proba(X)
 
 
 def _fitted_links(X: Any, pairs: Any, hide: Any, **settings: Any) -> Any:
@@ -351,6 +360,8 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         edge_attr=torch.rand(12, 1),
         y=torch.rand(2, 1),
         y_per_node=False,
+        pairs=None,
+        pair_ptr=None,
     ),
     "GraphStore.from_dataset": lambda _: call(
         cd.GraphStore.from_dataset, dataset=world.graphs(4), level="graph", ignore=["edge_weight"]
@@ -428,6 +439,17 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         path=w.csv, smiles_column="SMILES", target_columns="logS", split="random", fractions=_FRACTIONS, seed=0,
         bad_rows="skip", task="auto", metric="mae",
     ),
+    "pack_csv": lambda w: call(
+        functools.partial(_packed, cd.pack_csv),
+        source=w.csv, smiles_column="SMILES", target_columns="logS", split="random", fractions=_FRACTIONS, seed=0,
+        bad_rows="skip", task="auto", metric="mae", weight_column=None, shards=2, shard_size=None,
+    ),
+    "pack_graphs": lambda _: call(
+        functools.partial(_packed, cd.pack_graphs),
+        source=world.graphs(10), split="random", fractions=_FRACTIONS, seed=0, task="auto", metric="mae",
+        ignore=(), name="own", shards=None, shard_size=4,
+    ),
+    "open_packed": lambda w: call(_opened, path=w.packed, verify=True),
     "read_molecules": lambda w: call(_all_molecules, path=w.csv, smiles_column="SMILES"),
     "from_folder": lambda w: call(
         cd.from_folder,
@@ -495,7 +517,7 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
     **{
         f"runs.{kind.__name__}": lambda _, kind=kind: call(kind, **asdict(kind()))
         for kind in (cr.Csl, cr.Counting, cr.Csv, cr.TU, cr.Folder, cr.Benchmark, cr.Superpixels, cr.Social, cr.Model,
-                     cr.Nodes, cr.Links, cr.Heterophilous, cr.Planetoid)
+                     cr.Nodes, cr.Links, cr.Packed, cr.Heterophilous, cr.Planetoid)
     },
     "runs.GivenModel": lambda _: call(cr.GivenModel, class_="here.Mine"),
     "Experiment.from_json": lambda _: call(cr.Experiment.from_json, text=cr.Experiment().to_json()),
@@ -532,6 +554,13 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         data=_bare(1)[0],
         node=None,
         target=0,
+        walks=world.model(edge_dim=0).sample_walks(crawl.Graph.from_data(_bare(1)[0]), seed=0),
+    ),
+    "export": lambda _: call(crawl.export, model=world.model(edge_dim=0), data=_bare(1)[0], walks=None),
+    "export_inputs": lambda _: call(
+        crawl.export_inputs,
+        model=world.model(edge_dim=0),
+        data=_bare(1)[0],
         walks=world.model(edge_dim=0).sample_walks(crawl.Graph.from_data(_bare(1)[0]), seed=0),
     ),
     "from_pretrained": lambda w: call(crawl.from_pretrained, name=w.run, device="cpu"),
@@ -572,7 +601,9 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         y=[0, 1] * 3,
     ),
     "CRaWlNodeClassifier.fit": lambda _: call(
-        _fitted_nodes, X=_one_graph(), y=["a", "b"] * 8, nodes=list(range(12)), batches="closed", batch_size=5, **_SMALL
+        _fitted_nodes,
+        X=_one_graph(), y=["a", "b"] * 8, nodes=list(range(12)), sample_weight=[1.0, 2.0] * 6, batches="closed",
+        batch_size=5, **_SMALL,
     ),
     "CRaWlLinkPredictor.fit": lambda _: call(
         _fitted_links,

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from crawl import CRaWl, Graph, WalkPlan, build_graph_file
 from crawl.cli import main
-from crawl.data import Dataset, GraphStore, from_pyg
+from crawl.data import Dataset, GraphStore, from_pyg, pack_graphs
 from crawl.runs import Experiment, Model, TrainedModel, run_experiment
 from crawl.training import Evaluation, Training
 
@@ -68,6 +68,12 @@ class World:
         path = self.folder / "graph.crawl"
         build_graph_file(self.edges, path, undirected=True, features=torch.ones(5, 2))
         return path
+
+    @cached_property
+    def packed(self) -> Path:
+        """Some graphs in a packed store."""
+        pack_graphs(graphs(10), self.folder / "packed", shards=2)
+        return self.folder / "packed"
 
     @cached_property
     def split(self) -> Path:

@@ -15,7 +15,9 @@ import torch
 from safetensors.numpy import load_file
 
 from crawl import Graph, build_graph_file, open_features, sample_walks
+from crawl.graph_files import arrays as array_files
 from crawl.graph_files import layout
+from crawl.graph_files.arrays import Part, name_of
 
 Parts = dict[str, np.ndarray[Any, Any]]
 
@@ -55,7 +57,7 @@ def test_a_file_of_more_than_two_to_the_31_arcs(tmp_path: Path) -> None:
     rowptr = np.array([0, hub, *(2 * hub + np.arange(0, 2 * length + 1, 2))])
     cycle = small_cycle(length)
     sizes = {"rowptr": ("I64", len(rowptr)), "col": ("I32", int(rowptr[-1])), "edge_id": ("I32", int(rowptr[-1]))}
-    parts = {name: layout.Part(dtype, (size,), 0, ()) for name, (dtype, size) in sizes.items()}
+    parts = {name: Part(dtype, (size,), 0, ()) for name, (dtype, size) in sizes.items()}
     path = tmp_path / "huge.crawl"
     with path.open("wb") as file:
         file.write(layout.header_of(parts, 2 * hub + length))
@@ -113,7 +115,7 @@ def test_every_truncation_and_every_changed_byte_is_found(path: Path) -> None:
 def written(path: Path, arrays: Parts, num_edges: int = 6) -> None:
     """A file whose checksums are right."""
     parts = {
-        name: layout.Part(str(layout.name_of(a.dtype)), a.shape, zlib.crc32(a.tobytes()), (np.ascontiguousarray(a),))
+        name: Part(str(name_of(a.dtype)), a.shape, zlib.crc32(a.tobytes()), (np.ascontiguousarray(a),))
         for name, a in arrays.items()
     }
     with path.open("wb") as file:
@@ -157,7 +159,7 @@ def _set(name: str, place: int, value: int) -> Callable[[Parts], None]:
 def test_forged_files_are_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Parts], None], at_once: int
 ) -> None:
-    monkeypatch.setattr(layout, "_AT_ONCE", at_once)
+    monkeypatch.setattr(array_files, "_AT_ONCE", at_once)
     arrays = load_file(path)
     written(path, arrays)
     Graph.open(path)
@@ -183,7 +185,7 @@ def test_numbers_of_edges_that_are_none(path: Path, value: Any) -> None:
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     header["__metadata__"]["num_edges"] = value
-    header["__metadata__"]["crc32.header"] = layout._header_crc(header)
+    header["__metadata__"]["crc32.header"] = array_files.header_crc(header)
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
     with pytest.raises(ValueError, match="is not a graph file, or was damaged"):

@@ -73,7 +73,7 @@ def test_beta_nll_and_its_gradient_are_those_of_torch(is_mean):
     given, expected = (torch.cat([output, raw], dim=1).double().requires_grad_() for _ in range(2))
     loss, count = losses.beta_nll(given, targets.double(), is_mean=is_mean, weights=weights)
     loss.backward()
-    mean, variance, known = expected[:, :3], expected[:, 3:].exp() + losses.LEAST_VARIANCE, ~targets.isnan()
+    mean, variance, known = expected[:, :3], losses.variance_of(expected[:, 3:]), ~targets.isnan()
     nll = F.gaussian_nll_loss(mean, targets.nan_to_num().double(), variance, reduction="none")
     total = (nll * variance.detach().sqrt() * weights.unsqueeze(1))[known].sum()
     total = total / known.sum() if is_mean else total
@@ -81,6 +81,17 @@ def test_beta_nll_and_its_gradient_are_those_of_torch(is_mean):
     assert int(count) == int(known.sum())
     torch.testing.assert_close(loss, total)
     torch.testing.assert_close(given.grad, expected.grad)
+
+
+def test_variances_are_like_exponentials_near_0_and_grow_slowly():
+    raw = torch.tensor([-100.0, -0.02, 0.0, 0.02, 100.0], dtype=torch.float64, requires_grad=True)
+    variance = losses.variance_of(raw) - losses.LEAST_VARIANCE
+    torch.testing.assert_close(variance[1:4], raw[1:4].exp(), atol=2e-6, rtol=0)
+    assert float(variance[4].detach()) == pytest.approx(5101)
+    assert float(variance[0].detach()) == pytest.approx(1 / 5101)
+    (slope,) = torch.autograd.grad(variance.sum(), raw)
+    torch.testing.assert_close(slope[1:4], raw[1:4].exp(), atol=1e-3, rtol=0)
+    assert bool((slope > 0).all())
 
 
 def test_beta_nll_stays_finite_for_any_answer():

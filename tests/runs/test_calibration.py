@@ -12,7 +12,7 @@ from scipy.special import softmax
 from crawl.data import Task
 from crawl.runs.calibration import Calibration
 from crawl.training.evaluation import Predictions
-from crawl.training.reliability import nll
+from crawl.training.reliability import nll, with_temperature
 
 NUMBERS = Task(kind="regression", num_outputs=2, target_names=("a", "b"))
 CLASSES = Task(kind="multiclass", num_outputs=3, target_names=("kind",), class_names=("x", "y", "z"))
@@ -78,7 +78,7 @@ def test_intervals_follow_the_noise():
 
 def test_spreads_of_models_count_with_the_noise():
     predictions, targets = numbers(0, 40, noise=True)
-    predictions = replace(predictions, model_spread=np.full((40, 2), 0.5))
+    predictions = replace(predictions, member_means=np.stack([predictions.mean - 0.5, predictions.mean + 0.5]))
     calibration = Calibration.of(predictions, targets)
     assert calibration.spreads == ("noise", "model_spread")
     spread = np.sqrt(predictions.noise**2 + 0.25)
@@ -110,6 +110,41 @@ def test_temperatures_mend_probabilities():
         assert of_test[f"{name}_scaled"] < of_test[name]
     assert record["by_target"]["kind"]["temperature"] == calibration.temperatures[0]
     assert 0.87 < of_test["coverage"] < 0.94
+
+
+def test_calibrated_probabilities_are_those_that_the_temperature_was_fitted_to():
+    """It acts on the mean: T(mean) is not the mean of T, and on the side of another class at times."""
+    validation, truth = classes(0, 1000)
+    calibration = Calibration.of(validation, truth)
+    repeats = np.array([[[0.98, 0.01, 0.01]], [[0.30, 0.69, 0.01]], [[0.20, 0.79, 0.01]]])
+    calibration = replace(calibration, temperatures=(4.0,))
+    predictions = Predictions(repeats, CLASSES, member_means=repeats[:2], num_steps=7, weights="of a model")
+    scaled = calibration.scaled(predictions)
+    assert np.array_equal(scaled.mean, with_temperature(predictions.mean, 4.0))
+    each = [with_temperature(repeat, 4.0) for repeat in repeats]
+    assert np.mean(each, axis=0).argmax() != predictions.mean.argmax()
+    assert scaled.classes == predictions.classes
+    assert scaled.walk_spread == pytest.approx(np.std(each, axis=0))
+    assert scaled.model_spread == pytest.approx(np.std(each[:2], axis=0))
+    assert (scaled.num_steps, scaled.weights) == (7, "of a model")
+    assert calibration.scaled(scaled) is scaled  # not twice
+    for confidence in (0.5, 0.9):
+        assert np.array_equal(calibration.sets(scaled, confidence), calibration.sets(predictions, confidence))
+
+
+def test_graphs_that_could_not_be_read():
+    calibration, (predictions, _) = Calibration.of(*classes(0, 100)), classes(1, 3)
+    gaps = predictions.with_gaps(np.array([True, True, False, True]))
+    with pytest.raises(ValueError, match="Graph 2 could not be read, so it has no set: leave it out"):
+        calibration.sets(gaps)
+    scaled = calibration.scaled(gaps)
+    assert np.isnan(scaled.mean).all(axis=1).tolist() == [False, False, True, False]
+    assert np.array_equal(scaled.mean[3], calibration.scaled(predictions).mean[2])
+    of_numbers = Calibration.of(*numbers(0, 100))
+    found, _ = numbers(1, 3)
+    lower, upper = of_numbers.interval(found.with_gaps(np.array([True, False, True, True])))
+    assert np.isnan(lower[1]).all()
+    assert np.isfinite(upper[[0, 2, 3]]).all()
 
 
 def test_labels_have_a_temperature_and_a_set_each():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from crawl.data import GraphStore
-from crawl.data.features import Column
+from crawl.data import GraphStore, Task
+from crawl.data.features import Column, Columns
 from crawl.nn.encoders import UNKNOWN
-from crawl.runs.domain import Distances, Domain, has_unknown
+from crawl.runs.domain import Distances, Domain, has_unknown, outside
+from crawl.runs.features import Features
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -100,3 +103,44 @@ def test_unknown_categories_count_as_far():
     assert Distances(np.array([10.0, 20.0, 99.5]), np.array([False, True, False])).is_far.tolist() == [
         *(False, True, True)
     ]
+
+
+def _with_u(u: torch.Tensor) -> GraphStore:
+    number = len(u)
+    ptr, nothing = torch.arange(number + 1), torch.empty(2, 0, dtype=torch.long)
+    return GraphStore(ptr, torch.zeros(number + 1, dtype=torch.long), nothing, u=u)
+
+
+def test_numbers_outside_the_range_of_training_count_as_far():
+    columns = Columns(graphs=(Column("T"), Column("phase", ("gas", "solid"))), descriptors=("MolWt", "rare"))
+    scaling = ((300.0, 0.0, 0.0, 200.0, 0.01), (10.0, 1.0, 1.0, 50.0, 0.1))
+    ends = ((280.0, 0.0, 0.0, 100.0, 0.0), (320.0, 1.0, 1.0, 400.0, 1.0))
+    features = Features(Task(kind="regression", num_outputs=1), columns=columns, graph_scaling=scaling)
+    known = replace(features, graph_range=ends)
+    usual = [300.0, 1.0, 0.0, 210.0, 0.0]
+    changed = {0: 351.0, 3: float("nan"), 4: 1.0}  # a missing number is not far, nor a rare one that training had
+    store = _with_u(torch.tensor([usual, *([*usual[:k], value, *usual[k + 1 :]] for k, value in changed.items())]))
+    for each in (features, known):
+        assert {name: rows.tolist() for name, rows in outside(store, each).items()} == {
+            "T": [False, True, False, False]
+        }
+    above, cold = [*usual[:3], 451.0, 2.0], [249.0, *usual[1:]]
+    store = _with_u(torch.tensor([above, cold, [321.0, *usual[1:]]]))  # the last is not clipped
+    found = outside(store, known)
+    assert {name: rows.tolist() for name, rows in found.items()} == {
+        "T": [False, True, False],
+        "MolWt": [True, False, False],
+        "rare": [True, False, False],
+    }
+    assert list(outside(store, features)) == ["T"]
+    unknown = np.array([False, False, False])
+    assert Distances(None, unknown, found).is_far.tolist() == [True, True, False]
+    assert Distances(None, unknown).is_far.tolist() == [False, False, False]
+    unnamed = replace(known, columns=None)
+    assert list(outside(store, unnamed)) == ["u[:, 0]", "u[:, 3]", "u[:, 4]"]
+
+
+@pytest.mark.parametrize("ends", [((1.0,), ()), ((1.0, 2.0), (1.0, 2.0))])
+def test_a_range_of_other_features_is_refused(ends):
+    with pytest.raises(ValueError, match="graph_range must have a least and a largest value for each feature"):
+        Features(Task(kind="regression", num_outputs=1), graph_scaling=((0.0,), (1.0,)), graph_range=ends)

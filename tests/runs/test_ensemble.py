@@ -76,8 +76,8 @@ def test_it_is_loaded_as_one_model_whose_spreads_are_apart(ensemble, dataset):
     distances = trained.distances(dataset.store)
     percentiles = [member.distances(dataset.store).percentile for member in members]
     assert distances.percentile == pytest.approx(np.mean(percentiles, axis=0))
-    with pytest.raises(ValueError, match="have embeddings of their own: load one of them, as member-1"):
-        trained.embed(dataset.store)
+    expected = [member.embed(dataset.store) for member in members]
+    assert np.array_equal(trained.embed(dataset.store), np.concatenate(expected, axis=1))
     with pytest.raises(ValueError, match="says how to build its models: leave out model"):
         TrainedModel.load(ensemble.folder, "cpu", model=torch.nn.Linear(1, 1))
 

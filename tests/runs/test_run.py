@@ -285,6 +285,13 @@ class TestResuming:
         last = resume_run(folder, dataset=paths, stop=lambda: True)  # after the last epoch there is nothing to stop
         assert last.record["scores"] == finished.record["scores"]
 
+    def test_a_number_of_epochs_that_was_not_given_is_chosen_and_kept(self, tiny, paths, tmp_path):
+        experiment = replace(tiny, training=replace(tiny.training, max_epochs=None))
+        with pytest.raises(Stopped):
+            run_experiment(experiment, tmp_path / "run", dataset=paths, stop=lambda: True)
+        kept = json.loads((tmp_path / "run" / "config.json").read_text())["training"]["max_epochs"]
+        assert kept == experiment.training.for_graphs(len(paths.split.train)).num_epochs == 200
+
     def test_a_run_that_once_shared_its_device_says_so(self, tiny, paths, tmp_path):
         with pytest.raises(Stopped):
             run_experiment(tiny, tmp_path / "run", dataset=paths, stop=lambda: True, runs_at_a_time=3)

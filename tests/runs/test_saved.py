@@ -46,6 +46,8 @@ def test_the_card(folder, finished):
     assert "it predicts a, b" in text
     assert f"| test | {finished.record['scores']['test']['mean']:.4f} |" in text
     assert finished.record["commit"] in text
+    record = finished.record
+    assert f"{record['num_epochs']} epochs; the best by validation was epoch {record['best_epoch']}" in text
     assert str(finished.folder) not in text + (folder / "config.json").read_text()
 
 

@@ -82,12 +82,28 @@ def test_sets_of_a_run(runs):
         trained.sets(store)
 
 
+def test_predictions_of_another_model_are_refused(runs, tmp_path):
+    trained, store = TrainedModel.load(runs["multiclass"].folder, "cpu"), dataset_of("multiclass").store
+    found = trained.predict(store)
+    saved = TrainedModel.load(trained.save_pretrained(tmp_path / "saved"), "cpu")
+    assert np.array_equal(saved.sets(found), trained.sets(found))  # the same weights
+    with torch.no_grad():
+        next(trained.model.parameters()).add_(1)
+    for function in (saved.sets, saved.calibrated):
+        with pytest.raises(ValueError, match="of another model: give what predict of this one has found"):
+            function(trained.predict(store))
+
+
 def test_distances_of_a_run(runs):
     trained, store = TrainedModel.load(runs["regression"].folder, "cpu"), dataset_of("regression").store
     found = trained.distances(store)
     assert found.percentile.shape == found.is_far.shape == (60,)
     assert not found.has_unknown.any()
     assert len(trained.distances(store.subset([])).is_far) == 0
+    with pytest.raises(ValueError, match="Distances are of one evaluation: leave out num_repeats"):
+        trained.distances(store, num_repeats=2)
+    with pytest.raises(TypeError, match="has no setting 'unreadable' of distances"):
+        trained.distances(store, unreadable="nan")
     domain = runs["regression"].record["domain"]
     assert domain["num_train"] == 20
     assert domain["test"]["count"] == 15
@@ -110,7 +126,7 @@ def test_runs_without_it_still_load_and_predict(runs, tmp_path):
         found = trained.predict(store)
         assert np.isfinite(found.mean).all()
         assert (trained.calibration, trained.domain, trained.knows_distances) == (None, None, False)
-        with pytest.raises(ValueError, match="no calibration: it must be loaded from the folder of a run of this"):
+        with pytest.raises(ValueError, match=r"no calibration: train one .* \(of an estimator, see validation_fr"):
             trained.interval(found)
         with pytest.raises(ValueError, match="does not know how far"):
             trained.distances(store)

@@ -213,7 +213,7 @@ class TestNoise:
     def test_a_model_without_variances_is_refused(self, make_dataset, make_model):
         dataset = make_dataset("regression", num_outputs=2)
         trainer = Trainer(make_model(dataset), dataset, Training(loss="beta_nll"), Evaluation(), device="cpu")
-        with pytest.raises(ValueError, match="must answer with 4 numbers for each graph, means and then logarithms of"):
+        with pytest.raises(ValueError, match="must answer with 4 numbers for each graph, means and then what says"):
             next(trainer.epochs())
         with pytest.raises(ValueError, match="has_noise is for numbers, and the task is binary"):
             predict(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +16,9 @@ import torch
 
 from crawl.data import from_graph
 from crawl.training import Evaluation, Trainer, Training
+from crawl.training import ranks as ranks_module
 from crawl.training.norms import Norms
-from crawl.training.ranks import Ranks
+from crawl.training.ranks import Process, Ranks, backend_for_gpus
 from tests.training.together import dataset, outcome, trainer
 
 KILLED = 9
@@ -93,6 +96,9 @@ def test_the_process_that_is_gone_is_named(together):
     for rank in (0, 2):
         message = (together / f"die-{rank}.txt").read_text()
         assert message.startswith("RankLost: 3 processes train together, and rank 1 is gone")
+        _, stopped, is_told_here = message.splitlines()
+        assert re.fullmatch(r"3 processes .* rank 1 \(process \d+\) died, so all were stopped", stopped)
+        assert is_told_here == str(rank == 0)
 
 
 class TestShares:
@@ -121,6 +127,36 @@ class TestShares:
         nodes = from_graph(data, task="regression")
         with pytest.raises(ValueError, match=r"full graph.*2 processes.*closed"):
             Trainer(make_model(nodes), nodes, Training(), Evaluation(), device="cpu", ranks=Ranks(0, 2))
+
+
+class TestGPUs:
+    @pytest.mark.parametrize(
+        ("gpus", "backend"),
+        [
+            (["a", "b"], "nccl"),
+            (["a", "b", "c", "d"], "nccl"),  # on one machine or several: a GPU's name is its own everywhere
+            (["a", "a"], "gloo"),  # NCCL refuses two processes on one GPU
+            (["a", "b", "a"], "gloo"),
+            (["a", None], "gloo"),
+            ([None, None], "gloo"),
+        ],
+    )
+    def test_nccl_needs_a_gpu_for_each_process(self, gpus, backend):
+        processes = [Process("machine", number, gpu) for number, gpu in enumerate(gpus)]
+        assert backend_for_gpus(processes) == backend
+
+    def test_tensors_on_cpus_stay_with_gloo(self, monkeypatch):
+        monkeypatch.setattr(ranks_module, "_on_gpus", "the group of GPUs")
+        assert ranks_module._group_of(torch.zeros(1)) is None
+
+
+def test_a_process_that_has_ended_does_not_run():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    while Process("", ended.pid).is_running:  # it ends, though nobody has asked how
+        time.sleep(0.05)
+    assert ended.wait() == 0
+    assert not Process("", ended.pid).is_running
+    assert Process.this().is_running
 
 
 class TestEnvironment:

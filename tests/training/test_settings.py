@@ -64,3 +64,17 @@ def test_weight_decay_needs_an_optimiser_that_decouples_it():
 def test_one_cycle_has_its_own_warm_up():
     with pytest.raises(ValueError, match=r"warmup_epochs=2\.0 .* leave it out, or use cosine_per_step"):
         Training(schedule=OneCycle(), warmup_epochs=2.0)
+
+
+@pytest.mark.parametrize(
+    ("num_graphs", "num_epochs"),
+    [(1, 200), (300, 200), (902, 69), (3360, 20), (400_000, 20)],  # of batches of 32
+)
+def test_a_number_of_epochs_that_is_not_given_suits_the_number_of_graphs(num_graphs, num_epochs):
+    assert Training(max_epochs=None, batch_size=32).for_graphs(num_graphs).num_epochs == num_epochs
+
+
+def test_a_number_of_epochs_that_is_given_is_kept():
+    training = Training(max_epochs=7)
+    assert training.for_graphs(902) is training
+    assert Training(max_epochs=None, warmup_epochs=30.5).for_graphs(10**6).num_epochs == 31

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from crawl import Network
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.training import Evaluation, Trainer, Training
-from crawl.training.ranks import Ranks
+from crawl.training.ranks import Ranks, death
 
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
 BASE: dict[str, Any] = {"lr": 0.01, "batch_size": 6, "max_epochs": 3, "sync_norms": True}
@@ -76,6 +76,8 @@ if __name__ == "__main__":
             try:
                 next(training.epochs())
             except RuntimeError as error:
-                Path(folder, f"die-{ranks.rank}.txt").write_text(f"{type(error).__name__}: {error}")
+                found = death()  # as a process finds that was told to stop
+                told = f"{type(error).__name__}: {error}\n{found}\n{found is not None and found.is_told_here}"
+                Path(folder, f"die-{ranks.rank}.txt").write_text(told)
             os._exit(0)
         torch.save(outcome(case, ranks), Path(folder, f"{case}-{ranks.size}-{ranks.rank}.pt"))

@@ -14,7 +14,9 @@ from typing import Annotated, Any, Protocol, Union, get_origin
 import tyro
 
 from crawl import __version__
+from crawl.cli import signals
 from crawl.cli.compare import Compare
+from crawl.cli.data import DataCommand
 from crawl.cli.describe import Datasets, Info
 from crawl.cli.distinguish import Distinguish
 from crawl.cli.embed import Embed
@@ -60,41 +62,45 @@ def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Com
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [word for word in arguments if word != "--debug"]
-    came: list[signal.Signals] = []
     replace_closed_streams()
     rank = _rank()
     if rank:  # the first process speaks for all
         prog = f"{prog}: rank {rank}"
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    try:
-        with as_interrupts() as came, _warnings_in_one_line(prog):
-            if arguments == ["--version"]:
+    with as_interrupts() as came:
+        try:
+            with _warnings_in_one_line(prog):
+                if arguments == ["--version"]:
+                    with named_if_full(STDOUT_NAME):
+                        print(f"{prog} {__version__}")
+                else:
+                    parse(arguments).run()
                 with named_if_full(STDOUT_NAME):
-                    print(f"{prog} {__version__}")
-            else:
-                parse(arguments).run()
-            with named_if_full(STDOUT_NAME):
-                sys.stdout.flush()
-    except SystemExit as stop:  # tyro has printed its help or what is wrong with a flag
-        return stop.code if isinstance(stop.code, int) else OK if stop.code is None else USAGE
-    except KeyboardInterrupt as interrupt:
-        what = f"stopped by {came[0].name}" if came else "interrupted"
-        with suppress(OSError):  # the terminal may be gone
-            say("; ".join([f"{prog}: {what}", *map(str, interrupt.args)]))
-        if came:
+                    sys.stdout.flush()
+        except SystemExit as stop:  # tyro has printed its help or what is wrong with a flag
+            return stop.code if isinstance(stop.code, int) else OK if stop.code is None else USAGE
+        except KeyboardInterrupt as interrupt:
+            signals.ignore()
+            death = _death_of_another() if came else None
+            what = death or (f"stopped by {came[0].name}" if came else "interrupted")
+            if getattr(death, "is_told_here", True):
+                with suppress(OSError):  # the terminal may be gone
+                    say("; ".join([f"{prog}: {what}", *map(str, interrupt.args)]))
+            if came:
+                _drop_stdout()
+            return 128 + (came[0] if came else signal.SIGINT)
+        except BrokenPipeError:  # the reader of our output has left, as `head` does
             _drop_stdout()
-        return 128 + (came[0] if came else signal.SIGINT)
-    except BrokenPipeError:  # the reader of our output has left, as `head` does
-        _drop_stdout()
-        return BROKEN_PIPE
-    except Exception as error:
-        if debug:
-            traceback.print_exc()
-        if getattr(error, "is_told_here", True):
-            say(f"{prog}: error: {_in_one_line(error)}")
-        if isinstance(error, OSError):  # perhaps it cannot be flushed, in which case Python would complain again
-            _drop_stdout()
-        return USAGE if _is_users(error) else BUG
+            return BROKEN_PIPE
+        except Exception as error:
+            signals.ignore()
+            if debug:
+                traceback.print_exc()
+            if getattr(error, "is_told_here", True):
+                say(f"{prog}: error: {_in_one_line(error)}")
+            if isinstance(error, OSError):  # perhaps it cannot be flushed, in which case Python would complain again
+                _drop_stdout()
+            return USAGE if _is_users(error) else BUG
     return OK
 
 
@@ -112,6 +118,7 @@ def parse(arguments: Sequence[str]) -> Command:
         "datasets": Datasets,
         "report": Report,
         "compare": Compare,
+        "data": DataCommand,
         "graph": GraphCommand,
         "walk": WalkEdges,
         "distinguish": Distinguish,
@@ -176,6 +183,13 @@ def _rank() -> int:
         return launched()[0]
     except ValueError:
         return 0
+
+
+def _death_of_another() -> Exception | None:
+    """What to say if one of several processes died, which may be why this one was told to stop."""
+    ranks = sys.modules.get("crawl.training.ranks")  # if it was not imported, there is one process
+    death: Exception | None = None if ranks is None else ranks.death()
+    return death
 
 
 def _drop_stdout() -> None:

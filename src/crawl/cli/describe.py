@@ -26,6 +26,7 @@ _MADE = "other such graphs, made in code, and one substructure"
 _OWN = (
     ("counting", _MADE, "regression", "in the package", "crawl train counting"),
     ("csv", "molecules: a CSV with SMILES", "any", "your file", "crawl train csv --data.path FILE --data.targets NAME"),
+    ("packed", "a store that crawl data pack wrote", "any", "your folder", "crawl train packed --data.path STORE"),
     ("tu", "a folder in the TU format", "any", "your folder", "crawl train tu --data.path FOLDER"),
     ("folder", "GraphML or JSON files with labels.csv", "any", "your folder", "crawl train folder --data.path FOLDER"),
     (
@@ -137,8 +138,8 @@ class Info:
     """Say what a run or a checkpoint is: task, expected features, size, scores, versions; how far an unfinished run is.
 
     Attributes:
-        run_or_checkpoint: The folder of a run, of runs on all folds or with several seeds, or of a saved model, a
-            .safetensors file, or the name of a model in the package.
+        run_or_checkpoint: The folder of a run, of an ensemble, of runs on all folds or with several seeds, or of a
+            saved model, a .safetensors file, or the name of a model in the package.
     """
 
     run_or_checkpoint: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -154,7 +155,8 @@ class Info:
         path = local_model(self.run_or_checkpoint)
         run = RunFolder(path)
         is_done = run.best.is_file() or run.result.is_file() or is_saved_model(path)
-        if names := runs_in(path):
+        is_ensemble = run.ensemble.is_file() and run.result.is_file()
+        if names := [] if is_ensemble else runs_in(path):
             found = facts_of_runs(path, names)
         elif path.is_dir() and run.config.is_file() and not is_done:
             found = unfinished_facts(path)
@@ -169,8 +171,12 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
 
     experiment, features, record = trained.experiment, trained.features, trained.record
     task = features.task
-    yield "name", f"{experiment.name} (seed {experiment.seed})"
+    together = record.get("ensemble")
+    seed = record.get("seed", experiment.seed) if together else experiment.seed  # the experiment is that of a member
+    yield "name", f"{experiment.name} (seed {seed})"
     yield "model", f"{experiment.model.title}, {sum(p.numel() for p in trained.model.parameters()):,} parameters"
+    if trained.members:
+        yield "ensemble", f"{len(trained.members)} models, each with this many parameters"
     yield "task", f"{task.kind} per {task.level}, scored by {task.metric}"
     if task.target_names:
         yield "targets", ", ".join(task.target_names)
@@ -190,7 +196,12 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
             continue
         number = len(score["evaluations"])
         spread = f" ± {score['internal_deviation']:.4f} over {number} evaluations" if number > 1 else ""
-        yield part, f"{task.metric} {score['mean']:.4f}{spread}"
+        of_mean = score.get("of_mean_prediction") if together else None
+        averaged = "" if of_mean is None else f"; {of_mean:.4f} for the mean of all predictions"
+        yield part, f"{task.metric} {score['mean']:.4f}{spread}{averaged}"
+        if together and (alone := together.get(part, {})).get("mean") is not None:
+            between = f"{alone['mean']:.4f} ± {alone['deviation']:.4f} between models"
+            yield f"{part}, each model alone", f"{task.metric} {between}"
         if by_target := score.get("by_target"):
             of_each = (f"{name} {_or_dash(one['mean'])}" for name, one in by_target.items())
             yield f"{part}, by target", ", ".join(of_each)
@@ -200,10 +211,14 @@ def facts(trained: TrainedModel) -> Iterable[tuple[str, Any]]:
     if "best_epoch" in record:
         used = f"best {record['best_epoch']}" if has_best(record) else "without a validation score, the last"
         yield "epochs", f"{used} of {record['num_epochs']}, {record['wall_time_s']:.0f} s"
+    elif together:
+        yield "epochs", f"{record['num_epochs']} of all models, {record['wall_time_s']:.0f} s"
+    if "best_epoch" in record or together:
         yield "device", record["device"]
-        yield "steps", record.get("steps", "unknown")
+        if not together:
+            yield "steps", record.get("steps", "unknown")
         yield "commit", record["commit"] or "unknown"
-        yield "versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+        yield "versions", ", ".join(f"{name} {version}" for name, version in record.get("versions", {}).items())
 
 
 def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
@@ -233,12 +248,16 @@ def unfinished_facts(path: Path) -> Iterable[tuple[str, Any]]:
 
 
 def facts_of_runs(path: Path, names: Sequence[str]) -> Iterable[tuple[str, Any]]:
-    """Name and value of what there is to say about the runs on all folds, or with several seeds, finished or not."""
+    """Name and value of what there is to say about the runs on all folds, or with several seeds, finished or not, or
+    about an ensemble that is not finished."""
+    from crawl.runs.ensemble import read_ensemble
     from crawl.runs.folder import RunFolder
     from crawl.runs.records import read_config, read_run
 
-    first = RunFolder.open(path / names[0])
-    experiment = read_config(first.config)
+    whole = RunFolder(path)
+    is_ensemble = whole.ensemble.is_file()
+    first = whole if is_ensemble else RunFolder.open(path / names[0])
+    experiment = read_ensemble(path).experiment if is_ensemble else read_config(first.config)
     yield from _named(first, experiment)
     scores = []
     for name in names:
@@ -253,6 +272,9 @@ def facts_of_runs(path: Path, names: Sequence[str]) -> Iterable[tuple[str, Any]]
             yield title, f"test {metric} {_or_dash(scores[-1])}"
     if len(scores) < len(names):
         yield "state", f"unfinished: {len(scores)} of {len(names)} {names[0].partition('-')[0]}s are done"
+        yield "resume with", f"crawl train --resume {path}"
+    elif is_ensemble:
+        yield "state", "unfinished: all models are trained, and not yet evaluated together"
         yield "resume with", f"crawl train --resume {path}"
     elif None not in scores:
         yield "test", f"{metric} {fmean(scores):.4f} ± {pstdev(scores):.4f} over {len(names)} models"

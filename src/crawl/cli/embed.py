@@ -49,8 +49,11 @@ class Embed(WithInput):
         from crawl.data.features import Unknown
         from crawl.runs.sources import Csv
 
-        if isinstance(trained.experiment.data, Csv) and trained.features.task.level == "node":
-            raise ValueError(f"{self.run_folder} predicts atoms, not molecules: use TrainedModel.embed in Python.")
+        level = trained.features.task.level
+        if isinstance(trained.experiment.data, Csv) and level != "graph":
+            what = "atoms" if level == "node" else "bonds"
+            remedy = "use TrainedModel.embed in Python" if level == "node" else "bonds have no embeddings"
+            raise ValueError(f"{self.run_folder} predicts {what}, not molecules: {remedy}.")
 
         unknown = Unknown()
         pieces, num_rows = (self._of_nodes if self.is_of_one_graph(trained) else self._of_graphs)(trained, unknown)

@@ -39,6 +39,7 @@ class Explain(WithInput):
             or the most probable of several when not given.
         rows: Which rows of the input, counted from 1, such as 1-10 or 3,7,20-25; the first ten when not given.
         ids: For a model of nodes, which of them, by the column id of nodes.csv.
+        atoms: For a model of atoms, which of them in each row, counted from 0 as in the lists of crawl predict.
         top: Subgraphs to show.
         num_points: Points of each integral; more make the residual smaller.
         json: Also write everything as JSON.
@@ -48,6 +49,7 @@ class Explain(WithInput):
     target: Word = None
     rows: Word = None
     ids: Words = ()
+    atoms: Words = ()
     top: int = 5
     num_points: int = 32
     json: FilePath = None
@@ -73,8 +75,13 @@ class Explain(WithInput):
         unknown = Unknown()
         subject = Subject(trained, self.target, num_steps=self.num_steps, seed=self.seed)
         is_of_nodes = self.is_of_one_graph(trained)
-        if not is_of_nodes and trained.features.task.level == "node":
-            raise ValueError(f"{self.run_folder} predicts atoms: explain them in Python by crawl.explain(…, node=0).")
+        is_of_atoms = not is_of_nodes and trained.features.task.level == "node"
+        if is_of_atoms and not self.atoms:
+            raise ValueError(f"{self.run_folder} predicts atoms: say which to explain, as by --atoms 0 2.")
+        if self.atoms and not is_of_atoms:
+            raise ValueError("The model does not predict atoms, so --atoms cannot change anything: leave it out.")
+        if (number := sum(map(len, chosen)) * len(chosen_atoms(self.atoms))) > _MOST_ROWS:
+            raise ValueError(f"A page shows {_MOST_ROWS} atoms at most, but --rows and --atoms name {number}.")
         if is_of_nodes and not self.ids:
             raise ValueError(
                 "The model predicts nodes: say which to explain by --ids, as in the column id of nodes.csv."
@@ -96,7 +103,9 @@ class Explain(WithInput):
             raise ValueError(f"No row of {self.input} was explained.{first}")
         title = f"Why? {trained.experiment.name}"
         with open_output(self.output) as file:
-            file.write(explanation_page(explained, title=title, subtitle=f"{self.run_folder} on {self.input}"))
+            file.write(
+                explanation_page(explained, title=title, subtitle=f"{self.run_folder.name} on {self.input.name}")
+            )
         if self.json is not None:
             listed = [{"name": name, **_as_json(each)} for name, each in explained]
             with open_output(self.json) as file:
@@ -116,6 +125,7 @@ class Explain(WithInput):
         columns, rows = self.table(trained, unknown)
         smiles = () if self.input.is_dir() else self._smiles_columns(trained, columns)
         last = max(each.stop for each in chosen)
+        number = 0
         for number, (cells, graph) in zip(numbers_from(1), rows, strict=False):
             if number >= last:
                 return
@@ -129,10 +139,18 @@ class Explain(WithInput):
             store = trained.features.encoded(GraphStore.from_graphs([graph]), unknown)
             self.check_unknown(unknown)
             own = name if smiles else None
-            try:
-                yield title, explain_subject(subject, store.graph(0), smiles=own, **self._how)
-            except ValueError as error:
-                yield title, str(error)
+            for atom in chosen_atoms(self.atoms) or (None,):
+                place = title if atom is None else f"{title}, atom {atom}"
+                try:
+                    if atom is not None and atom >= store.num_nodes:
+                        raise ValueError(f"it has no atom {atom}: its atoms are 0 to {store.num_nodes - 1}")
+                    yield place, explain_subject(subject, store.graph(0), node=atom, smiles=own, **self._how)
+                except ValueError as error:
+                    yield place, str(error)
+        if self.rows is not None and number < last - 1:
+            beyond = [row for each in chosen for row in each if row > number]
+            there = "is no row" if len(beyond) == 1 else "are no rows"
+            say(f"There {there} {_listed(beyond)}: {self.input} has {number}.")
 
     def _of_nodes(
         self, subject: Subject, trained: TrainedModel, unknown: Unknown, chosen: list[range]
@@ -164,6 +182,13 @@ class Explain(WithInput):
         return given or tuple(name for name in columns if name.lower() == "smiles")
 
 
+def chosen_atoms(words: Sequence[str]) -> tuple[int, ...]:
+    """The atoms that words name, each once. Refuses what are not numbers from 0."""
+    if wrong := [word for word in words if not re.fullmatch(r"\d{1,9}", word, re.ASCII)]:
+        raise ValueError(f"--atoms are numbers from 0, such as 0 2, not {shown(wrong[0])}.")
+    return tuple(dict.fromkeys(map(int, words)))
+
+
 def chosen_rows(text: str) -> list[range]:
     """The rows that a text such as `1-10` or `3,7,20-25` names. Refuses others, and more than a page can show."""
     chosen = []
@@ -176,6 +201,10 @@ def chosen_rows(text: str) -> list[range]:
     if sum(map(len, chosen)) > _MOST_ROWS:
         raise ValueError(f"A page shows {_MOST_ROWS} rows at most, but --rows names {sum(map(len, chosen))}.")
     return chosen
+
+
+def _listed(rows: Sequence[int], at_most: int = 5) -> str:
+    return ", ".join(map(str, rows[:at_most])) + (f", … ({len(rows)} in all)" if len(rows) > at_most else "")
 
 
 def _as_json(found: Explanation | str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from crawl.checks import whole_number
+from crawl.runs.cluster.connection import LOCAL, Cluster, OnRay, connect
 
 if TYPE_CHECKING:
     from crawl.data.one_graph import Store
@@ -48,6 +50,55 @@ def compute_with(threads: int | None) -> None:
     import torch
 
     torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class RayFlags:
+    """Several runs on several GPUs or machines, shared out with Ray.
+
+    Attributes:
+        ray: Share the runs out with Ray. ADDRESS is auto for the cluster of this machine, ray://HOST:10001 or
+            HOST:6379; without one, Ray starts on this machine.
+        ray_gpus: GPUs of each run, also a part of one, such as 0.25; 1 when not given, 0 where there is no GPU.
+        ray_jobs: At most this many runs at a time; as many as there are cores and GPUs for when not given.
+        ray_collect: The machines share no disk: send the files of runs to this one.
+    """
+
+    ray: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[ADDRESS]", help_behavior_hint="")] = None
+    ray_gpus: Float = None
+    ray_jobs: Int = None
+    ray_collect: Switch = False
+
+    def settings(self, threads: int | None) -> OnRay | None:
+        """Where Ray is, and what runs get there; None without --ray. Refuses flags that need it."""
+        if self.ray is None:
+            given = {
+                "--ray-gpus": self.ray_gpus,
+                "--ray-jobs": self.ray_jobs,
+                "--ray-collect": self.ray_collect or None,
+            }
+            for flag, value in given.items():
+                if value is not None:
+                    raise ValueError(f"{flag} is for runs that Ray shares out: give --ray, too.")
+            return None
+        if len(self.ray) > 1:
+            raise ValueError(f"--ray takes one address, not {' '.join(self.ray)}: put other words before it.")
+        (address,) = self.ray or (LOCAL,)
+        cpus = 1 if threads is None else whole_number("--threads", threads, 1, 1024)
+        return OnRay(address, self.ray_gpus, cpus, self.ray_jobs, self.ray_collect)
+
+    @contextmanager
+    def connected(self, device: str, threads: int | None) -> Iterator[Cluster | None]:
+        """Within, Ray is there, as the flags say; None without --ray."""
+        settings = self.settings(threads)
+        if settings is None:
+            yield None
+            return
+        with connect(settings, device) as cluster:
+            yield cluster
+
+
+NO_RAY = RayFlags()
 
 
 @dataclass(frozen=True, kw_only=True)

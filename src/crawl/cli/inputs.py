@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
     from crawl.data import OneGraph
     from crawl.data.features import Columns, Unknown
+    from crawl.data.link_folder import KnownLinks
     from crawl.data.node_folder import NodeFolder
+    from crawl.data.packed import PackedStore
+    from crawl.data.table import Row as TableRow
     from crawl.runs import TrainedModel
 
 Row = tuple[dict[str, str], "Data | str"]  # the columns of a line of the input, and its graph or why there is none
@@ -31,8 +35,9 @@ class WithInput(WithModel):
 
     Attributes:
         input: A CSV file with SMILES (.gz is fine), a folder in the TU format, one of GraphML or JSON files with
-            labels.csv, or without, or, for a model of nodes, one with nodes.csv and edges.csv, or with graph.crawl; for
-            a model of links, one with edges.csv, and perhaps nodes.csv; targets are not looked at.
+            labels.csv, or without, one of crawl data pack, or, for a model of nodes, one with nodes.csv and edges.csv,
+            or with graph.crawl; for a model of links, one with edges.csv, and perhaps nodes.csv; targets are not looked
+            at.
         smiles: The SMILES column, or the columns if there are several; as in training when not given.
         unknown: What to do about categories that did not occur in training: encode them as zeros and say so, or stop.
         only: For a folder with graph.crawl, a table with a column id of the nodes that are wanted; all when not given.
@@ -85,11 +90,11 @@ class WithInput(WithModel):
         from crawl.runs.sources import Links, Nodes
 
         data, names = trained.experiment.data, trained.features.task.target_names
-        if isinstance(data, Links):
-            found, store = self.links(trained, unknown)
-            return ("id",), (row.cells for row in found.rows), store
         if has_graph_file(self.input):
             return self._nodes_of_graph_file(trained, unknown)
+        if isinstance(data, Links):
+            listed, store = self._link_tables(trained, unknown)
+            return ("id",), (row.cells for row in listed.rows), store
         directed, others = False, [*names]
         if isinstance(data, Nodes):
             directed, others = data.directed, [*names, data.split]
@@ -100,8 +105,22 @@ class WithInput(WithModel):
         assert found.nodes is not None
         return found.nodes.columns, (row.cells for row in found.rows), store
 
-    def links(self, trained: TrainedModel, unknown: Unknown) -> tuple[NodeFolder, OneGraph]:
-        """What the folder of a graph lists for a model of links, and the graph with all nodes as its targets."""
+    def links(self, trained: TrainedModel, unknown: Unknown) -> tuple[KnownLinks, OneGraph]:
+        """The links in the folder of a graph for a model of links, and the graph with all nodes as its targets."""
+        from crawl.data.graph_folder import has_graph_file
+        from crawl.data.link_folder import links_of_tables, read_link_graph
+
+        if has_graph_file(self.input):
+            self._check_graph_file(trained)
+            known, store = read_link_graph(self.input)
+            store = trained.features.encoded(store, unknown)
+            self.check_unknown(unknown)
+            return known, store
+        listed, store = self._link_tables(trained, unknown)
+        return links_of_tables(listed), store
+
+    def _link_tables(self, trained: TrainedModel, unknown: Unknown) -> tuple[NodeFolder, OneGraph]:
+        """What tables list for a model of links, and the graph with all nodes as its targets."""
         from crawl.data.link_folder import read_links
         from crawl.runs.sources import Links
 
@@ -116,7 +135,16 @@ class WithInput(WithModel):
         self, trained: TrainedModel, unknown: Unknown
     ) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
         """The same for a folder with graph.crawl, whose features have no names."""
-        from crawl.data.graph_folder import GRAPH, read_graph_folder, rows_of
+        from crawl.data.graph_folder import read_graph_folder, rows_of
+
+        self._check_graph_file(trained)
+        store = trained.features.encoded(read_graph_folder(self.input, self.only), unknown)
+        self.check_unknown(unknown)
+        return *rows_of(store, self.only), store
+
+    def _check_graph_file(self, trained: TrainedModel) -> None:
+        """Refuse a model that cannot be asked about a graph file."""
+        from crawl.data.graph_folder import GRAPH
 
         if getattr(trained.experiment.data, "batches", None) != "closed":
             raise ValueError(
@@ -129,9 +157,6 @@ class WithInput(WithModel):
                 f"{self.run_folder} was trained with features of nodes.csv, and those in {self.input / GRAPH} have no "
                 "names: give a folder with nodes.csv and edges.csv, or train on a graph file."
             )
-        store = trained.features.encoded(read_graph_folder(self.input, self.only), unknown)
-        self.check_unknown(unknown)
-        return *rows_of(store, self.only), store
 
     def check_unknown(self, unknown: Unknown) -> None:
         """Refuse categories that did not occur in training, if flags say so."""
@@ -143,22 +168,42 @@ class WithInput(WithModel):
 
         Values in a folder that did not occur in training are counted in `unknown`.
         """
+        from crawl.data.packed import is_packed, open_packed
+
+        if is_packed(self.input):
+            opened: Any = open_packed(self.input)
+            found = packed_graphs(opened.store, opened.graph_names, 0, len(opened))
+            return ("graph",), (({"graph": name}, graph) for name, graph in found)
         if self.input.is_dir():
             return ("graph",), (({"graph": name}, graph) for name, graph in self._graphs(trained, unknown))
-        from crawl.data.molecules import read_molecules
         from crawl.data.table import Table
-        from crawl.runs.sources import Csv
 
-        data = trained.experiment.data
-        if not isinstance(data, Csv):
+        read = self.molecule_reader(trained)
+        table = Table(self.input)
+        return table.columns, ((row.cells, row.problem or read(row, unknown)) for row in table)
+
+    def names_of(self, columns: Sequence[str]) -> Sequence[str]:
+        """What the table of the input itself calls these columns: two may share a name, or have none."""
+        from crawl.data.table import Table
+
+        path = self.input / "nodes.csv" if self.input.is_dir() else self.input
+        table = Table(path) if path.is_file() else None
+        return columns if table is None or table.columns != tuple(columns) else table.header
+
+    def molecule_reader(self, trained: TrainedModel) -> Callable[[TableRow, Unknown], Data | str]:
+        """What makes a graph, or the reason why there is none, of a row of the input, which is a table."""
+        from crawl.data.molecules import row_reader
+        from crawl.runs.sources import Csv, Packed
+
+        data, features = trained.experiment.data, trained.features
+        of_molecules = features.are_molecules or features.num_parts > 1
+        if not isinstance(data, Csv) and not (isinstance(data, Packed) and of_molecules):
             raise ValueError(f"{self.run_folder} was not trained on molecules: give a folder of graphs, not a file.")
-        columns = Table(self.input).columns
-        number = max(len(data.smiles), 1)
+        number = features.num_parts
         if self.smiles and len(self.smiles) != number:
             raise ValueError(f"The model reads {number} SMILES columns, not the {len(self.smiles)} of --smiles.")
-        names = self.smiles or data.smiles or None
-        molecules = read_molecules(self.input, names, trained.features.columns, unknown)
-        return columns, ((cells, molecule) for _, cells, molecule in molecules)
+        names = self.smiles or (data.smiles if isinstance(data, Csv) else ()) or None
+        return row_reader(self.input, names, features.columns)
 
     def _graphs(self, trained: TrainedModel, unknown: Unknown) -> Iterator[tuple[str, Data | str]]:
         """The names of the graphs in a folder, each with its graph or with the reason why there is none."""
@@ -196,12 +241,30 @@ class WithInput(WithModel):
         )
 
 
+def packed_graphs(
+    store: PackedStore, names: Sequence[str], first: int, last: int, at_a_time: int = 1000
+) -> Iterator[tuple[str, Data]]:
+    """The graphs of a packed store from `first` to before `last`, without targets, and what they are called."""
+    for begin in range(first, last, at_a_time):
+        part = store.subset(range(begin, min(begin + at_a_time, last)))
+        for i in range(len(part)):
+            graph = part.graph(i)
+            graph.y = graph.sample_weight = None
+            yield names[begin + i], graph
+
+
 def say_unknown(unknown: Unknown) -> None:
     """Say what is done about categories that did not occur in training, if there are any."""
     from crawl.runs.features import unknown_message
 
     if unknown:
         say(unknown_message(unknown))
+
+
+def say_outside(outside: Mapping[str, int]) -> None:
+    """Say what is outside the range of training: a line for each subject, such as `temp is`, with its rows."""
+    for subject, number in outside.items():
+        say(f"{subject} outside the range of training in {number} row{'s' * (number > 1)}")
 
 
 @contextmanager
@@ -215,10 +278,22 @@ def counter() -> Iterator[Callable[[int], None]]:
     console = Console(stderr=True)
     if not console.is_terminal:
         numbers: list[int] = []
-        with lines(lambda: f"{sum(numbers)} rows"):
+        began = time.monotonic()
+
+        def line() -> str:
+            done = sum(numbers)
+            return f"{done} rows, {done / (time.monotonic() - began):,.0f} per second"
+
+        with lines(line):
             yield numbers.append
         return
-    columns = (TextColumn("{task.completed:.0f} rows"), TimeElapsedColumn())
+    columns = (TextColumn("{task.completed:.0f} rows"), TextColumn("{task.fields[speed]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda number: progress.advance(task, number)
+        task = progress.add_task("", total=None, speed="")
+
+        def add(number: int) -> None:
+            progress.advance(task, number)
+            speed = progress.tasks[0].speed
+            progress.update(task, speed="" if speed is None else f"{speed:,.0f} per second")
+
+        yield add

@@ -12,31 +12,27 @@ from crawl.cli.output import STDOUT, open_output, say
 
 if TYPE_CHECKING:
     from crawl.data import OneGraph
-    from crawl.data.link_folder import Pairs
-    from crawl.data.node_folder import NodeFolder
+    from crawl.data.link_folder import KnownLinks, Pairs
     from crawl.runs import TrainedModel
 
 
 def predict_pairs(
-    trained: TrainedModel, found: NodeFolder, graph: OneGraph, path: Path, output: Path, hide: bool, how: dict[str, Any]
+    trained: TrainedModel, known: KnownLinks, graph: OneGraph, path: Path, output: Path, hide: bool, how: dict[str, Any]
 ) -> None:
     """Write the rows of a table of pairs with their predictions, many at a time.
 
     Args:
         trained: The model.
-        found: What the folder of the graph lists.
+        known: The links of the graph.
         graph: The graph.
         path: The table of pairs.
         output: Where to write.
         hide: Whether the link of a pair is hidden while it is predicted.
         how: How to predict besides; see `TrainedModel.predict`.
     """
-    import torch
-
     from crawl.data.link_folder import read_pairs
-    from crawl.data.pairs import pair_numbers
 
-    asked = read_pairs(path, found)
+    asked = read_pairs(path, known)
     added = ["probability_link", *(f"{spread}_link" for spread in trained.spread_names), "reason"]
     taken = [name for name in added if name in asked.table.columns]
     if taken:
@@ -48,7 +44,7 @@ def predict_pairs(
     first = next(answers, None)  # what is refused leaves no header
     with open_output(output) as file, counter() as count:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*asked.table.columns, *added])
+        writer.writerow([*asked.table.header, *added])
         for i, row in enumerate(asked.rows):
             if i in asked.reasons:
                 answer = [*[""] * (len(added) - 1), asked.reasons[i]]
@@ -59,9 +55,9 @@ def predict_pairs(
             count(1)
     bad = f", {len(asked.reasons)} without a prediction (see the column reason)" if asked.reasons else ""
     say(f"{len(asked.rows)} rows{bad}" + ("" if output == STDOUT else f" → {output}"))
-    num_seen = int(torch.isin(pair_numbers(asked.owners), pair_numbers(found.ends.t())).sum())
-    if num_seen and not hide:
-        where = f"Pairs that are linked in {found.edges.path}: {num_seen}"
+    num_seen = 0 if hide else known.num_linked(asked.owners)
+    if num_seen:
+        where = f"Pairs that are linked in {known.path}: {num_seen}"
         say(f"{where}. The model has seen these links; --hide hides them.")
 
 

@@ -11,6 +11,7 @@ from types import FrameType
 
 _NAMES = ("SIGTERM", "SIGHUP")  # there is no SIGHUP on Windows
 _SECONDS_OF_ONE_STOP = 1.0  # a shell that ends may send a signal twice
+_caught: list[signal.Signals] = []  # those that `as_interrupts` has turned into interrupts
 
 
 @contextmanager
@@ -39,8 +40,17 @@ def as_interrupts() -> Iterator[list[signal.Signals]]:
     before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:
         signal.signal(number, interrupt)
+    _caught[:] = before
     try:
         yield came
     finally:
+        _caught.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def ignore() -> None:
+    """Within `as_interrupts`, from now on ignore these signals: the process is ending, and must be able to say why."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _caught:
+            signal.signal(number, signal.SIG_IGN)

@@ -13,11 +13,13 @@ import tyro
 
 from crawl.checks import whole_number
 from crawl.choices import BY_FILE
-from crawl.cli.flags import AnyPath, Device, FilePath, FolderPath, Int, Switch, compute_with
-from crawl.cli.output import check_folder, print_table, say
+from crawl.cli import signals
+from crawl.cli.flags import NO_RAY, AnyPath, Device, FilePath, FolderPath, Int, RayFlags, Switch, compute_with
+from crawl.cli.output import check_folder
+from crawl.cli.remarks import report, report_skipped, say_data
 from crawl.cli.settings import given, refuse_unused, settings_type, with_chosen_kinds
 from crawl.files import write_atomically
-from crawl.runs.experiment import Experiment, settled
+from crawl.runs.experiment import Experiment, suited
 from crawl.runs.recipes import RECIPES
 from crawl.runs.sources import (
     TU,
@@ -28,6 +30,7 @@ from crawl.runs.sources import (
     Nodes,
     OwnFiles,
     OwnGraphs,
+    Packed,
     WithFolds,
     existing_path,
 )
@@ -35,8 +38,9 @@ from crawl.runs.where import Where
 from crawl.walks.plan import WalkPlan
 
 if TYPE_CHECKING:
-    from crawl.data import Dataset, Task
+    from crawl.data import Dataset
     from crawl.runs import Result
+    from crawl.runs.cluster.connection import Cluster
 
 _GONE = {
     "--data.name": "a recipe is for its own data, so choose another recipe for others",
@@ -47,6 +51,7 @@ _GONE = {
 }
 RecipeT = TypeVar("RecipeT")
 Baseline = Literal["none", "gcn", "gin", "gine", "gat", "sage", "gated_gcn", "pna"]
+OnRay = Annotated[RayFlags, tyro.conf.arg(name="")]
 _BASELINES = ".baselines"  # a hidden file, since a new run wants a folder without content
 
 
@@ -69,6 +74,7 @@ class Train(Generic[RecipeT]):
         device: Where to compute; auto takes a GPU if there is one.
         threads: How many threads compute; as many as the machine has cores when not given.
         quiet: Show no progress.
+        on_ray: Where to share several runs out.
     """
 
     recipe: Annotated[RecipeT, tyro.conf.arg(name="")]
@@ -82,6 +88,7 @@ class Train(Generic[RecipeT]):
     device: Device = "auto"
     threads: Int = None
     quiet: Switch = False
+    on_ray: OnRay = NO_RAY
 
     def run(self) -> None:
         """Train, and print what came of it."""
@@ -94,7 +101,13 @@ class Train(Generic[RecipeT]):
             existing_path(experiment.data, where.path)
         experiment, seeds = self._with_protocol(experiment)
         _refuse_own_baseline(experiment, self.baseline)
+        if self.on_ray.ray is not None and self.protocol == "single" and self.ensemble is None:
+            raise ValueError("--ray shares out several runs: give --protocol seeds, --protocol folds or --ensemble.")
         compute_with(self.threads)
+        with self.on_ray.connected(self.device, self.threads) as cluster:
+            self._train(experiment, seeds, where, cluster)
+
+    def _train(self, experiment: Experiment, seeds: list[int], where: Where, cluster: Cluster | None) -> None:
         from crawl.runs.folder import RunFolder
         from crawl.runs.protocol import SEEDS, note_seeds
         from crawl.runs.run import read_dataset
@@ -106,28 +119,29 @@ class Train(Generic[RecipeT]):
         if ranks.size > 1 and (self.protocol != "single" or self.baseline != "none" or self.ensemble is not None):
             others = "--protocol, --baseline and --ensemble"
             raise ValueError(f"{ranks.size} processes share one training: leave out {others}.")
-        device = choose_device(where.device)  # what is wrong is found before there is a folder
+        kind = cluster.device if cluster else choose_device(where.device).type  # refused before there is a folder
         experiment = replace(experiment, data=with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet or not ranks.is_first)
+        settings: Any = self.recipe
         recipe = RECIPES[settings.base.name]()
-        experiment = settled(experiment, dataset.task, device.type, recipe, dataset.batches)
+        experiment = suited(experiment, dataset, kind, recipe)
         if ranks.is_first:
-            _report_skipped(dataset)
+            report_skipped(dataset)
         if self.ensemble is not None:
-            say(described_task(dataset.task))
+            say_data(dataset, experiment.data, where.path)
             folder = RunFolder.create(self.out, f"{experiment.name}-ensemble").path
-            _train_ensemble(folder, self.quiet, where, experiment, self.ensemble, dataset)
+            _train_ensemble(folder, self.quiet, where, cluster, experiment, self.ensemble, dataset)
             return
         name = experiment.name if self.protocol == "single" else f"{experiment.name}-{self.protocol}"
         folder = RunFolder.create(self.out, name).path if ranks.is_first else scratch()
         if ranks.is_first:
-            say(described_task(dataset.task))
-        with _removed_if_empty(folder), _resumable(folder):
+            say_data(dataset, experiment.data, where.path)
+        with _removed_if_empty(folder), _resumable(Path(ranks.from_first(str(folder)))):
             for note in (_BASELINES, SEEDS):
                 (folder / note).unlink(missing_ok=True)  # of a process that was killed before there was a run
             if seeds:
                 note_seeds(folder, seeds)
-            runs = _Runs(folder, where, self.protocol == "folds", seeds, self.quiet, dataset, self.init)
+            runs = _Runs(folder, where, self.protocol == "folds", seeds, self.quiet, cluster, dataset, self.init)
             results = runs.train(experiment, self.baseline)
         if ranks.is_first:
             report(results, folder)
@@ -177,7 +191,7 @@ def with_absolute_split(data: Data, path: str | None) -> Data:
     """The same data with an absolute path of the split, if that is a file; a column of this name comes first."""
     from crawl.data.table import Table
 
-    if not isinstance(data, OwnFiles):
+    if not isinstance(data, OwnFiles) or isinstance(data, Packed):
         return data
     tables = {Folder: "labels.csv", Nodes: "nodes.csv", Links: "edges.csv"}
     table = Path(path or "", tables.get(type(data), ""))
@@ -216,6 +230,7 @@ class Resume:
         device: Where to compute; as before when not given.
         threads: How many threads compute; as many as the machine has cores when not given.
         quiet: Show no progress.
+        on_ray: Where to share several runs out.
     """
 
     settings: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(help_behavior_hint="")]
@@ -225,18 +240,23 @@ class Resume:
     device: Annotated[Device | None, tyro.conf.arg(metavar="{auto,cpu,cuda}", help_behavior_hint="")] = None
     threads: Int = None
     quiet: Switch = False
+    on_ray: OnRay = NO_RAY
 
     def run(self) -> None:
         """Train the rest, and print what came of it."""
         _refuse_settings(self.settings)
         compute_with(self.threads)
+        with self.on_ray.connected(self.device or "auto", self.threads) as cluster:
+            self._resume(cluster)
+
+    def _resume(self, cluster: Cluster | None) -> None:
         from crawl.runs.folder import RunFolder
 
         if RunFolder(self.resume).ensemble.is_file():
             if self.baseline != "none":
                 raise ValueError("An ensemble has no baseline: leave out --baseline.")
             where = Where.read(RunFolder(self.resume)).moved(self.device, **vars(self.data))
-            _train_ensemble(self.resume, self.quiet, where)
+            _train_ensemble(self.resume, self.quiet, where, cluster)
             return
         from crawl.runs.protocol import noted_seeds, runs_in
         from crawl.runs.records import read_config
@@ -245,11 +265,15 @@ class Resume:
 
         ranks = Ranks.of_this_process()
         if not ranks.is_first:  # which is told what to do, and need not have the folder
-            resume_run(self.resume, device=self.device, **vars(self.data))
+            with _resumable(self.resume):
+                resume_run(self.resume, device=self.device, **vars(self.data))
             return
         names = runs_in(self.resume)
         seeds = noted_seeds(self.resume) if names else []
-        run = RunFolder.open(self.resume / names[0] if names else self.resume)
+        if cluster is not None and not names:
+            raise ValueError(f"--ray shares out several runs, and {self.resume} has one: leave it out.")
+        begun = [name for name in names if RunFolder(self.resume / name).config.is_file()] or names
+        run = RunFolder.open(self.resume / begun[0] if names else self.resume)
         experiment, where = read_config(run.config), Where.read(run).moved(self.device, **vars(self.data))
         _refuse_own_baseline(experiment, self.baseline)
         if ranks.size > 1 and (names or self.baseline != "none" or (self.resume / _BASELINES).is_file()):
@@ -257,7 +281,7 @@ class Resume:
                 f"{ranks.size} processes share one training, and {self.resume} has several: use one process."
             )
         with _resumable(self.resume):
-            runs = _Runs(self.resume, where, bool(names and not seeds), seeds, self.quiet)
+            runs = _Runs(self.resume, where, bool(names and not seeds), seeds, self.quiet, cluster)
             report(runs.train(experiment, self.baseline), self.resume)
 
 
@@ -265,6 +289,7 @@ def _train_ensemble(
     folder: Path,
     quiet: bool,
     where: Where,
+    cluster: Cluster | None,
     experiment: Experiment | None = None,
     num_members: int = 0,
     dataset: Dataset | None = None,
@@ -273,7 +298,7 @@ def _train_ensemble(
     from crawl.runs.ensemble import member_results, resume_ensemble, run_ensemble
     from crawl.runs.formats import format_score
 
-    how: dict[str, Any] = {"quiet": quiet or None, "dataset": dataset, **vars(where)}
+    how: dict[str, Any] = {"quiet": quiet or None, "dataset": dataset, "cluster": cluster, **vars(where)}
     with _removed_if_empty(folder), _resumable(folder):
         if experiment is None:
             result = resume_ensemble(folder, **how)
@@ -281,7 +306,8 @@ def _train_ensemble(
             result = run_ensemble(experiment, folder, num_members=num_members, **how)
     members = member_results(folder)
     score = format_score(result.record["metric"], result.record["scores"]["test"]["of_mean_prediction"])
-    report(members, folder, f"The mean of the predictions of all {len(members)} models: {score}")
+    together = f"The mean of the predictions of all {len(members)} models: {score}"
+    report(members, folder, together, together=result)
 
 
 def train_type(arguments: Sequence[str]) -> Any:
@@ -291,7 +317,7 @@ def train_type(arguments: Sequence[str]) -> Any:
     """
     flags = [word.split("=")[0] for word in arguments if word.startswith("--")]
     if "--resume" in flags:
-        own = [f"--{field.name}" for field in fields(Resume)[1:]]
+        own = [f"--{field.name.replace('_', '-')}" for field in (*fields(Resume)[1:], *fields(RayFlags))]
         own += [f"--data.{field.name.replace('_', '-')}" for field in fields(Moved)]
         _refuse_settings([flag for flag in flags if flag.replace("_", "-") not in (*own, "--help")])
         return Resume
@@ -340,6 +366,7 @@ class _Runs:
     has_folds: bool
     seeds: Sequence[int]  # if there are several
     quiet: bool
+    cluster: Cluster | None = None
     dataset: Dataset | None = None
     init: Path | None = None
 
@@ -360,9 +387,9 @@ class _Runs:
 
         how: dict[str, Any] = {**vars(self.where), "quiet": self.quiet or None}
         if self.has_folds:
-            return run_folds(experiment, place, **how)
+            return run_folds(experiment, place, cluster=self.cluster, **how)
         if self.seeds:
-            return run_seeds(experiment, place, self.seeds, **how)
+            return run_seeds(experiment, place, self.seeds, cluster=self.cluster, **how)
         if (place / "config.json").is_file():
             return [resume_run(place, dataset=self.dataset, **how)]
         init = self.init if place == self.folder else None  # not for baselines
@@ -379,52 +406,20 @@ def _noted_baselines(folder: Path, baseline: Baseline) -> set[str]:
     return names
 
 
-def report(results: Sequence[Result], folder: Path, *remarks: str) -> None:
-    """Print the scores of runs, with both spreads where a model was trained several times."""
-    from crawl.runs.formats import format_score
-    from crawl.runs.protocol import Summary, results_table
-
-    print_table(results_table(results))
-    metric = results[0].record["metric"]
-    titles = [Experiment.from_plain(result.record["config"]).model.title for result in results]
-    for model in dict.fromkeys(titles):
-        own = [result for title, result in zip(titles, results, strict=True) if title == model]
-        if len(own) > 1:
-            mean, internal, cross = (format_score(metric, value) for value in vars(Summary.of(own)).values())
-            print(f"{model}: {mean} over {len(own)} models ± {cross} between models, ± {internal} between evaluations")
-    for remark in remarks:
-        print(remark)
-    page = folder / "report.html"
-    print(f"Everything about it is in {folder}" + (f"; to look at: {page}" if page.is_file() else ""))
-
-
-def described_task(task: Task) -> str:
-    """What is predicted, in one line, so that a column that was read in another way than it was meant is seen."""
-    from crawl.data.features import listed
-
-    targets = listed(task.target_names) or "the target"
-    verb = "are" if len(task.target_names) > 1 else "is"
-    classes = listed(task.class_names, at_most=10) or f"{max(task.num_outputs, 2)} classes"
-    values = {"regression": "numbers" if verb == "are" else "a number", "multilabel": "yes or no"}
-    what = values.get(task.kind, f"one of {classes}")
-    return f"Task: {task.kind} per {task.level}, scored by {task.metric}; {targets} {verb} {what}."
-
-
-def _report_skipped(dataset: Dataset, at_most: int = 5) -> None:
-    for line in dataset.skipped[:at_most]:
-        say(f"skipped {line}")
-    if len(dataset.skipped) > at_most:
-        say(f"… and {len(dataset.skipped) - at_most} more: {len(dataset.skipped)} rows are skipped")
-
-
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Say after Ctrl-C or a signal how to resume, if there is something to resume."""
+    """Say after Ctrl-C, a signal or the loss of a rank how to resume, if there is something to resume."""
+    from crawl.training.ranks import RankLost
+
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RankLost) as reason:
+        signals.ignore()  # torchrun stops processes that have just lost one, and then nobody would say how to resume
         if (folder / "config.json").is_file() or any(folder.glob("*/config.json")):
-            raise KeyboardInterrupt(f"resume with: crawl train --resume {folder}") from None
+            remedy = f"resume with: crawl train --resume {folder}"
+            if isinstance(reason, RankLost):
+                raise RankLost(f"{reason}; {remedy}", reason.is_told_here) from None
+            raise KeyboardInterrupt(remedy) from None
         raise
 
 

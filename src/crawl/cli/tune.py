@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic
 
 import tyro
 
-from crawl.cli.flags import Device, Float, FolderPath, Int, Switch, compute_with
-from crawl.cli.output import check_folder, printable, say
-from crawl.cli.train import RecipeT, described_task, recipe_type, with_absolute_split
+from crawl.cli.flags import NO_RAY, Device, Float, FolderPath, Int, Switch, compute_with
+from crawl.cli.output import check_folder, printable
+from crawl.cli.remarks import say_data
+from crawl.cli.train import OnRay, RecipeT, recipe_type, with_absolute_split
 from crawl.runs.experiment import Experiment
 from crawl.runs.recipes import RECIPES
 from crawl.runs.sources import OwnFiles, existing_path
@@ -41,6 +42,7 @@ class Tune(Generic[RecipeT]):
         device: Where to compute; auto takes a GPU if there is one.
         threads: How many threads compute; as many as the machine has cores when not given.
         quiet: Show no progress.
+        on_ray: Where to share the trials out.
     """
 
     recipe: Annotated[RecipeT, tyro.conf.arg(name="")]
@@ -51,6 +53,7 @@ class Tune(Generic[RecipeT]):
     device: Device = "auto"
     threads: Int = None
     quiet: Switch = False
+    on_ray: OnRay = NO_RAY
 
     def run(self) -> None:
         """Search, train, and print the command for the best settings."""
@@ -61,6 +64,7 @@ class Tune(Generic[RecipeT]):
         where = Where().moved(self.device, **settings.where)
         if isinstance(experiment.data, OwnFiles):
             existing_path(experiment.data, where.path)
+        self.on_ray.settings(self.threads)  # refused before data are read
         compute_with(self.threads)
         from crawl.runs.folder import RunFolder
         from crawl.runs.run import read_dataset
@@ -69,10 +73,10 @@ class Tune(Generic[RecipeT]):
 
         experiment = replace(experiment, data=with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet)
-        say(described_task(dataset.task))
+        say_data(dataset, experiment.data, where.path)
         recipe = settings.base.name
         folder = self.out or RunFolder.create(None, f"{recipe}-tune").path
-        with _resumable(folder):
+        with _resumable(folder), self.on_ray.connected(self.device, self.threads) as cluster:
             tuned = tune(
                 experiment,
                 recipe,
@@ -84,6 +88,7 @@ class Tune(Generic[RecipeT]):
                 max_parameters=self.max_parameters,
                 where=where,
                 quiet=self.quiet or None,
+                cluster=cluster,
             )
         page = write_tuning_page(tuned)
         _print(tuned, page)

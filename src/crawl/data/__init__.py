@@ -13,6 +13,8 @@ from crawl.data.molecules import from_csv, read_molecules
 from crawl.data.node_folder import from_nodes
 from crawl.data.nodes import from_graph
 from crawl.data.one_graph import OneGraph
+from crawl.data.pack import pack_csv, pack_graphs
+from crawl.data.packed import open_packed
 from crawl.data.pyg import from_pyg
 from crawl.data.splits import (
     Folds,
@@ -54,6 +56,9 @@ __all__ = [
     "from_tu",
     "group_folds",
     "group_split",
+    "open_packed",
+    "pack_csv",
+    "pack_graphs",
     "random_folds",
     "random_split",
     "read_molecules",

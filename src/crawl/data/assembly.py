@@ -120,13 +120,12 @@ class Assembler:
             y = y.float()  # which can say that a target is missing
         self.x = None if store.x is None else self._kept("x", store.x, most_nodes)
         self.edge_attr = None if store.edge_attr is None else self._kept("edge_attr", store.edge_attr, most_edges)
-        self.y = None if y is None else self._kept("y", y, most_nodes if store.y_per_node else most_graphs)
         weights = None if store.sample_weight is None else store.sample_weight.float()
-        self.weights = (
-            None
-            if weights is None
-            else self._kept("sample_weight", weights, most_nodes if store.y_per_node else most_graphs)
-        )
+        self.y, self.weights = y, weights
+        if store.pairs is None:  # of which no step is captured
+            most_targets = most_nodes if store.y_per_node else most_graphs
+            self.y = None if y is None else self._kept("y", y, most_targets)
+            self.weights = None if weights is None else self._kept("sample_weight", weights, most_targets)
         self.u = None if store.u is None else self._kept("u", store.u, most_graphs)
         self.graph = Graph(rowptr, col, edge_id, graph.batch, graph.graph_ptr, graph.num_edges)
         self._loaded = graph
@@ -211,7 +210,8 @@ class Assembler:
         """The graphs `ids`, on the CPU, with walks on them; of exact size."""
         num_nodes, num_edges, num_starts = self._sizes[:, ids].sum(dim=1).tolist()
         largest = int(self._sizes[0, ids].max()) if len(ids) else 0
-        bucket = Bucket(len(ids), num_nodes, num_edges, num_starts, largest)
+        num_pairs = 0 if self.store.pairs is None else int(self.store.targets_per_graph[ids].sum())
+        bucket = Bucket(len(ids), num_nodes, num_edges, num_starts, largest, num_pairs)
         return self._assembled(ids.to(self.device), bucket, plan, num_steps, seed, is_padded=False)
 
     def padded_batch(
@@ -255,9 +255,15 @@ class Assembler:
                 end_ptr = torch.cat([end_ptr, edge_ptr[-1:]]).int()
                 order = (end.order[edge] - edge_offset[edge_graph]).clamp_min(0).int()
             ends.append(Segments(owner, edges, nodes, end_ptr, order, end.longest))
-        y, weights = self.y, self.weights
+        y, weights, targets, pair = self.y, self.weights, None, ids
+        if self.store.pairs is not None and self.store.pair_ptr is not None:
+            assert not is_padded  # no runner captures steps of pairs
+            pair, pair_graph, _, _ = rows_of(self.store.pair_ptr, ids, bucket.num_targets)
+            owners = self.store.pairs.long()[pair] + ptr[pair_graph].unsqueeze(1)
+            targets = tuple(Segments(end, Rows(bucket.num_targets), nodes) for end in owners.unbind(1))
         if y is not None:
-            rows, is_real = (node, is_node) if self.store.y_per_node else (ids.clamp_max(len(y) - 1), is_graph)
+            rows, is_real = (node, is_node) if self.store.y_per_node else (ids.clamp_max(len(self.store) - 1), is_graph)
+            rows = rows if targets is None else pair
             y, weights = y[rows], None if weights is None else weights[rows]
             if is_padded and is_real is not None:
                 y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y, torch.nan)
@@ -278,6 +284,7 @@ class Assembler:
             None if self.edge_attr is None else self.edge_attr[edge],
             y,
             walks,
+            targets,
             sample_weight=weights,
             u=u,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -43,7 +45,7 @@ class Dataset:
     node_categories: tuple[int, ...] = ()
     edge_categories: tuple[int, ...] = ()
     skipped: tuple[str, ...] = ()
-    graph_names: tuple[str, ...] | None = None
+    graph_names: Sequence[str] | None = None
     columns: Columns | None = None
     source: object = field(default=None, init=False)
 
@@ -58,12 +60,12 @@ class Dataset:
         if ids.numel() and int(ids[-1]) >= len(self.store):
             names = f"{self.owner} {int(ids[-1])}, but {self.name} has {len(self.store)} {self.owner}s"
             raise ValueError(f"The split names {names}.")
-        if self.graph_names is not None and len(as_list("graph_names", self.graph_names, "names")) != len(self.store):
-            raise ValueError(f"{self.name} has {len(self.store)} graphs but {len(self.graph_names)} names.")
-        if isinstance(self.store, OneGraph):
-            level = "pair" if self.store.are_pairs else "node"
-        else:
-            level = "node" if self.store.y_per_node else "graph"
+        given: Any = self.graph_names
+        if not isinstance(given, Sequence | None) or isinstance(given, str):
+            given = as_list("graph_names", given, "names")
+        if given is not None and len(given) != len(self.store):
+            raise ValueError(f"{self.name} has {len(self.store)} graphs but {len(given)} names.")
+        level = self.store.level if isinstance(self.store, GraphStore) else "pair" if self.store.are_pairs else "node"
         if self.store.y is not None and level != self.task.level:
             raise ValueError(f"The task is about {self.task.level}s, but the targets of {self.name} are not.")
 

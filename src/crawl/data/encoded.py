@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from crawl.checks import check_type
 from crawl.data.encoding_rows import encoding_rows
 from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph, Store
+from crawl.data.packed import PackedStore
 from crawl.data.store import GraphStore
 from crawl.encodings.settings import Encodings
 from crawl.encodings.transforms import appended
@@ -34,6 +36,8 @@ def with_encodings(store: AnyStore, encodings: Encodings) -> AnyStore:
     check_type("encodings", encodings, Encodings)
     if encodings == Encodings():
         return store
+    if isinstance(store, PackedStore):
+        return store.then(partial(with_encodings, encodings=encodings))  # type: ignore[return-value]
     graph = store.graph if isinstance(store, OneGraph) else store.joined()
     of_nodes, of_edges = encoding_rows(graph, encodings)
     x = store.x if of_nodes is None else appended("x", store.x, of_nodes)

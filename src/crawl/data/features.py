@@ -33,6 +33,7 @@ BOND_COLUMNS = (("bond type", 0), ("stereo configuration", 0), ("is conjugated",
 _MOST_WORDS = 1000  # in one attribute; more are taken for names
 _MOST_INTEGERS = 100  # in one attribute; more are taken for quantities
 _MOST_SHOWN = 5  # values in a message
+_MEANT = {("atomic number", 119): "0 (a dummy atom)"}  # values of columns of molecules that stand for something else
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,18 @@ class Unknown(Counter[tuple[str, str, Any]]):
         parts = []
         for (owner, column), found in counts.items():
             number = sum(found.values())
-            parts.append(f"{listed(sorted(found))} in {column} ({number} {owner}{'s' * (number > 1)})")
+            words = [_MEANT.get((column, value), repr(value)) for value in sorted(found)]
+            parts.append(f"{_first_of(words)} in {column} ({number} {owner}{'s' * (number > 1)})")
         return "; ".join(parts)
 
 
 def listed(values: Sequence[Any], at_most: int = _MOST_SHOWN) -> str:
     """Values for a message, the first of them if there are many."""
-    return ", ".join(map(repr, values[:at_most])) + (f", … ({len(values)} in all)" if len(values) > at_most else "")
+    return _first_of(list(map(repr, values)), at_most)
+
+
+def _first_of(words: Sequence[str], at_most: int = _MOST_SHOWN) -> str:
+    return ", ".join(words[:at_most]) + (f", … ({len(words)} in all)" if len(words) > at_most else "")
 
 
 def find_columns(attributes: Mapping[str, Sequence[Any]]) -> tuple[Column, ...]:

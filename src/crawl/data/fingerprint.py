@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from crawl.checks import check_type, shown
 from crawl.data.dataset import Dataset
 from crawl.data.features import Column, Columns, listed
 from crawl.data.one_graph import OneGraph
+from crawl.data.packed import PackedStore
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.plain import structure
@@ -59,10 +60,15 @@ class Fingerprint:
         """The fingerprint of a data set."""
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
         store, split = dataset.store, dataset.split
+        if isinstance(store, PackedStore):
+            hashes = store.hashes or _packed_hashes(store, dataset)
+            hashes = {**hashes, "split": _hash(split.train, split.val, split.test)}
+            return cls(len(dataset), dataset.task, dataset.columns, hashes)
         if isinstance(store, OneGraph):
             graphs = _hash(store.graph.rowptr, store.graph.col, store.graph.edge_id, store.owners)
         else:
-            graphs = _hash(store.node_ptr, store.edge_ptr, store.edge_index.t())
+            pairs = () if store.pairs is None else (store.pair_ptr, store.pairs)
+            graphs = _hash(store.node_ptr, store.edge_ptr, store.edge_index.t(), *pairs)
         hashes = {
             "graphs": graphs,
             "node_features": _hash(store.x, of=dataset.node_categories),
@@ -136,16 +142,51 @@ def _names(names: Sequence[str | int] | None) -> str:
     return "numbers" if names is None else listed(names, at_most=20) or "without names"
 
 
-def _hash(*tensors: Tensor | None, of: tuple[int, ...] = ()) -> str:
+def _packed_hashes(store: PackedStore, dataset: Dataset) -> dict[str, str]:
+    """The hashes of graphs in files, which are read piece by piece."""
+    ptr = _InPieces((len(store) + 1, 1), (store.node_ptr.unsqueeze(1),))
+    edge_ptr = _InPieces((len(store) + 1, 1), (store.edge_ptr.unsqueeze(1),))
+    found = {
+        "graphs": _hash(ptr, edge_ptr, _InPieces((store.num_edges, 2), store.pieces("edge_index"))),
+        "node_features": _hash(_rows(store, "x"), of=dataset.node_categories),
+        "edge_features": _hash(_rows(store, "edge_attr"), of=dataset.edge_categories),
+        "targets": _hash(store.y),
+    }
+    return found if store.sample_weight is None else {**found, "weights": _hash(store.sample_weight)}
+
+
+def _rows(store: PackedStore, name: str) -> _InPieces | None:
+    rows: Tensor | None = getattr(store, name)
+    return None if rows is None else _InPieces(tuple(rows.shape), store.pieces(name))
+
+
+@dataclass(frozen=True)
+class _InPieces:
+    """Rows that are never in memory together."""
+
+    shape: tuple[int, ...]
+    pieces: Iterable[Tensor]
+
+
+def _hash(*tensors: Tensor | _InPieces | None, of: tuple[int, ...] = ()) -> str:
     """A hash of numbers, whichever type and device they are of; those in one dimension are taken for a column."""
     digest = hashlib.blake2b(repr(of).encode(), digest_size=16)
     for tensor in tensors:
         if tensor is None:
             digest.update(b"none")
             continue
+        if isinstance(tensor, _InPieces):
+            digest.update(repr(tensor.shape).encode())
+            for piece in tensor.pieces:
+                _add(digest, piece)
+            continue
         rows = tensor.detach().unsqueeze(1) if tensor.dim() == 1 else tensor.detach()
         digest.update(repr(tuple(rows.shape)).encode())
-        for piece in torch.split(rows, max(1, _NUMBERS_AT_A_TIME // max(rows[:1].numel(), 1))):
-            numbers = piece.double().cpu().numpy().astype("<f8") + 0.0  # without -0
-            digest.update(np.where(np.isnan(numbers), np.nan, numbers).tobytes())  # NaN has one form
+        _add(digest, rows)
     return digest.hexdigest()
+
+
+def _add(digest: Any, rows: Tensor) -> None:
+    for piece in torch.split(rows, max(1, _NUMBERS_AT_A_TIME // max(rows[:1].numel(), 1))):
+        numbers = piece.double().cpu().numpy().astype("<f8") + 0.0  # without -0
+        digest.update(np.where(np.isnan(numbers), np.nan, numbers).tobytes())  # NaN has one form

@@ -106,7 +106,8 @@ def _as_data(position: int, graph: Any, of_molecules: bool) -> PyGData:
         except ValueError as error:
             raise ValueError(f"Graph {position}: {error}.") from None
     if of_molecules or not isinstance(graph, nx.Graph | PyGData):
-        wanted = "a SMILES string like the others" if of_molecules else "a networkx graph, PyG Data or a SMILES string"
+        molecule = "a SMILES string or a molecule of rdkit"
+        wanted = f"{molecule}, like the others" if of_molecules else f"a networkx graph, PyG Data, {molecule}"
         raise ValueError(f"Graph {position} must be {wanted}, not {type(graph).__name__}.")
     if isinstance(graph, PyGBatch):
         raise ValueError(f"Graph {position} is a batch of {graph.num_graphs} graphs: give batch.to_data_list().")

@@ -126,6 +126,18 @@ def means_and_deviations(
     return tuple(mean.tolist()), tuple(deviation.tolist())
 
 
+def least_and_most(u: Tensor | None, train: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The least and the largest value of each feature over the training graphs that have it; 0 where none has."""
+    if u is None:
+        return (), ()
+    rows = (u[train] if len(train) else u).double()
+    if not len(rows):
+        return (), ()
+    least, most = rows.nan_to_num(torch.inf).amin(dim=0), rows.nan_to_num(-torch.inf).amax(dim=0)
+    is_there = least <= most
+    return tuple(torch.where(is_there, least, 0.0).tolist()), tuple(torch.where(is_there, most, 0.0).tolist())
+
+
 def _word_or_number(column: Column, cells: Cells) -> Value:
     """The number, or the cell as it is written where the column has words."""
     return value_of(cells[column.name]) if column.values is None else cells[column.name]

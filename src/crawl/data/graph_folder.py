@@ -63,7 +63,7 @@ def from_graph_folder(folder: str | Path, choice: LabelChoice) -> Dataset:
             raise ValueError(
                 f"{path}: the column {name!r} would not be used, since features are in {GRAPH}: remove it."
             )
-    graph, x, categories = _opened(folder)
+    graph, x, categories = opened_graph(folder)
     columns: dict[str, list[str]] = {name: [] for name in {choice.label, labels.split_column} if name is not None}
     lines, nodes = array("q"), array("q")
     for row in table:
@@ -97,7 +97,7 @@ def read_graph_folder(folder: str | Path, only: str | Path | None = None) -> One
     Raises:
         ValueError: If the graph file is damaged, or the table names a node that does not exist.
     """
-    graph, x, _ = _opened(as_path("folder", folder))
+    graph, x, _ = opened_graph(as_path("folder", folder))
     if only is None:
         return OneGraph(graph, torch.arange(graph.num_nodes), x)
     table = Table(only)
@@ -116,7 +116,7 @@ def rows_of(store: OneGraph, only: str | Path | None = None) -> tuple[Sequence[s
     return table.columns, (row.cells for row in table)
 
 
-def _opened(folder: Path) -> tuple[Graph, Tensor | None, tuple[int, ...]]:
+def opened_graph(folder: Path) -> tuple[Graph, Tensor | None, tuple[int, ...]]:
     """The graph, its features, and the sizes of categories if these are any."""
     arguments, features = open_graph_and_features(folder / GRAPH)
     x, categories = categories_of("x", features)
@@ -128,12 +128,18 @@ def _node(row: Row, path: Path, num_nodes: int) -> int:
     text = row.cells["id"]
     if row.problem:
         raise ValueError(f"{path}, line {row.line}: {row.problem}; correct it.")
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) < num_nodes):
+    if (node := node_of(text, num_nodes)) is None:
         raise ValueError(
             f"{path}, line {row.line}: its id is {text!r}, which is not a node of {GRAPH}: these are 0 to "
             f"{num_nodes - 1}."
         )
-    return int(text)
+    return node
+
+
+def node_of(text: str, num_nodes: int) -> int | None:
+    """The node whose number is written so; None if there is no such node."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number and int(text) < num_nodes else None
 
 
 def _refuse_repeated(nodes: Tensor, lines: Sequence[int], path: Path) -> None:

@@ -75,11 +75,11 @@ def label(
     task: AnyKind,
     metric: str | None,
     weight_column: str | None = None,
-    atoms_of: Callable[[T], int] | None = None,
+    values_of: tuple[Literal["atom", "bond"], Callable[[T], int]] | None = None,
 ) -> Labelled[T]:
     """The usable rows with their targets. An example is a row with its graph, or with the reason why there is none.
 
-    If `atoms_of` tells the number of atoms of a molecule, the targets are those of atoms, in lists.
+    If `values_of` names atoms or bonds, and tells how many a molecule has, the targets are theirs, in lists.
     """
     check_choice("bad_rows", bad_rows, get_args(BadRows))
     if weight_column is not None:
@@ -101,11 +101,12 @@ def label(
     if good:
         columns = {name: [row.cells[name] for _, row, _ in good] for name in target_columns}
         try:
-            if atoms_of is None:
+            if values_of is None:
                 found, y, without_target = targets_from_text(columns, task, metric)
             else:
-                sizes = [atoms_of(graph) for _, _, graph in good]
-                found, y, without_target = targets_of_atoms(columns, sizes, task, metric)
+                owner, number_in = values_of
+                sizes = [number_in(graph) for _, _, graph in good]
+                found, y, without_target = targets_of_atoms(columns, sizes, task, metric, owner)
         except ValueError as error:
             raise ValueError(f"{table.title}: {error}") from None
         problems |= {good[i][0]: f"{good[i][1].place}: {why}" for i, why in without_target.items()}
@@ -160,22 +161,30 @@ def split_labelled(
         values = [row.cells[str(split)] for row in labelled.rows]
         return split_from_column(values, [f"{row.place} of {table.title}" for row in labelled.rows])
     if Path(split).is_file():
-        return _for_kept_rows(read_split(split), labelled, str(split))
+        return split_for_kept_rows(split, labelled.places, labelled.num_rows, table.title)
     hint = suggestion(str(split), ("random", "stratified", "scaffold", *table.columns))
     raise ValueError(f"split is {shown(str(split))}, which is neither a way to split, a column nor a file.{hint}")
 
 
-def _for_kept_rows(split: Split, labelled: Labelled[T], path: str) -> Split:
-    """A split by row numbers as one by graph ids: these differ if rows were left out."""
-    num_graphs, ids = len(labelled.rows), split.ids
-    if num_graphs == labelled.num_rows or torch.equal(ids, torch.arange(num_graphs)):
+def split_for_kept_rows(path: str | Path, places: Sequence[int], num_rows: int, title: str) -> Split:
+    """The split in a file by row numbers as one by graph ids: these differ if rows were left out.
+
+    Args:
+        path: A file for `read_split`.
+        places: The rows that are left, from 0.
+        num_rows: How many rows there were.
+        title: What messages call the table.
+    """
+    split, num_graphs = read_split(path), len(places)
+    ids = split.ids
+    if num_graphs == num_rows or torch.equal(ids, torch.arange(num_graphs)):
         return split
-    if not torch.equal(ids, torch.arange(labelled.num_rows)):
+    if not torch.equal(ids, torch.arange(num_rows)):
         raise ValueError(
-            f"{labelled.num_rows - num_graphs} rows of {labelled.table.title} were left out, so the numbers in {path} "
+            f"{num_rows - num_graphs} rows of {title} were left out, so the numbers in {path} "
             "are not clear; list every row there, or use a column for the split."
         )
-    graph_of_row = torch.full((labelled.num_rows,), -1)
-    graph_of_row[list(labelled.places)] = torch.arange(num_graphs)
+    graph_of_row = torch.full((num_rows,), -1)
+    graph_of_row[torch.as_tensor(places)] = torch.arange(num_graphs)
     train, val, test = (graph_of_row[part] for part in (split.train, split.val, split.test))
     return Split(train[train >= 0], val[val >= 0], test[test >= 0])

@@ -1,9 +1,11 @@
-"""The links of one graph in a folder: edges.csv with ends, features and a split, and perhaps nodes.csv."""
+"""The links of one graph in a folder: edges.csv with ends, features and a split, perhaps nodes.csv; or graph.crawl."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +15,8 @@ from crawl.checks import as_list, as_path, check_type, shown, suggestion
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.features import Columns, Unknown, category_sizes, check_names, find_columns
-from crawl.data.graph_folder import GRAPH
+from crawl.data.graph_folder import GRAPH, has_graph_file, node_of, read_graph_folder
+from crawl.data.link_graph_file import from_link_graph_file, num_linked
 from crawl.data.link_list import LinkList
 from crawl.data.links import FEWEST_LINKS, dataset_of_links
 from crawl.data.node_folder import NodeFolder, guessed, read_tables
@@ -42,6 +45,9 @@ def from_link_folder(
     `nodes.csv` may be there, with a column `id` and features, which are all others except `split`: then all of its rows
     are nodes. Without it, the nodes are the ids in `edges.csv`, in the order in which they occur.
 
+    Instead of both files there may be `graph.crawl`, built with --undirected: then batches are closed, the split is
+    drawn, and features stay in the file.
+
     Args:
         folder: The folder. Both files may be compressed with gzip, their names then end in .gz.
         split: `auto` is the column `split` of `edges.csv`, if there is one, and else `random`; or `random`, or another
@@ -54,7 +60,10 @@ def from_link_folder(
     """
     check_type("split", split, str)
     fractions = tuple(as_list("fractions", fractions, "three shares"))
-    found = _tables(folder)
+    if has_graph_file(folder):
+        how: dict[str, Any] = {"num_negatives": num_negatives, "supervised_share": supervised_share, "metric": metric}
+        return from_link_graph_file(folder, split=split, fractions=fractions, seed=seed, batches=batches, **how)
+    found = read_tables(folder, are_links=True)
     table = found.edges
     if split == "auto":
         split = "split" if "split" in table.columns else "random"
@@ -121,7 +130,7 @@ def read_links(
     Raises:
         ValueError: For anything wrong with the files, and for other features than in training.
     """
-    found = _tables(folder)
+    found = read_tables(folder, are_links=True)
     of_nodes, of_edges = _attributes(found, split)
     for owner, names, kinds, number in (
         ("node", of_nodes, columns.nodes, len(found.rows)),
@@ -131,20 +140,47 @@ def read_links(
     return found, found.store(columns, of_nodes, of_edges, unknown, range(len(found.rows)), batches)
 
 
-def _tables(folder: str | Path) -> NodeFolder:
-    """The tables of a folder. Refuses one that has a graph file only."""
-    folder = as_path("folder", folder)
-    if (folder / GRAPH).is_file() and not any((folder / f"edges.csv{end}").is_file() for end in ("", ".gz")):
-        raise ValueError(
-            f"{folder} has {GRAPH}, whose links cannot be predicted from a folder yet: give edges.csv instead."
-        )
-    return read_tables(folder, are_links=True)
-
-
 def _attributes(found: NodeFolder, split: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """The features of nodes and of edges."""
     # A split of nodes is for a task on nodes: as a feature it would tell the parts of that task.
     return found.attributes("node", {"id", "split"}), found.attributes("edge", {"source", "target", "split", split})
+
+
+@dataclass(frozen=True)
+class KnownLinks:
+    """Nodes by their ids, and which of them are linked.
+
+    Attributes:
+        path: The file that lists the links.
+        place_of: The node with an id; None if there is none.
+        num_linked: How many of `[M, 2]` pairs of nodes are linked.
+    """
+
+    path: Path
+    place_of: Callable[[str], int | None]
+    num_linked: Callable[[Tensor], int]
+
+
+def links_of_tables(found: NodeFolder) -> KnownLinks:
+    """The links that a folder lists in tables."""
+    places = {row.cells["id"]: place for place, row in enumerate(found.rows)}
+    linked = pair_numbers(found.ends.t())
+    return KnownLinks(found.edges.path, places.get, lambda pairs: int(torch.isin(pair_numbers(pairs), linked).sum()))
+
+
+def read_link_graph(folder: str | Path) -> tuple[KnownLinks, OneGraph]:
+    """The links of a folder with `graph.crawl`, which is mapped, and the graph with all nodes as targets.
+
+    Raises:
+        ValueError: If the graph file is damaged.
+    """
+    store = read_graph_folder(folder)
+    known = KnownLinks(
+        as_path("folder", folder) / GRAPH,
+        lambda text: node_of(text, store.num_nodes),
+        lambda pairs: num_linked(store.graph, pairs),
+    )
+    return known, store
 
 
 @dataclass(frozen=True)
@@ -164,7 +200,7 @@ class Pairs:
     reasons: dict[int, str]
 
 
-def read_pairs(path: str | Path, found: NodeFolder) -> Pairs:
+def read_pairs(path: str | Path, known: KnownLinks) -> Pairs:
     """The pairs in a CSV file with the columns `source` and `target`, ids of nodes of a folder.
 
     Raises:
@@ -173,17 +209,17 @@ def read_pairs(path: str | Path, found: NodeFolder) -> Pairs:
     table = Table(path)
     for column in ("source", "target"):
         table.check_column(column)
-    place_of = {row.cells["id"]: place for place, row in enumerate(found.rows)}
     rows, owners, reasons = list(table), [], {}
     for i, row in enumerate(rows):
         ends = [row.cells["source"], row.cells["target"]]
-        unknown = next((end for end in ends if end not in place_of), None)
+        places = [known.place_of(end) for end in ends]
+        unknown = next((end for end, place in zip(ends, places, strict=True) if place is None), None)
         if row.problem:
             reasons[i] = row.problem
         elif unknown is not None:
             reasons[i] = f"there is no node {unknown!r}" if unknown else "an id is empty"
-        elif ends[0] == ends[1]:
+        elif places[0] == places[1]:
             reasons[i] = "a link is between two different nodes"
         else:
-            owners.append([place_of[end] for end in ends])
+            owners.append(places)
     return Pairs(table, rows, torch.tensor(owners, dtype=torch.long).reshape(-1, 2), reasons)

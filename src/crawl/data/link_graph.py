@@ -81,6 +81,8 @@ def _with_last(features: Tensor | None, columns: Tensor | None) -> Tensor | None
 def without_edges(graph: Graph, is_kept: Tensor) -> Graph:
     """The graph with the edges for which `[E]` booleans say so, numbered anew in their order."""
     assert graph.cum_weight is None
+    if graph.rowptr.dtype == torch.int64:
+        raise ValueError(f"Links cannot be hidden in a graph of {graph.num_arcs} arcs: fewer than 2³¹ can be numbered.")
     arc_is_kept = is_kept[graph.edge_id]
     before = torch.cat([arc_is_kept.new_zeros(1, dtype=torch.long), arc_is_kept.cumsum(0)])
     edge_id = (is_kept.cumsum(0) - 1)[graph.edge_id[arc_is_kept]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +49,7 @@ def from_csv(
     weight_column: str | None = None,
     feature_columns: str | Sequence[str] = (),
     descriptors: bool = False,
-    level: Literal["molecule", "atom"] = "molecule",
+    level: Literal["molecule", "atom", "bond"] = "molecule",
 ) -> Dataset:
     """The molecules of a CSV file with their targets; needs rdkit.
 
@@ -69,8 +69,8 @@ def from_csv(
         fractions: The shares of training, validation and test, if they are drawn, which `seed` fixes; 0.8, 0.1 and 0.1
             when None.
         bad_rows: Whether to `skip` rows that cannot be used, listing them in `Dataset.skipped`, or to `refuse` the
-            file. Bad are molecules that cannot be read, cells that are not targets, and missing targets except for
-            `multilabel`.
+            file. Bad are molecules that cannot be read, cells that are not targets, and rows without a target. Of
+            several labels or numbers, some may be missing, and are NaN.
         task: The kind of the task; found from the targets with `auto`, as `targets_from_text` says.
         metric: The score; the usual one of the task when None.
         weight_column: The column that says how much each row counts in training, a number of 0 or more; all count alike
@@ -82,7 +82,8 @@ def from_csv(
             others; a missing one is NaN, which a network takes for the mean.
         level: Whether targets are of a `molecule`, or of each `atom`: then a cell is a JSON list with a value for each
             atom, in the order in which the SMILES names them, null where one is missing. Hydrogens written as atoms of
-            their own, `[H]`, do not count. A list of another length makes a row bad.
+            their own, `[H]`, do not count. A list of another length makes a row bad. With `bond`, a value is of each
+            bond, in rdkit's order (`molecule.GetBonds()`); models see the molecule alone, without other features.
 
     Raises:
         ValueError: For anything wrong with the file or the choices; the message says what to do.
@@ -91,7 +92,7 @@ def from_csv(
     paths = PartPaths.of(path, val_path, test_path)
     table = Table(path) if paths is None else PartTables(paths)
     split = _checked_split(paths, split, fractions)
-    smiles_columns = _smiles_columns(table, smiles_column)
+    smiles_columns = smiles_columns_of(table, smiles_column)
     taken: list[tuple[str, object]] = [("a SMILES column", column) for column in smiles_columns]
     taken += [("the column of the split", split), ("the column of weights", weight_column)]
     names = check_graph_columns(table, feature_columns, taken)
@@ -99,12 +100,14 @@ def from_csv(
     rows = list(table)
     kinds = kinds_of_columns(rows, names)
     examples = ((row, row.problem or problem_of(row.cells, kinds) or _graph(row.cells, smiles_columns)) for row in rows)
-    check_choice("level", level, ("molecule", "atom"))
-    if level == "atom" and len(smiles_columns) > 1:
-        raise ValueError("Targets of atoms need one SMILES column, not several.")
-    atoms_of = _num_atoms if level == "atom" else None
+    check_choice("level", level, ("molecule", "atom", "bond"))
+    if level != "molecule" and len(smiles_columns) > 1:
+        raise ValueError(f"Targets of {level}s need one SMILES column, not several.")
+    if level == "bond" and (names or truth("descriptors", descriptors)):
+        raise ValueError("Targets of bonds are predicted from the molecule alone: leave out columns and descriptors.")
+    values_of = None if level == "molecule" else (level, _num_atoms if level == "atom" else _num_bonds)
     how: Any = {"bad_rows": bad_rows, "task": task, "metric": metric, "weight_column": weight_column}
-    labelled = label(table, examples, targets, **how, atoms_of=atoms_of)
+    labelled = label(table, examples, targets, **how, values_of=values_of)
     smiles = [tuple(row.cells[column] for column in smiles_columns) for row in labelled.rows]
     if isinstance(table, PartTables):
         parts = table.split(labelled.rows)
@@ -114,11 +117,15 @@ def from_csv(
         parts = split_labelled(labelled, split, fractions or DRAWN_FRACTIONS, seed, first)
     u, columns = _graph_features([row.cells for row in labelled.rows], kinds, smiles, descriptors, parts.train)
     store, weights = GraphStore.from_graphs(labelled.graphs), labelled.sample_weight
-    if level == "atom" and weights is not None:
-        weights = weights.repeat_interleave(store.sizes[0])
+    owners: dict[str, Any] = {"y_per_node": level == "atom"}
+    if level == "bond":
+        owners = bonds_of(store)
+    number_of = {"molecule": torch.ones(len(store), dtype=torch.long), "atom": store.sizes[0]}
+    if weights is not None:
+        weights = weights.repeat_interleave(number_of.get(level, store.sizes[1] // 2))
     return Dataset(
         name=table.name,
-        store=replace(store, y=labelled.y, y_per_node=level == "atom", sample_weight=weights, u=u),
+        store=replace(store, y=labelled.y, sample_weight=weights, u=u, **owners),
         task=labelled.task,
         split=parts,
         node_categories=(*ATOM_CATEGORIES, *((len(smiles_columns),) if len(smiles_columns) > 1 else ())),
@@ -145,16 +152,22 @@ def read_molecules(
         ValueError: If the file cannot be read or has no such column, at once and not with the first row.
         ImportError: If rdkit is not installed.
     """
+    read, counted = row_reader(path, smiles_column, columns), Unknown() if unknown is None else unknown
+    return ((row.line, row.cells, row.problem or read(row, counted)) for row in Table(path))
+
+
+def row_reader(
+    path: str | Path, smiles_column: str | Sequence[str] | None = None, columns: Columns | None = None
+) -> Callable[[Row, Unknown], Data | str]:
+    """What makes of a row of a table its molecule, or the reason why there is none; the arguments are those of
+    `read_molecules`, and so are the errors."""
     import crawl.data.smiles  # noqa: F401  (so that a missing rdkit is reported at once)
 
     table = Table(path)
-    smiles_columns = _smiles_columns(table, smiles_column)
-    columns, unknown = columns or Columns(), Unknown() if unknown is None else unknown
-    for feature in columns.graphs:
+    smiles_columns, known = smiles_columns_of(table, smiles_column), columns or Columns()
+    for feature in known.graphs:
         table.check_column(feature.name)
-    return (
-        (row.line, row.cells, row.problem or _with_features(row, smiles_columns, columns, unknown)) for row in table
-    )
+    return lambda row, unknown: _with_features(row, smiles_columns, known, unknown)
 
 
 def _with_features(row: Row, smiles_columns: Sequence[str], columns: Columns, unknown: Unknown) -> Data | str:
@@ -214,8 +227,17 @@ def _graph(cells: Mapping[str, str], columns: Sequence[str]) -> Data | str:
     return side_by_side(graphs)
 
 
+def bonds_of(molecules: GraphStore) -> dict[str, Any]:
+    """The `pairs` and `pair_ptr` of molecules whose bonds have targets: each bond is two edges, one after the other."""
+    return {"pairs": molecules.edge_index[:, ::2].t().contiguous(), "pair_ptr": molecules.edge_ptr // 2}
+
+
 def _num_atoms(graph: Data) -> int:
     return int(graph.num_nodes or 0)
+
+
+def _num_bonds(graph: Data) -> int:
+    return int(graph.num_edges) // 2
 
 
 def _canonical(smiles: str) -> str:
@@ -243,7 +265,7 @@ def _checked_split(
     return BY_FILE
 
 
-def _smiles_columns(table: Table, names: str | Sequence[str] | None) -> tuple[str, ...]:
+def smiles_columns_of(table: Table, names: str | Sequence[str] | None) -> tuple[str, ...]:
     """The columns with SMILES: those named, or else the one that is called so."""
     if names is None:
         found = [column for column in table.columns if column.lower() == "smiles"]

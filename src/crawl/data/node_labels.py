@@ -111,6 +111,13 @@ class TableOfLabels:
                 raise ValueError(f"{table.path}, line {lines[place]}: {problem}; correct it.")
         places = [place for place in range(len(lines)) if place not in problems]
         labels, skipped = y if kind.kind in ("binary", "multiclass") else None, tuple[str, ...]()
+        if labels is not None and (below := [name for name in kind.class_names if _is_below_zero(name)]):
+            texts = cells(label)
+            place = next((place for place in places if _is_below_zero(texts[place])), places[0])
+            raise ValueError(
+                f"{table.path}, line {lines[place]}: {label} is {below[0]}, and classes are words, or numbers from 0: "
+                "leave the cell empty if the label is missing, or rename the class."
+            )
         if self.split_column is not None:
             parts, gaps = cells(self.split_column), sorted(problems)
             skipped = tuple(
@@ -135,6 +142,13 @@ class TableOfLabels:
             return _by_rows(read_split(split), places, num_rows, f"{split}", self.table.path.name)
         hint = suggestion(str(split), ("random", "stratified", *self.table.columns))
         raise ValueError(f"split is {shown(str(split))}, which is neither a way to split, a column nor a file.{hint}")
+
+
+def _is_below_zero(name: str) -> bool:
+    try:
+        return float(name) < 0
+    except ValueError:
+        return False
 
 
 def _by_rows(split: Split, places: Sequence[int], num_rows: int, path: str, table: str) -> Split:

@@ -83,7 +83,10 @@ def from_graph(
         raise ValueError(
             f"Node {int(repeated[0])} is in nodes twice, so it might be in two parts: name each node once."
         )
-    found, targets = targets_from_tensor(_known(y, nodes), task, metric, "node")
+    rows = _known(y, nodes)
+    if task != "regression" and not rows.is_floating_point():
+        check_labels(rows, nodes)
+    found, targets = targets_from_tensor(rows, task, metric, "node")
     if masks is not None:
         _check_effect(split, fold, fractions)
     if split == "auto" and masks is not None:
@@ -107,6 +110,17 @@ def _known(y: Tensor, nodes: Tensor) -> Tensor:
     if wrong.numel():
         raise ValueError(f"The target of node {int(nodes[int(wrong[0])])} is missing (NaN): leave that node out.")
     return rows
+
+
+def check_labels(labels: Tensor, nodes: Tensor) -> None:
+    """Refuses numbers below 0 as classes, by the number of the node: -1 often stands for a label that is missing."""
+    wrong = (labels < 0).nonzero()
+    if wrong.numel():
+        row = int(wrong[0, 0])
+        raise ValueError(
+            f"The label of node {int(nodes[row])} is {labels[row].tolist()}, and classes are words, or numbers from 0: "
+            "leave the node out if its label is missing, or rename the class."
+        )
 
 
 def _check_effect(split: str | Path | Split, fold: int, fractions: Fractions) -> None:

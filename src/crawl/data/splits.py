@@ -247,7 +247,7 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
     places = None if places is None else as_list("places", places, "words")
     if places is not None and len(places) != len(values):
         raise ValueError(f"places must be a list of {len(values)} words, one for each value, not {shown(places)}.")
-    parts = [_PART_OF.get(value.strip().lower()) for value in values]
+    parts = [part_named(value) for value in values]
     if None in parts:
         i = parts.index(None)
         place = f"row {i + 1}" if places is None else places[i]
@@ -256,6 +256,11 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
     if empty := [part for part, members in ids.items() if not members]:
         raise ValueError(f"The split column puts no graph into {' and '.join(empty)}.")
     return Split(**{part: torch.tensor(members) for part, members in ids.items()})
+
+
+def part_named(word: str) -> str | None:
+    """The part that a word such as `valid` or `Train` means: `train`, `val` or `test`; None for other words."""
+    return _PART_OF.get(word.strip().lower())
 
 
 def read_split(path: str | Path) -> Split:

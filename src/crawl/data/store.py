@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import networkx as nx
 import numpy as np
@@ -13,13 +14,12 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.data.data import BaseData
 
-from crawl.checks import MAX_COUNT, as_list, check_choice, check_type, shown, truth, whole_number
+from crawl.checks import MAX_COUNT, as_list, check_type, shown, truth, whole_number
+from crawl.data.store_inputs import as_row_of_graph, as_rows, as_targets, check_choices, concatenated, refuse_weights
 from crawl.data.task import Level
-from crawl.edge_lists import checked_edge_index, edge_index_of, num_nodes_of, weights_differ
+from crawl.edge_lists import checked_edge_index, edge_index_of, num_nodes_of
 from crawl.graph import Graph
-from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor
-
-_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # of which torch only knows how to convert them
+from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor, refuse_graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,9 @@ class GraphStore:
         sample_weight: How much each row of `y` counts in training, `[rows]`, or each of its targets, `[rows, K]`:
             numbers that are 0 or more, whose ratios matter. None if all count alike.
         u: `[G, K]` features of the graphs, NaN where one is missing, or None.
+        pairs: `[M, 2]` the two nodes of each pair, such as a bond, that a row of `y` belongs to, graph by graph; their
+            ids count from 0 within each graph. None if targets are of graphs or nodes.
+        pair_ptr: `[G + 1]` int64; the pairs of graph g are `pair_ptr[g]:pair_ptr[g + 1]`. None without pairs.
         sizes: `[2, G]` the nodes and edges of each graph, on the CPU: so nothing waits for a GPU to know them.
     """
 
@@ -51,10 +54,15 @@ class GraphStore:
     y_per_node: bool = False
     sample_weight: Tensor | None = None
     u: Tensor | None = None
+    pairs: Tensor | None = None
+    pair_ptr: Tensor | None = None
     sizes: Tensor = field(init=False, repr=False)
+    is_mapped: ClassVar[bool] = False  # whether nodes and edges stay in files, as those of a packed store do
 
     def __post_init__(self) -> None:
-        for name in ("node_ptr", "edge_ptr"):
+        if (self.pairs is None) != (self.pair_ptr is None) or (self.pairs is not None and self.y_per_node):
+            raise ValueError("Targets of pairs need both pairs and pair_ptr, and y_per_node=False.")
+        for name in ("node_ptr", "edge_ptr", *(() if self.pairs is None else ("pair_ptr",))):
             ptr = getattr(self, name)
             if not holds_integers(ptr) or ptr.dim() != 1 or ptr.numel() == 0:
                 raise ValueError(f"{name} must be integers, one more than there are graphs, not {shown(ptr)}.")
@@ -63,13 +71,19 @@ class GraphStore:
         truth("y_per_node", self.y_per_node)
         if self.node_ptr.shape != self.edge_ptr.shape:
             raise ValueError(f"node_ptr has {self.node_ptr.numel()} entries, but edge_ptr {self.edge_ptr.numel()}.")
+        pairs = self.pairs
+        if pairs is not None and not (holds_integers(pairs) and pairs.dim() == 2 and pairs.shape[1] == 2):
+            raise ValueError(f"pairs must be integers of shape [pairs, 2], not {shown(pairs)}.")
+        if self.pair_ptr is not None and self.pair_ptr.shape != self.node_ptr.shape:
+            raise ValueError(f"node_ptr has {self.node_ptr.numel()} entries, but pair_ptr {self.pair_ptr.numel()}.")
         object.__setattr__(self, "sizes", torch.stack([self.node_ptr.diff(), self.edge_ptr.diff()]).cpu())
         expected = {
             "edge_index": (self.edge_index.t(), int(self.sizes[1].sum())),
             "x": (self.x, self.num_nodes),
             "edge_attr": (self.edge_attr, self.num_edges),
-            "y": (self.y, self.num_nodes if self.y_per_node else len(self)),
-            "sample_weight": (self.sample_weight, self.num_nodes if self.y_per_node else len(self)),
+            "pairs": (self.pairs, int(self.targets_per_graph.sum())),
+            "y": (self.y, int(self.targets_per_graph.sum())),
+            "sample_weight": (self.sample_weight, int(self.targets_per_graph.sum())),
             "u": (self.u, len(self)),
         }
         for name, (tensor, num_rows) in expected.items():
@@ -95,6 +109,18 @@ class GraphStore:
     def device(self) -> torch.device:
         """The device all tensors are on."""
         return self.edge_index.device
+
+    @property
+    def level(self) -> Level:
+        """What the rows of `y` belong to: each to a `graph`, a `node`, or a `pair` of nodes."""
+        return "pair" if self.pairs is not None else "node" if self.y_per_node else "graph"
+
+    @cached_property
+    def targets_per_graph(self) -> Tensor:
+        """`[G]` on the CPU: how many rows of `y` each graph has."""
+        if self.pair_ptr is not None:
+            return self.pair_ptr.diff().cpu()
+        return self.sizes[0] if self.y_per_node else torch.ones(len(self), dtype=torch.long)
 
     @property
     def joined_edge_index(self) -> Tensor:
@@ -145,16 +171,16 @@ class GraphStore:
         graphs = (dataset[i] for i in range(len(dataset)))
         if not isinstance(dataset, InMemoryDataset) or dataset.transform is not None:
             return cls.from_graphs(graphs, level=level, ignore=ignore)
-        _check_choices(level, ignore)
+        check_choices(level, ignore)
         data = dataset._data
         has_u = isinstance(data, Data) and "u" in data and "u" not in ignore  # which may have any shape
         ptr = _slices(dataset) if isinstance(data, Data) and not has_u else {}
         if {len(each) for each in ptr.values()} != {dataset.len() + 1}:  # as when PyG lost graphs without edges
             return cls.from_graphs(graphs, level=level, ignore=ignore)
         if "edge_weight" not in ignore:
-            _refuse_weights(data.edge_weight, "The data set")
+            refuse_weights(data.edge_weight, "The data set")
         features = {name: getattr(data, name) for name in ("x", "edge_attr") if name not in ignore}
-        y = None if data.y is None else _as_rows(data.y)
+        y = None if data.y is None else as_rows(data.y)
         store = cls._of(ptr, edge_index_of(data), y, level, **features)
         chosen = list(dataset.indices())
         return store if chosen == list(range(len(store))) else store.subset(chosen)
@@ -168,7 +194,7 @@ class GraphStore:
         Raises:
             ValueError: If there are none, and else as in `from_dataset`.
         """
-        _check_choices(level, ignore)
+        check_choices(level, ignore)
         graphs = as_list("graphs", graphs, "PyG Data")
         if not graphs:
             raise ValueError("There are no graphs.")
@@ -176,19 +202,19 @@ class GraphStore:
             if not isinstance(data, Data):
                 raise ValueError(f"Graph {i} must be a PyG Data, not {type(data).__name__}.")
             if "edge_weight" not in ignore:
-                _refuse_weights(data.edge_weight, f"Graph {i}")
+                refuse_weights(data.edge_weight, f"Graph {i}")
         edge_indices = [edge_index_of(data) for data in graphs]
-        targets = [None if data.y is None else _as_rows(data.y) for data in graphs]
+        targets = [None if data.y is None else as_rows(data.y) for data in graphs]
         ptr = {
             "nodes": as_ptr([_num_nodes(data) for data in graphs]),
             "edges": as_ptr([edges.shape[1] for edges in edge_indices]),
             "y": as_ptr([len(rows) for rows in targets if rows is not None]),
         }
         names = [name for name in ("x", "edge_attr") if name not in ignore]
-        features = {name: _concatenated(name, [getattr(data, name) for data in graphs]) for name in names}
+        features = {name: concatenated(name, [getattr(data, name) for data in graphs]) for name in names}
         if "u" not in ignore:
-            features["u"] = _concatenated("u", [_as_row_of_graph(i, data.get("u")) for i, data in enumerate(graphs)])
-        return cls._of(ptr, torch.cat(edge_indices, dim=1), _concatenated("y", targets), level, **features)
+            features["u"] = concatenated("u", [as_row_of_graph(i, data.get("u")) for i, data in enumerate(graphs)])
+        return cls._of(ptr, torch.cat(edge_indices, dim=1), concatenated("y", targets), level, **features)
 
     @classmethod
     def _of(
@@ -196,7 +222,7 @@ class GraphStore:
     ) -> GraphStore:
         """The store, with what the rows of `y` belong to found out."""
         node_ptr, edge_ptr = (ptr[name].to(edge_index.device) for name in ("nodes", "edges"))
-        y, y_per_node = (None, False) if y is None else _as_targets(y, ptr["y"], node_ptr, level)
+        y, y_per_node = (None, False) if y is None else as_targets(y, ptr["y"], node_ptr, level)
         return cls(node_ptr, edge_ptr, edge_index, **features, y=y, y_per_node=y_per_node).checked()
 
     @classmethod
@@ -207,17 +233,21 @@ class GraphStore:
             raise ValueError("There are no graphs.")
         for store in stores:
             check_type("Each of stores", store, GraphStore, "build one with GraphStore.from_graphs")
-        if len({store.y_per_node for store in stores}) > 1:
-            raise ValueError("Some targets belong to graphs and others to nodes.")
+            if store.is_mapped:
+                raise ValueError("A packed store is not in memory: give store.subset(ids) of some of its graphs.")
+        if len({store.level for store in stores}) > 1:
+            raise ValueError("Some targets belong to graphs and others to nodes, or to pairs of them.")
         sizes = torch.cat([store.sizes for store in stores], dim=1)
         device = stores[0].device
         node_ptr, edge_ptr = (as_ptr(counts).to(device) for counts in sizes)
         edge_index = torch.cat([store.edge_index for store in stores], dim=1)
-        x, edge_attr, y, weight, u = (
-            _concatenated(name, [getattr(store, name) for store in stores], "Part")
-            for name in ("x", "edge_attr", "y", "sample_weight", "u")
+        x, edge_attr, y, weight, u, pairs = (
+            concatenated(name, [getattr(store, name) for store in stores], "Part")
+            for name in ("x", "edge_attr", "y", "sample_weight", "u", "pairs")
         )
-        return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node, weight, u)
+        per_graph = torch.cat([store.targets_per_graph for store in stores])
+        pair_ptr = None if pairs is None else as_ptr(per_graph).to(device)
+        return cls(node_ptr, edge_ptr, edge_index, x, edge_attr, y, stores[0].y_per_node, weight, u, pairs, pair_ptr)
 
     def checked(self) -> Self:
         """The same store, for arrays that come from outside, if they are graphs.
@@ -239,9 +269,15 @@ class GraphStore:
                 f"Graph {graph} has {int(self.sizes[0, graph])} nodes but an edge from {source} to {target}; "
                 "ids count from 0 within each graph."
             )
+        if self.pairs is not None and self.pair_ptr is not None:
+            if bool((self.pair_ptr.diff() < 0).any()) or bool(self.pair_ptr[0] != 0):
+                raise ValueError("pair_ptr must begin with 0 and never fall.")
+            limit = self.node_ptr.diff().repeat_interleave(self.pair_ptr.diff()).unsqueeze(1)
+            is_outside = ((self.pairs < 0) | (self.pairs >= limit)).any(dim=1)
+            refuse_graph(is_outside, self.pair_ptr, "a pair names a node that the graph does not have")
         self._check_finite("x", self.x, self.node_ptr)
         self._check_finite("edge_attr", self.edge_attr, self.edge_ptr)
-        self._check_finite("y", self.y, self.node_ptr if self.y_per_node else torch.arange(len(self) + 1))
+        self._check_finite("y", self.y, as_ptr(self.targets_per_graph))
         self._check_finite("u", self.u, torch.arange(len(self) + 1))
         check_weights_of_rows(self.sample_weight)
         return self
@@ -259,25 +295,37 @@ class GraphStore:
     def to(self, device: torch.device | str) -> GraphStore:
         """The same graphs on another device."""
         device = as_device(device)
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor) and name != "sizes"}
+        on_host = ("sizes", "targets_per_graph")
+        tensors = {
+            name: value for name, value in vars(self).items() if isinstance(value, Tensor) and name not in on_host
+        }
         moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
         return replace(self, **moved)
 
+    def with_weights(self, sample_weight: Tensor) -> GraphStore:
+        """The same graphs with other weights of their targets."""
+        return replace(self, sample_weight=sample_weight)
+
     def subset(self, ids: Tensor | Sequence[int]) -> GraphStore:
         """A store of the graphs `ids` only, in this order. Refuses ids that no graph has."""
-        ids, (nodes, _, node_ptr, _), (edges, _, edge_ptr, _) = self._chosen(ids)
-        return GraphStore(node_ptr, edge_ptr, y_per_node=self.y_per_node, **self._rows_of(nodes, edges, ids))
+        ids, (nodes, _, node_ptr, _), (edges, _, edge_ptr, _), (pairs, _, pair_ptr, _) = self._chosen(ids)
+        parts: dict[str, Any] = self._rows_of(nodes, edges, ids, pairs)
+        if self.pairs is not None:
+            parts |= {"pairs": self.pairs[pairs], "pair_ptr": pair_ptr}
+        return GraphStore(node_ptr, edge_ptr, y_per_node=self.y_per_node, **parts)
 
     def batch(self, ids: Tensor | Sequence[int]) -> Batch:
         """The graphs `ids`, in this order, as one PyG `Batch`; a graph may come more than once.
 
         The batch has `x`, `edge_attr`, `y`, `u` and `sample_weight` where the store has them, `edge_index`, `batch`,
         `ptr` and `num_nodes`, equal to what PyG's `Batch.from_data_list` makes, and `graph_ids`, the given ids; those
-        that no graph has are refused. Give the ids on the CPU: the batch is put together on the device of the store,
-        and the host does not wait for it.
+        that no graph has are refused. Pairs with targets are its `edge_label_index`, `[2, M]`. Give the ids on the CPU:
+        the batch is put together on the device of the store, and the host does not wait for it.
         """
-        ids, (nodes, batch, ptr, _), (edges, graph_of_edge, _, _) = self._chosen(ids)
-        parts = self._rows_of(nodes, edges, ids)
+        ids, (nodes, batch, ptr, _), (edges, graph_of_edge, _, _), (pairs, graph_of_pair, _, _) = self._chosen(ids)
+        parts = self._rows_of(nodes, edges, ids, pairs)
+        if self.pairs is not None:
+            parts["edge_label_index"] = (self.pairs[pairs] + ptr[graph_of_pair].unsqueeze(1)).t()
         parts["edge_index"] += ptr.to(self.edge_index.dtype)[graph_of_edge]
         return Batch(**parts, batch=batch, ptr=ptr, num_nodes=len(nodes), graph_ids=ids)
 
@@ -286,26 +334,40 @@ class GraphStore:
         i = whole_number("i", i, 0, len(self) - 1)
         nodes = slice(int(self.node_ptr[i]), int(self.node_ptr[i + 1]))
         edges = slice(int(self.edge_ptr[i]), int(self.edge_ptr[i + 1]))
-        return Data(**self._rows_of(nodes, edges, slice(i, i + 1)), num_nodes=nodes.stop - nodes.start)
+        parts, pairs = {}, slice(0, 0)
+        if self.pairs is not None and self.pair_ptr is not None:
+            pairs = slice(int(self.pair_ptr[i]), int(self.pair_ptr[i + 1]))
+            parts["edge_label_index"] = self.pairs[pairs].t()
+        parts |= self._rows_of(nodes, edges, slice(i, i + 1), pairs)
+        return Data(**parts, num_nodes=nodes.stop - nodes.start)
 
-    def _chosen(self, ids: Tensor | Sequence[int]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """The ids on the device, and `rows_of` the nodes and edges; nothing waits for the device."""
+    def _chosen(
+        self, ids: Tensor | Sequence[int]
+    ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The ids on the device, and `rows_of` the nodes, edges and pairs; nothing waits for the device."""
         host_ids = self.checked_ids(ids)
         ids = host_ids.to(self.device, non_blocking=True)
         num_nodes, num_edges = self.sizes[:, host_ids].sum(dim=1).tolist()
-        return ids, rows_of(self.node_ptr, ids, num_nodes), rows_of(self.edge_ptr, ids, num_edges)
+        no_pairs = self.node_ptr.new_zeros(1).expand_as(self.node_ptr)
+        pair_ptr = no_pairs if self.pair_ptr is None else self.pair_ptr
+        num_pairs = 0 if self.pairs is None else int(self.targets_per_graph[host_ids].sum())
+        nodes, edges = rows_of(self.node_ptr, ids, num_nodes), rows_of(self.edge_ptr, ids, num_edges)
+        return ids, nodes, edges, rows_of(pair_ptr, ids, num_pairs)
 
-    def _rows_of(self, nodes: Tensor | slice, edges: Tensor | slice, graphs: Tensor | slice) -> dict[str, Tensor]:
+    def _rows_of(
+        self, nodes: Tensor | slice, edges: Tensor | slice, graphs: Tensor | slice, pairs: Tensor | slice
+    ) -> dict[str, Tensor]:
         """Edges, features and targets, as far as there are any."""
+        targets = {"pair": pairs, "node": nodes, "graph": graphs}[self.level]
         found = {"edge_index": self.edge_index[:, edges]}
         if self.x is not None:
             found["x"] = self.x[nodes]
         if self.edge_attr is not None:
             found["edge_attr"] = self.edge_attr[edges]
         if self.y is not None:
-            found["y"] = self.y[nodes if self.y_per_node else graphs]
+            found["y"] = self.y[targets]
         if self.sample_weight is not None:
-            found["sample_weight"] = self.sample_weight[nodes if self.y_per_node else graphs]
+            found["sample_weight"] = self.sample_weight[targets]
         if self.u is not None:
             found["u"] = self.u[graphs]
         return found
@@ -367,7 +429,7 @@ def _slices(dataset: InMemoryDataset) -> dict[str, Tensor]:
     data, slices = dataset._data, dataset.slices
     if slices is None:  # PyG keeps a single graph as it is
         found = {"nodes": as_ptr([_num_nodes(data)]), "edges": as_ptr([data.num_edges])}
-        return found if data.y is None else found | {"y": as_ptr([len(_as_rows(data.y))])}
+        return found if data.y is None else found | {"y": as_ptr([len(as_rows(data.y))])}
     sizes = getattr(data, "_num_nodes", None)  # where PyG keeps the num_nodes of each graph
     if sizes is not None:
         nodes = as_ptr(sizes)
@@ -378,77 +440,3 @@ def _slices(dataset: InMemoryDataset) -> dict[str, Tensor]:
     edges = slices["edge_index"] if "edge_index" in slices else torch.zeros_like(nodes)
     found = {"nodes": nodes.long(), "edges": edges.long()}
     return found if data.y is None else found | {"y": slices["y"]}
-
-
-def _as_rows(y: Any) -> Tensor:
-    try:
-        rows = plain_tensor("y", torch.as_tensor(y))
-    except (TypeError, ValueError, RuntimeError, LookupError) as error:
-        reason = str(error) if isinstance(y, Tensor) else f"y must be a tensor or a number, not {shown(y)}."
-        raise ValueError(reason) from None
-    return rows.unsqueeze(0) if rows.dim() == 0 else rows
-
-
-def _as_row_of_graph(graph: int, u: Any) -> Tensor | None:
-    """`[1, K]` the features of a graph."""
-    if u is None:
-        return None
-    rows = _as_rows(u)
-    rows = rows.unsqueeze(0) if rows.dim() == 1 else rows
-    if rows.dim() != 2 or len(rows) != 1 or not rows.numel() or rows.is_complex():
-        raise ValueError(f"Graph {graph} has u of shape {list(rows.shape)}: give one row of numbers, [1, K].")
-    return rows if rows.is_floating_point() else rows.double()
-
-
-def _as_targets(y: Tensor, y_ptr: Tensor, node_ptr: Tensor, level: Level | None) -> tuple[Tensor, bool]:
-    """The targets, a row for each graph or for each node, and whether it is for each node."""
-    sizes, num_nodes = y_ptr.diff().cpu(), node_ptr.diff().cpu()
-    fits_nodes, is_row = torch.equal(sizes, num_nodes), bool((sizes == 1).all())
-    fits_graphs = is_row or (y.dim() == 1 and bool((sizes == sizes[0]).all()))
-    if level is None and fits_nodes and fits_graphs and not is_row and len(sizes) > 1:
-        raise ValueError(
-            f"Every graph has {int(sizes[0])} nodes and {int(sizes[0])} numbers in y: say level='graph' if these are "
-            "the targets of the graph, or level='node' if each is the target of a node."
-        )
-    if level != "graph" and fits_nodes and not (level is None and is_row):
-        return y, True
-    if level != "node" and fits_graphs:
-        return y if is_row else y.view(len(sizes), int(sizes[0])), False
-    wanted = "one row for each graph or one for each node" if level is None else f"one row for each {level}"
-    raise ValueError(f"y must have {wanted}.")
-
-
-def _check_choices(level: Level | None, ignore: Collection[str]) -> None:
-    if level is not None:
-        check_choice("level", level, ("graph", "node"))
-    if isinstance(ignore, str):
-        raise ValueError(f"ignore must be a list of names, such as [{ignore!r}], not {ignore!r}.")
-    for name in as_list("ignore", ignore, "names") if not isinstance(ignore, set | frozenset) else ignore:
-        check_choice("ignore", name, ("x", "edge_attr", "edge_weight", "u"))
-
-
-def _refuse_weights(edge_weight: Tensor | None, owner: str) -> None:
-    if weights_differ(edge_weight):
-        raise ValueError(
-            f"{owner} has edge_weight, which a GraphStore does not keep: make it a feature (edge_attr), or give "
-            "ignore=['edge_weight']."
-        )
-
-
-def _concatenated(name: str, tensors: Sequence[Tensor | None], owner: str = "Graph") -> Tensor | None:
-    given = [tensor for tensor in tensors if tensor is not None]
-    if not given:
-        return None
-    if len(given) < len(tensors):
-        missing = next(i for i, tensor in enumerate(tensors) if tensor is None)
-        raise ValueError(f"{owner} {missing} has no {name}, but others do: give it to all, or to none.")
-    for i, tensor in enumerate(given):
-        if plain_tensor(f"{name} of {owner.lower()} {i}", tensor).dim() == 0:
-            raise ValueError(f"{name} of {owner.lower()} {i} has no dimensions: give a row for each node or edge.")
-    given = [tensor.long() if tensor.dtype in _UNSIGNED else tensor for tensor in given]
-    like = next((tensor for tensor in given if tensor.numel()), given[0])
-    rows = [tensor.reshape(0, *like.shape[1:]) if len(tensor) == 0 else tensor for tensor in given]
-    for i, tensor in enumerate(rows):
-        if tensor.shape[1:] != like.shape[1:]:
-            raise ValueError(f"{owner} {i} has {name} of shape {list(tensor.shape)}, others have {list(like.shape)}.")
-    return torch.cat(rows)

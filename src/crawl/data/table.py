@@ -40,15 +40,20 @@ class Table:
     Iterating reads one row after the other, from the first on each time. Empty lines are passed over. Where the header
     has no comma, tabs or semicolons separate the columns. Windows line ends, a byte order mark, quoted fields and line
     breaks in them are fine.
+
+    Attributes:
+        path: The file.
+        header: What the file itself calls its columns.
+        columns: What they are called here, each in another way.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = as_path("path", path)
         _, header = next(self._records(), (1, []))
-        self._header = [name.strip() for name in header]
-        if not any(self._header):
+        self.header = tuple(name.strip() for name in header)
+        if not any(self.header):
             raise ValueError(f"{self.path} is empty; its first line must name the columns.")
-        self.columns = _different(self._header)
+        self.columns = _different(self.header)
 
     @property
     def title(self) -> str:
@@ -71,7 +76,7 @@ class Table:
         """Refuses a name that no column has, or more than one."""
         if not isinstance(name, str) or name not in self.columns:
             raise ValueError(f"{self.path} has no column {shown(name)}.{suggestion(name, self.columns)}")
-        same = [number for number, other in enumerate(self._header, 1) if other == name]
+        same = [number for number, other in enumerate(self.header, 1) if other == name]
         if len(same) > 1:
             raise ValueError(f"{self.path}: columns {same[0]} and {same[1]} are both called {name!r}; rename one.")
 

@@ -25,7 +25,7 @@ _GAP_IN_NUMBER = re.compile(r"(?<=\d)[\s'’](?=\d{3}\b)")  # 1 000
 _COMMAS_IN_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")  # 1,000.5
 _POINTS_IN_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:\.\d{3})+,\d*|(?:\.\d{3}){2,})")  # 1.000,5
 _MINUS = str.maketrans("−–", "--")  # as word processors write it
-_MOST_CLASSES = 20  # of whole numbers; more are taken for quantities
+MOST_CLASSES = 20  # of whole numbers; more are taken for quantities
 _LARGEST_CLASS_ID = 1000  # whatever the number of rows
 _LARGEST = torch.finfo(torch.float32).max
 _FINEST = 1e-6  # of the range of targets: what rounding to float32 may cost
@@ -38,11 +38,12 @@ def targets_from_text(
 
     With `auto`, one column is `binary` if it has two whole numbers or two words, `multiclass` if it has a few of them,
     and `regression` if it has other numbers. Several columns are `multilabel` if they hold 0, 1 and gaps only, and else
-    `regression`. A row is unusable if a target is missing, except for `multilabel`, where it becomes NaN; or if it
-    is a word where most are numbers. Classes are in the order of numbers, or else of the alphabet. A single value in
-    brackets, as in `[-2.06]`, `(0,)` or `tensor(0.5)`, is that value; lists of several values are refused, and so are
-    numbers such as `3,5`, `1,000` and `10 %`, unless the kind says that they are classes. Numbers are float32, or
-    float64 where float32 would not tell them apart; see `as_numbers`.
+    `regression`. A row is unusable if its target is missing, or all of several are; a missing one of several labels or
+    numbers becomes NaN. It is also unusable if a target is a word where most are numbers. Classes are in the order of
+    numbers, or else of the alphabet. A single value in brackets, as in `[-2.06]`, `(0,)` or `tensor(0.5)`, is that
+    value; lists of several values are refused, and so are numbers such as `3,5`, `1,000` and `10 %`, unless the kind
+    says that they are classes. Numbers are float32, or float64 where float32 would not tell them apart; see
+    `as_numbers`.
     """
     check_choice("The task", kind, get_args(AnyKind))
     metric = "" if metric is None else metric
@@ -57,6 +58,7 @@ def targets_from_text(
                 "column of its own, and name these columns as targets."
             )
         if kind not in ("binary", "multiclass"):
+            _refuse_large_numbers(name, column)
             _refuse_numbers_as_words(name, column, may_be_classes=kind == "auto")
     if kind in ("binary", "multiclass") and len(values) > 1:
         raise ValueError(f"A {kind} task has one target, not {len(values)}: {', '.join(values)}.")
@@ -67,9 +69,13 @@ def targets_from_text(
     problems = _problems(columns, values, resolved, only_numbers=only_numbers)
     kept = {name: [value for i, value in enumerate(column) if i not in problems] for name, column in values.items()}
     for name, column in kept.items():
-        if resolved != "multilabel" and len(set(column)) == 1:
-            value = _class_name(column[0]) if has_classes else column[0]
+        known = [value for value in column if value is not None]
+        if resolved != "multilabel" and not known:
+            raise ValueError(f"Column {name!r} has no value in a row that can be used: leave it out.")
+        if resolved != "multilabel" and len(set(known)) == 1:
+            value = class_name(known[0]) if has_classes else known[0]
             where = "every row that can be used" if problems else "every row"
+            where = where if len(known) == len(column) else "every row that has a value"
             what = "only one class, nothing" if has_classes else "nothing"
             note = _note_on_gaps(columns[name], values[name])
             raise ValueError(f"Column {name!r} is {value} in {where}: there is {what} to learn.{note}")
@@ -161,6 +167,26 @@ def _refuse_numbers_as_words(name: str, column: Sequence[Value], *, may_be_class
         )
 
 
+def _refuse_large_numbers(name: str, column: Sequence[Value]) -> None:
+    """Refuse a column most of which is numbers, so many of them too large that it would be taken for words."""
+    found = [value for value in column if isinstance(value, str) and _is_too_large(value)]
+    num_given, num_numbers = (sum(isinstance(value, kind) for value in column) for kind in (float | str, float))
+    if found and 2 * (num_numbers + len(found)) > num_given and not _is_numeric(column):
+        raise ValueError(
+            f"Column {name!r} holds numbers too large for float32, such as {_shortened(found[0])} ({len(found)} of "
+            f"{num_given} values): divide them or take logarithms, so that none is beyond ±{_LARGEST:.1e}."
+        )
+
+
+def _is_too_large(word: str) -> bool:
+    """Whether a word is a number that float32 cannot hold; a row of digits may be a name."""
+    try:
+        number = float(word.translate(_MINUS))
+    except ValueError:
+        return False
+    return abs(number) > _LARGEST and "inf" not in word.lower() and not word.isdigit()
+
+
 def _number_in_word(word: str) -> str | None:
     """How to write the number that a word such as `3,5`, `1,000`, `1 000` or `10 %` means; None for other words."""
     text = _GAP_IN_NUMBER.sub("", word.translate(_MINUS).removesuffix("%").rstrip())
@@ -188,7 +214,7 @@ def _kind_of_columns(columns: Mapping[str, Sequence[Value]]) -> Kind:
         return "regression"
     if len(distinct) <= 2:
         return "binary"
-    if 2 * len(distinct) <= num_given and (not is_numeric or len(distinct) <= _MOST_CLASSES):
+    if 2 * len(distinct) <= num_given and (not is_numeric or len(distinct) <= MOST_CLASSES):
         return "multiclass"
     if is_numeric:
         return "regression"
@@ -204,30 +230,51 @@ def _problems(
 ) -> dict[int, str]:
     """Why rows cannot be used. Refuses columns of which no row can."""
     problems: dict[int, str] = {}
+    how = (kind, only_numbers, may_miss(kind, len(columns)))
     for i, values in enumerate(zip(*columns.values(), strict=True)):
-        reasons = (_problem(name, cells[name][i], columns[name][i], kind, only_numbers) for name in columns)
-        if reason := next(filter(None, reasons), "all labels are missing" if set(values) == {None} else None):
+        reasons = (_problem(name, cells[name][i], columns[name][i], *how) for name in columns)
+        if reason := next(filter(None, reasons), _all_missing(kind) if set(values) == {None} else None):
             problems[i] = reason
     if len(problems) == len(next(iter(columns.values()))):
         raise ValueError(f"No row has targets that can be used ({problems.get(0, 'there are none')}).")
     return problems
 
 
-def _problem(name: str, cell: str, value: Value, kind: Kind, only_numbers: bool) -> str | None:
+def may_miss(kind: Kind, num_targets: int) -> bool:
+    """Whether a row may lack some of its targets: labels, or one of several numbers."""
+    return kind == "multilabel" or (kind == "regression" and num_targets > 1)
+
+
+def _all_missing(kind: Kind) -> str:
+    return f"all {'labels' if kind == 'multilabel' else 'targets'} are missing"
+
+
+def _problem(
+    name: str, cell: str, value: Value, kind: Kind, only_numbers: bool, is_missing_allowed: bool
+) -> str | None:
     if value is None:
         missing = f"{name} is missing ({_shortened(cell)})" if cell else f"{name} is missing"
-        return None if kind == "multilabel" else missing
+        return None if is_missing_allowed else missing
     if _is_list(value):
         return f"{name} is {_shortened(value)}, a list of values"
     if isinstance(value, str):
-        return f"{name} is {_shortened(value)}, not a number" if only_numbers else None
+        what = f"a number beyond ±{_LARGEST:.1e}" if _is_too_large(value) else "not a number"
+        return f"{name} is {_shortened(value)}, {what}" if only_numbers else None
     return f"{name} is {value:g}, not 0 or 1" if kind == "multilabel" and value not in (0.0, 1.0) else None
+
+
+def reason_of(cells: Mapping[str, str], kind: Kind) -> str:
+    """Why a row with these cells cannot be used for numbers of this kind, where it cannot."""
+    values = {name: _parsed(cell) for name, cell in cells.items()}
+    how = (kind, True, may_miss(kind, len(cells)))
+    reasons = (_problem(name, cells[name], value, *how) for name, value in values.items())
+    return next(filter(None, reasons), _all_missing(kind))
 
 
 def _as_classes(name: str, column: Sequence[Value], kind: Kind, metric: str) -> tuple[Task, Tensor]:
     """The task and the number of each value: numbers come first, then words."""
     classes = sorted(set(column), key=lambda value: (isinstance(value, str), value))
-    names = tuple(map(_class_name, classes))
+    names = tuple(map(class_name, classes))
     if kind == "binary" and len(classes) > 2:
         raise ValueError(
             f"Column {name!r} has {len(classes)} values ({', '.join(names[:5])}, …); a binary task has two."
@@ -238,7 +285,8 @@ def _as_classes(name: str, column: Sequence[Value], kind: Kind, metric: str) -> 
     return task, torch.tensor([number_of[value] for value in column])
 
 
-def _class_name(value: Value) -> str:
+def class_name(value: Value) -> str:
+    """What a class is called whose cells hold this."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

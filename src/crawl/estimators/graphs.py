@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args, overload
+from typing import Any, Literal, Self, TypeAlias, get_args, overload
 
 import numpy as np
 import torch
@@ -20,13 +20,16 @@ from crawl.data.given_graphs import GraphLike, Graphs, are_molecules, list_of, s
 from crawl.data.splits import Split
 from crawl.data.task import Task
 from crawl.estimators.base import CRaWlEstimator
-from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, labels_of, numbers_of
+from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, labels_of, numbers_of, weights_of
 from crawl.runs.calibration import CONFIDENCE, Calibration
 from crawl.runs.experiment import Experiment, Model
-from crawl.runs.trained import MOST_MEMBERS, HowToApply, TrainedModel
+from crawl.runs.stored import MOST_MEMBERS
+from crawl.runs.trained import HowToApply, TrainedModel
 from crawl.training.evaluation import Predictions, targets_of
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import choose_device
+
+EvalSet: TypeAlias = "tuple[Graphs, Any] | list[tuple[Graphs, Any]]"
 
 
 @dataclass(eq=False, repr=False)
@@ -63,7 +66,7 @@ class _GraphEstimator(TransformerMixin, CRaWlEstimator):  # type: ignore[misc]
         if len(graphs) < 3:
             raise ValueError(f"{len(graphs)} graphs are too few to learn from: give at least 3.")
         seed = self._seed()
-        sample_weight = None if weights is None else _weights_of(weights, len(graphs))
+        sample_weight = None if weights is None else weights_of(weights, len(graphs))
         if validation is None:
             split = self._split(targets, task, seed)
         else:
@@ -155,20 +158,13 @@ def _with_validation(
 
 
 def _pair(eval_set: Any) -> tuple[Any, Any]:
+    """The graphs and targets for validation: a pair, or a list of one pair, as other libraries take it."""
+    if isinstance(eval_set, list) and len(eval_set) == 1 and isinstance(eval_set[0], tuple | list):
+        (eval_set,) = eval_set
     if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
-        raise ValueError(f"eval_set must be a pair (graphs, targets), not {shown(eval_set)}.")
+        wanted = "a pair (graphs, targets), or a list of one such pair"
+        raise ValueError(f"eval_set must be {wanted}, not {shown(eval_set)}.")
     return eval_set[0], eval_set[1]
-
-
-def _weights_of(weights: Any, num_graphs: int) -> Tensor:
-    """A weight for each graph. Refuses what are not numbers, one for each; the training refuses those below 0."""
-    try:
-        found = torch.from_numpy(np.array(weights, dtype=np.float64))
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        raise ValueError(f"sample_weight must be {num_graphs} numbers, not {shown(weights)}.") from None
-    if found.shape != (num_graphs,):
-        raise ValueError(f"sample_weight must be {num_graphs} numbers, one for each graph, not {list(found.shape)}.")
-    return found
 
 
 @dataclass(eq=False, repr=False)
@@ -214,14 +210,14 @@ class CRaWlRegressor(RegressorMixin, _GraphEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Graphs, y: Any, eval_set: tuple[Graphs, Any] | None = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Graphs, y: Any, eval_set: EvalSet | None = None, sample_weight: Any = None) -> Self:
         """Learn to predict `y`, `[n]` or `[n, k]` numbers, from `n` graphs.
 
         Args:
             X: The graphs.
             y: The numbers. With several for each graph, NaN is a missing one.
-            eval_set: Graphs and targets that choose the best epoch; then all of `X` is trained on. When None,
-                `validation_fraction` of `X` does.
+            eval_set: Graphs and targets that choose the best epoch, or a list of one such pair; then all of `X` is
+                trained on. When None, `validation_fraction` of `X` chooses.
             sample_weight: `[n]` how much each graph of `X` counts in training, numbers of 0 or more; all count alike
                 when None. Validation is not weighted.
 
@@ -283,14 +279,14 @@ class CRaWlClassifier(ClassifierMixin, _GraphEstimator):  # type: ignore[misc]
 
     class_weights: Literal["none", "balanced"] = "none"
 
-    def fit(self, X: Graphs, y: Any, eval_set: tuple[Graphs, Any] | None = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Graphs, y: Any, eval_set: EvalSet | None = None, sample_weight: Any = None) -> Self:
         """Learn to predict the class `y`, `[n]` integers or strings, or `[n, k]` labels, of `n` graphs.
 
         Args:
             X: The graphs.
             y: The classes, or several labels for each graph, 0, 1 or NaN, which is a missing one.
-            eval_set: Graphs and targets that choose the best epoch; then all of `X` is trained on. When None,
-                `validation_fraction` of `X` does.
+            eval_set: Graphs and targets that choose the best epoch, or a list of one such pair; then all of `X` is
+                trained on. When None, `validation_fraction` of `X` chooses.
             sample_weight: `[n]` how much each graph of `X` counts in training, numbers of 0 or more; all count alike
                 when None. Validation is not weighted.
 

@@ -108,3 +108,14 @@ def categories_in(name: str, features: Tensor | None, of_molecules: bool) -> tup
     if features is None or features.is_floating_point() or bool((features < 0).any()):
         return ()
     return sizes_of_categories(name, features, _MOST_CATEGORIES)
+
+
+def weights_of(weights: Any, number: int, owner: str = "graph") -> Tensor:
+    """A weight for each graph, or node. Refuses what are not numbers, one for each; training refuses those below 0."""
+    try:
+        found = torch.from_numpy(np.array(weights, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise ValueError(f"sample_weight must be {number} numbers, not {shown(weights)}.") from None
+    if found.shape != (number,):
+        raise ValueError(f"sample_weight must be {number} numbers, one for each {owner}, not {list(found.shape)}.")
+    return found

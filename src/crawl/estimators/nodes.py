@@ -19,11 +19,11 @@ from crawl.checks import as_list, check_choice, shown, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.given_graphs import store_of
-from crawl.data.nodes import check_classes, masks_of
+from crawl.data.nodes import check_classes, check_labels, masks_of
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
 from crawl.estimators.base import CRaWlEstimator
-from crawl.estimators.inputs import Array, categories_in, class_task, classes_of
+from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, weights_of
 from crawl.runs.experiment import Experiment, Model
 from crawl.tensor_checks import as_ids
 from crawl.training.evaluation import Predictions
@@ -117,20 +117,23 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         model_, history_, n_iter_: As for `CRaWlRegressor`.
     """
 
-    def fit(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None) -> Self:
+    def fit(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None, sample_weight: Any = None) -> Self:
         """Learn the classes of some nodes of a graph.
 
         Args:
             X: The graph.
             y: The classes, integers or words: one for each of `nodes`, or for each node of the graph, or a dict from
-                nodes of a networkx graph. None and NaN are missing. The `y` of PyG data, or the attribute `y` of the
+                nodes of a networkx graph. None and NaN are missing; numbers below 0 are refused, since -1 often stands
+                for a class that is missing. The `y` of PyG data, or the attribute `y` of the
                 nodes of a networkx graph, when None.
             nodes: The nodes to learn from: a mask, or their numbers, or the nodes themselves for a networkx graph. When
                 None, those in `train_mask` of PyG data, with those in `val_mask` to validate (the first fold of masks
                 with several columns), or else all whose class is not missing.
+            sample_weight: How much each node counts in training, numbers of 0 or more: one for each of `nodes`, or of
+                `y`, or for each node of the graph; all count alike when None.
 
         Raises:
-            ValueError: For graphs, classes or nodes that cannot be used; the message says which and why.
+            ValueError: For graphs, classes, weights or nodes that cannot be used; the message says which and why.
         """
         seed = self._seed()
         experiment = self._how(seed)
@@ -138,7 +141,7 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         masks = masks_of(X, 0) if nodes is None and y is None and isinstance(X, PyGData) else None
         if masks is not None:
             nodes = (masks["train"] | masks["val"]).nonzero().flatten()
-        owners, labels = _labelled(X, y, nodes)
+        owners, labels, given = _labelled(X, y, nodes)
         if len(owners) < 3:
             raise ValueError(f"{len(owners)} labelled nodes are too few to learn from: give at least 3.")
         classes, targets = classes_of(labels, "node")
@@ -150,9 +153,10 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
             split = self._split(targets, task, seed, "node")
         check_classes(targets, split, task.class_names)
         store = self._store(X, None)
+        weights = None if sample_weight is None else _weights_at(sample_weight, owners, given, store.num_nodes)
         dataset = Dataset(
             name=type(self).__name__,
-            store=replace(store, owners=owners, y=targets),
+            store=replace(store, owners=owners, y=targets, sample_weight=weights),
             task=task,
             split=split,
             node_categories=categories_in("x", store.x, False),
@@ -181,7 +185,7 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         _check_graph(X)
         if nodes is None and y is None and isinstance(X, PyGData) and (masks := masks_of(X, 0)) is not None:
             nodes = masks["test"].nonzero().flatten()
-        owners, labels = _labelled(X, y, nodes)
+        owners, labels, _ = _labelled(X, y, nodes)
         if not len(owners):
             raise ValueError("No node has a class to compare with: give y.")
         return float(np.mean(self.predict(X, owners if isinstance(X, PyGData) else _names(X, owners)) == labels))
@@ -224,8 +228,8 @@ def _mask(nodes: Nodes) -> Tensor | None:
     return torch.tensor(nodes, dtype=torch.bool) if are_booleans else None
 
 
-def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray[Any]]:
-    """`[M]` the numbers of the nodes whose class is known, each once, and their classes."""
+def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray[Any], Tensor]:
+    """`[M]` the numbers of the nodes whose class is known, each once, their classes, and the nodes that were given."""
     if isinstance(y, Mapping):
         if nodes is not None:
             raise ValueError("y names its nodes itself: leave out nodes.")
@@ -248,7 +252,20 @@ def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArra
         raise ValueError(f"y has {len(values)} classes for {len(owners)} nodes of a graph with {num_nodes} nodes.")
     is_known = np.array([value is not None and value == value for value in values], dtype=bool)
     known = values[is_known]
-    return owners[torch.from_numpy(is_known)], np.array(known.tolist()) if known.dtype == object else known
+    known = np.array(known.tolist()) if known.dtype == object else known
+    nodes_known = owners[torch.from_numpy(is_known)]
+    if known.dtype.kind in "if":
+        check_labels(torch.from_numpy(known), nodes_known)
+    return nodes_known, known, owners
+
+
+def _weights_at(weights: Any, owners: Tensor, given: Tensor, num_nodes: int) -> Tensor:
+    """`[M]` the weights of these nodes, from one for each node that was given, or for each node of the graph."""
+    is_of_graph = np.shape(weights) == (num_nodes,) and len(given) != num_nodes
+    found = weights_of(weights, num_nodes if is_of_graph else len(given), "node")
+    of_nodes = found.new_zeros(num_nodes)
+    of_nodes[torch.arange(num_nodes) if is_of_graph else given] = found
+    return of_nodes[owners]
 
 
 def _as_array(y: Any) -> NDArray[Any]:

@@ -68,7 +68,7 @@ def _drawn(explanation: Explained, nodes: dict[int, float], pairs: dict[Pair, fl
             f"A graph of {len(explanation.nodes)} nodes is too large for a picture: {_MOST_NODES} at most."
         )
     if explanation.smiles is not None:
-        return _molecule(explanation.smiles, nodes, pairs, name, label)
+        return _molecule(explanation.smiles, nodes, pairs, name, label, explanation.node)
     return _graph(explanation, nodes, pairs, name, label)
 
 
@@ -77,12 +77,17 @@ def _colour(strength: float) -> tuple[float, float, float, float]:
     return (*(FOR if strength >= 0 else AGAINST), _STRENGTH * min(abs(strength), 1.0))
 
 
-def _molecule(smiles: str, nodes: dict[int, float], pairs: dict[Pair, float], name: str, label: str) -> Markup:
+def _molecule(
+    smiles: str, nodes: dict[int, float], pairs: dict[Pair, float], name: str, label: str, explained: int | None = None
+) -> Markup:
+    """The molecule, with a note at the atom whose prediction is explained, if it is one."""
     from rdkit.Chem import Draw
 
     from crawl.data.smiles import read_smiles
 
     molecule = read_smiles(smiles)
+    if explained is not None:
+        molecule.GetAtomWithIdx(explained).SetProp("atomNote", f"atom {explained}")
     atoms = {atom: _colour(value) for atom, value in nodes.items() if abs(value) > _FAINTEST}
     bonds = {
         molecule.GetBondBetweenAtoms(*pair).GetIdx(): _colour(value)
@@ -94,6 +99,7 @@ def _molecule(smiles: str, nodes: dict[int, float], pairs: dict[Pair, float], na
     options.clearBackground = False
     options.useBWAtomPalette()
     options.highlightRadius = 0.35
+    options.fixedBondLength = 45  # at most: one atom does not fill the picture
     drawer.DrawMolecule(
         molecule,
         highlightAtoms=list(atoms),

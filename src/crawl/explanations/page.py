@@ -11,11 +11,11 @@ from crawl.explanations.subgraphs import Subgraph
 from crawl.pages.document import Facts, Figure, Gallery, Note, Part, Section, Table, Text, page
 from crawl.pages.figures import NO_MATPLOTLIB, has_matplotlib
 
+_COLOURS = "Blue adds to the prediction, red takes away from it."
 _HOW_TO_READ = (
     "All numbers are in the unit of the target; for classes they are logits. The prediction is the baseline, plus what "
     "nodes and edges add, plus a residual that the integrals miss. The baseline is what the model answers for a graph "
-    "without nodes if it sums over nodes, else what it answers without features and with walks that it does not hear. "
-    "Blue adds to the prediction, red takes away from it."
+    "without nodes if it sums over nodes, else what it answers without features and with walks that it does not hear."
 )
 _ABOUT_SUBGRAPHS = (
     "A subgraph is a set of nodes that a walk went through within one window, so it is connected. Its score is what is "
@@ -29,11 +29,12 @@ def explanation_page(
     explained: Sequence[tuple[str, Explained | str]], *, title: str = "Explanations", subtitle: str = ""
 ) -> str:
     """A page with a section for each graph: its name, and its explanation or the reason why there is none."""
-    sections = [Section("How to read this page", [Text(_HOW_TO_READ), Text(_ABOUT_SUBGRAPHS)])]
+    sections = []
     for number, (name, found) in enumerate(explained):
         parts = [Note(f"Not explained: {found}", "warning")] if isinstance(found, str) else _parts(found, f"g{number}")
         sections.append(Section(name, parts))
-    return page(title, sections, subtitle=subtitle)
+    sections.append(Section("How to read this page", [Text(_HOW_TO_READ), Text(_ABOUT_SUBGRAPHS)]))
+    return page(title, sections, subtitle=" · ".join(filter(None, (subtitle, _COLOURS))))
 
 
 def _parts(explanation: Explained, name: str) -> list[Part]:
@@ -43,16 +44,26 @@ def _parts(explanation: Explained, name: str) -> list[Part]:
         parts.append(Note(problem))
     if not explanation.subgraphs:
         parts.append(Note("No walk went through two nodes, so there are no subgraphs."))
-        return [*parts, *([] if problem else [Figure(draw_explanation(explanation, f"{name}-all"))])]
     if problem is None:
-        whole = Figure(draw_explanation(explanation, f"{name}-all"), title="What each node and edge adds")
-        others = [
-            Figure(draw_subgraph(explanation, each, f"{name}-{i}"), _caption(each), f"{i}. {each.title}")
+        whole = draw_explanation(explanation, f"{name}-all")
+        parts.append(Figure(whole, title="What each node and edge adds"))
+    if not explanation.subgraphs:
+        return parts
+    if problem is None:
+        pictures = [
+            Figure(draw_subgraph(explanation, each, f"{name}-{i}"), _caption(explanation, each), f"{i}. {each.title}")
             for i, each in enumerate(explanation.subgraphs, 1)
         ]
-        parts.append(Gallery([whole, *others], is_small=True))
+        parts.append(Gallery(pictures, is_small=True))
     rows = [
-        [str(i), each.title, nodes_in_words(each.nodes), f"{each.score:+.3g}", f"{each.spread:.2g}", _seen(each)]
+        [
+            str(i),
+            each.title,
+            nodes_in_words(each.nodes),
+            f"{each.score:+.3g}",
+            _spread(explanation, each.spread) or "–",
+            _seen(each),
+        ]
         for i, each in enumerate(explanation.subgraphs, 1)
     ]
     columns = ["", "subgraph", "nodes", "score", "±", "what walks saw within it"]
@@ -62,22 +73,32 @@ def _parts(explanation: Explained, name: str) -> list[Part]:
 
 def _facts(explanation: Explained) -> list[tuple[str, str]]:
     found = explanation
-    facts = [(f"prediction: {found.target}", f"{found.prediction:.4g} ± {found.prediction_spread:.2g}")]
+    predicted = _with_spread(f"{found.prediction:.4g}", _spread(found, found.prediction_spread))
+    facts = [(f"prediction: {found.target}", predicted)]
     if found.probability is not None:
         facts.append(("probability", f"{found.probability:.3f}"))
     if found.node is not None:
         facts.append(("node", str(found.node)))
     facts += [("baseline", f"{found.baseline:.4g}")]
     if found.has_own:
-        facts.append(("nodes and edges by themselves add", f"{found.silent - found.baseline:+.4g}"))
+        facts.append(("nodes and edges alone add", f"{found.silent - found.baseline:+.4g}"))
     facts.append(("walks add", f"{found.prediction - found.silent:+.4g}"))
     facts.append(("of this, the integrals miss", f"{found.residual:+.2g}"))
     facts.append(("evaluations, points", f"{found.num_repeats}, {found.num_points}"))
     return facts
 
 
-def _caption(subgraph: Subgraph) -> str:
-    return f"{subgraph.score:+.3g} ± {subgraph.spread:.2g}"
+def _caption(explanation: Explained, subgraph: Subgraph) -> str:
+    return _with_spread(f"{subgraph.score:+.3g}", _spread(explanation, subgraph.spread))
+
+
+def _spread(explanation: Explained, value: float) -> str:
+    """A standard deviation over evaluations; nothing if there is one evaluation, which has no spread."""
+    return f"{value:.2g}" if explanation.num_repeats > 1 else ""
+
+
+def _with_spread(value: str, spread: str) -> str:
+    return f"{value} ± {spread}" if spread else value
 
 
 def _seen(subgraph: Subgraph) -> str:

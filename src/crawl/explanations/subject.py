@@ -86,7 +86,7 @@ class Subject:
             raise ValueError("The models of an ensemble have explanations of their own: load one of them, as member-1.")
         if self.trained is not None and self.trained.features.task.level == "pair":
             raise ValueError(
-                "Links are predictions for pairs of nodes, which are not explained: explain graphs or nodes."
+                "Links and bonds are pairs of nodes, whose predictions are not explained: explain graphs or nodes."
             )
         if self.trained is not None:  # refuses names that there are not
             _named_target(self.trained, target, torch.zeros(1, self.trained.features.task.num_outputs))
@@ -302,7 +302,7 @@ def _named_target(trained: TrainedModel, asked: int | str | None, answers: Tenso
         elif number == 1 or task.kind == "binary":
             chosen = number - 1
         else:
-            raise ValueError(f"The model predicts {', '.join(names)}: say which to explain by target.")
+            raise ValueError(f"The model predicts {', '.join(names)}: say which to explain by target (--target NAME).")
     elif isinstance(asked, str):
         if asked not in names:
             raise ValueError(f"target must be one of {', '.join(names)}, not {shown(asked)}.")

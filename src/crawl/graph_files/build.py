@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from crawl.checks import MAX_COUNT, as_path, positive_number, shown, truth, whole_number
 from crawl.edge_lists import dead_end, index_type, integer_weight_sums
 from crawl.files import is_regular, named_if_full, whole_file
-from crawl.graph_files.layout import DTYPES, Part, name_of, write
+from crawl.graph_files.arrays import DTYPES, Part, name_of
+from crawl.graph_files.layout import write
 from crawl.graph_files.lists import Numbers, edge_blocks
 from crawl.tensor_checks import in_memory
 
@@ -236,7 +237,7 @@ def _sorted_rows(
     place = ptr[:-1].copy()
     for first, source, target, weight in edges.pieces():
         _collect(source, target, weight, first, begin, end, undirected, place, keys, ids, weights)
-    _sort_short_rows(keys, ptr)
+    _sort_short_rows(keys, ptr, _SHORT)
     for row in np.flatnonzero(num_arcs > _SHORT):
         keys[ptr[row] : ptr[row + 1]].sort()
     kept = keys[: _keep(keys, ptr, num_arcs)]
@@ -278,9 +279,9 @@ def _collect(source, target, weight, first, begin, end, undirected, place, keys,
 
 
 @njit(nogil=True, cache=True, boundscheck=False)
-def _sort_short_rows(keys, ptr):
+def _sort_short_rows(keys, ptr, most):  # not the global number, which compiled code would keep for ever
     for row in range(ptr.size - 1):
-        if 1 < ptr[row + 1] - ptr[row] <= _SHORT:
+        if 1 < ptr[row + 1] - ptr[row] <= most:
             keys[ptr[row] : ptr[row + 1]].sort()
 
 

@@ -43,7 +43,7 @@ def state_after(block: nn.Module, state: State, batch: Batch, width: int | None 
         raise
     if not isinstance(new, State):
         raise ValueError(f"{name} must return a State, such as replace(state, nodes=…), not {shown(new)}.")
-    expected = [len(state.nodes), width]
+    expected = [state.nodes.shape[0], width]
     if width is not None and list(new.nodes.shape) != expected:
         raise ValueError(
             f"{name} must return nodes of shape {expected}, as what follows takes, not {shown(new.nodes)}."
@@ -109,7 +109,7 @@ def check_walk_features(
 def checked_num_edges(walks: Walks, edge_attr: Tensor | None) -> int:
     """The number of edges; refuses walks that do not know it, without edge features."""
     if edge_attr is not None:
-        return len(edge_attr)
+        return edge_attr.shape[0]
     if walks.num_edges is None:
         raise ValueError(
             "To pool into edges, or to jump, walks must know how many edges there are: give Walks num_edges."
@@ -134,8 +134,8 @@ def _check_features(name: str, features: Tensor, num_channels: int) -> None:
 def _check_num_rows(name: str, features: Tensor, of: Literal["nodes", "edges"], walks: Walks) -> None:
     """Refuses features of another graph; walks that do not know the size of theirs are checked by `Walks.sized`."""
     number: int | None = getattr(walks, f"num_{of}")
-    if number is not None and len(features) != number:
+    if number is not None and features.shape[0] != number:
         raise ValueError(
-            f"{name} has {len(features)} rows, but the walks are on a graph of {number} {of}: "
+            f"{name} has {features.shape[0]} rows, but the walks are on a graph of {number} {of}: "
             "give the features of that graph."
         )

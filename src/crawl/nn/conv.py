@@ -117,7 +117,7 @@ class CRaWlConv(nn.Module):
         """
         check_walks(walks, self.window_size if self.bits.number else 0, 0 if self.padding else self.kernel_size)
         check_walk_features(x, edge_attr, walks, self.in_channels, self.edge_dim, self.project.weight.dtype)
-        walks = walks.sized(len(x), edge_attr)
+        walks = walks.sized(x.shape[0], edge_attr)
         num_edges = checked_num_edges(walks, edge_attr) if into_edges else None
         if self.jumps or walks.has_jumps:
             walks, edge_attr = with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps)
@@ -139,7 +139,7 @@ class CRaWlConv(nn.Module):
         windows = self.mix(windows).relu().transpose(1, 2)  # [W, number of windows, C]
         first = (walks.nodes.shape[1] - windows.shape[1]) // 2  # the position at the centre of the first window
         centres = walks.nodes[:, first : first + windows.shape[1]]
-        of_nodes = mean_of_groups(windows.flatten(0, 1), centres.flatten(), len(x))
+        of_nodes = mean_of_groups(windows.flatten(0, 1), centres.flatten(), x.shape[0])
         if num_edges is None:
             return of_nodes, None
         skipped = max(1 - first, 0)  # the window at the start of a walk
@@ -155,7 +155,7 @@ class CRaWlConv(nn.Module):
 
     def _walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
         edges = x.new_zeros(*walks.edges.shape, self.edge_dim) if edge_attr is None else edge_attr[walks.edges]
-        edges = torch.cat([edges.new_zeros(len(walks), 1, edges.shape[2]), edges], dim=1)
+        edges = torch.cat([edges.new_zeros(walks.num_walks, 1, edges.shape[2]), edges], dim=1)
         bits, s = walks.bits(), walks.window_size  # which may be larger than the layer's
         identity, adjacency = bits[..., : self.bits.num_identity], bits[..., s : s + self.bits.num_adjacency]
         return torch.cat([x[walks.nodes], edges, identity.to(x.dtype), adjacency.to(x.dtype)], dim=-1)

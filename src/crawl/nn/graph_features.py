@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from crawl.checks import MAX_CHANNELS, as_list, positive_number, real_number, whole_number
 from crawl.tensor_checks import plain_tensor
 
+LIMIT = 5.0  # how many deviations a number may be away from the mean
+
 
 class GraphFeatures(nn.Module):
     """Numbers of graphs, `[G, K]`, less their means and divided by their deviations; none is beyond ± `limit`.
@@ -23,7 +25,7 @@ class GraphFeatures(nn.Module):
     """
 
     def __init__(
-        self, means: int | Sequence[float], deviations: Sequence[float] | None = None, limit: float = 5.0
+        self, means: int | Sequence[float], deviations: Sequence[float] | None = None, limit: float = LIMIT
     ) -> None:
         super().__init__()
         if isinstance(means, int):

@@ -68,7 +68,7 @@ class PairReadout(nn.Module):
             return out
         if self.bilinear is None:
             return (first * second).sum(dim=1, keepdim=True)
-        shape = (len(first), -1, first.shape[1])
+        shape = (first.shape[0], -1, first.shape[1])
         one_way = (self.bilinear(first).view(shape) * second.unsqueeze(1)).sum(dim=2)
         other_way = (self.bilinear(second).view(shape) * first.unsqueeze(1)).sum(dim=2)
         both: Tensor = one_way + other_way

@@ -70,7 +70,7 @@ class WalkGRU(Block):
             raise ValueError("These walks jump, so give WalkGRU jumps=True, or take walks of another strategy.")
         jump = self.jump if walks.has_jumps else None
         along = walks.gather(self.node(state.nodes), seen, self.bits * self.is_used, jump)
-        if len(walks):  # not every device has a GRU for none
+        if walks.num_walks:  # not every device has a GRU for none
             along, _ = self.gru(along)
         hidden = self.norm(self.first(walks.mean_at_nodes(along)), batch.nodes.rows, relu=True)
         if self.to_edge is not None:

@@ -39,8 +39,11 @@ def can_use_triton(device: torch.device) -> bool:
 def fast_module(operation: Operation, device: torch.device, dtype: torch.dtype) -> Any | None:
     """The module that serves an operation on such tensors; None where plain torch does.
 
-    It is imported when it is first needed: Triton need not be installed, and numba takes a second to import.
+    It is imported when it is first needed: Triton need not be installed, and numba takes a second to import. Programs
+    that `torch.export` makes consist of torch's own operations.
     """
+    if torch.compiler.is_exporting():
+        return None
     if can_use_triton(device) and dtype == torch.float32:
         return importlib.import_module(_TRITON[operation]) if operation in _TRITON else None
     if device.type == "cpu" and operation in _NUMBA and dtype in (torch.float32, torch.float64):

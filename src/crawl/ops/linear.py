@@ -43,6 +43,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, add: Tensor | 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def shared_product(a: Tensor, b: Tensor) -> Tensor:
     """`a @ b` for matrices; large ones on a CPU are shared out. It can be differentiated any number of times."""
+    if torch.compiler.is_exporting():  # sizes are symbols
+        return a @ b
     is_large = a.shape[0] * a.shape[1] * b.shape[1] >= _SMALL
     if not is_large or a.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return a @ b

@@ -14,7 +14,7 @@ Loss = Literal["l1", "mse", "bce"]
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 _NO_CLASS = -100
 LEAST_VARIANCE = 1e-6  # as in torch's Gaussian likelihood; in the unit in which a network sees its targets
-_LARGEST_LOGARITHM = 30.0  # of a variance: more would not be a finite number once it is squared
+_LARGEST = 1e6  # that says a variance: the squares of more would not be finite numbers
 _BETA = 0.5
 
 
@@ -43,8 +43,15 @@ def known_loss(
 
 
 def variance_of(raw: Tensor) -> Tensor:
-    """The variance that a network says by its logarithm, and a little more: never 0, always finite."""
-    return raw.clamp_max(_LARGEST_LOGARITHM).exp() + LEAST_VARIANCE
+    """The variance that a network says by a number, and a little more: never 0.
+
+    It is q(raw) with q(t) = 1 + t + t²/2, and 1 / q(-raw) for negative numbers. Near 0 that is the exponential, but it
+    grows slowly: where states are summed, a new network answers with large numbers, and trainings with exponentials of
+    them did not settle.
+    """
+    above, below = raw.clamp(0, _LARGEST), raw.clamp(-_LARGEST, 0)
+    grown, shrunk = 1 + above + above.square() / 2, 1 - below + below.square() / 2
+    return torch.where(raw < 0, 1 / shrunk, grown) + LEAST_VARIANCE
 
 
 def beta_nll(output: Tensor, targets: Tensor, *, is_mean: bool, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -55,7 +62,7 @@ def beta_nll(output: Tensor, targets: Tensor, *, is_mean: bool, weights: Tensor 
     those whose variance it has once found large (Seitzer et al., ICLR 2022).
 
     Args:
-        output: `[n, 2k]` k means, then k logarithms of variances; see `variance_of`.
+        output: `[n, 2k]` k means, then k numbers that say variances; see `variance_of`.
         targets: `[n, k]` with NaN where missing.
         is_mean: Divide the sum by the number of targets.
         weights: As in `known_loss`.

@@ -83,7 +83,7 @@ class Segments:
     def count(self) -> Tensor:
         """`[K]` the number of rows of each owner, without padding."""
         if self.ptr is None and self.owner.device.type == "cpu":
-            return torch.bincount(self.owner, minlength=self.owners.size)
+            return counted(self.owner, self.owners.size)
         return self.places[0].diff()
 
     def sum(self, x: Tensor, add: Tensor | None = None) -> Tensor:
@@ -166,6 +166,12 @@ def _flat(values: Tensor, number: int, of: str, like: Tensor | None = None) -> T
         shape = [number, *(["C"] if like is None else like.shape[1:])]
         raise ValueError(f"Give floating-point numbers for each {of}, of shape {shape}, not {shown(values)}.")
     return flat.flatten(1) if flat.dim() > 1 else flat.unsqueeze(1)
+
+
+def counted(owner: Tensor, num_owners: int) -> Tensor:
+    """`[num_owners]` int64: the rows of each owner. Unlike that of `bincount`, its shape does not depend on values."""
+    ones = torch.ones_like(owner, dtype=torch.int64)
+    return torch.zeros(num_owners, dtype=torch.int64, device=owner.device).index_add(0, owner, ones)
 
 
 def places_of(owner: Tensor, num_owners: int) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from crawl.ops.backends import fast_module
 from crawl.ops.linear import shared_product
 from crawl.ops.norm import Norm, batch_norm
+from crawl.ops.segments import counted
 from crawl.ops.walks import Bits, WalkTensors
 
 
@@ -113,16 +114,17 @@ def pool_walks(
     hidden = batch_norm(windows.flatten(0, 1), weights.norm).relu()
     mixed = (hidden @ weights.mix.squeeze(2).t()).relu()
     nodes, edges = centres(walks, weights, num_edges)
-    pooled = mean_of_groups(mixed, nodes, len(tables.nodes))
+    pooled = mean_of_groups(mixed, nodes, tables.nodes.shape[0])
     if edges is None or num_edges is None:
         return pooled, None
-    return pooled, mean_of_groups(mixed[edges >= 0], edges[edges >= 0], num_edges)
+    owners = torch.where(edges >= 0, edges, num_edges)  # the starts of walks belong to no edge
+    return pooled, mean_of_groups(mixed, owners, num_edges + 1)[:-1]
 
 
 def mean_of_groups(rows: Tensor, groups: Tensor, num_groups: int) -> Tensor:
     """`[num_groups, C]` the mean over the rows of each group, 0 where there are none; in plain torch."""
     total = rows.new_zeros(num_groups, rows.shape[1]).index_add(0, groups, rows)
-    return total / torch.bincount(groups, minlength=num_groups).clamp_min(1).unsqueeze(1)
+    return total / counted(groups, num_groups).clamp_min(1).unsqueeze(1)
 
 
 def centres(walks: WalkTensors, weights: Weights, num_edges: int | None) -> tuple[Tensor, Tensor | None]:

@@ -51,6 +51,7 @@ class Table:
         caption: What it shows.
         align: A letter for each column: `l` for words, `r` for numbers; all `l` when empty.
         strong: The row to point out, if any.
+        warned: Rows to mind, whose text has the colour of warnings.
     """
 
     columns: Sequence[str]
@@ -58,6 +59,7 @@ class Table:
     caption: str = ""
     align: str = ""
     strong: int | None = None
+    warned: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         widths = {len(row) for row in self.rows} | ({len(self.align)} if self.align else set())

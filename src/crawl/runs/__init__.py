@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Heterophilous,
         Links,
         Nodes,
+        Packed,
         Planetoid,
         Social,
         Superpixels,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _SOURCES = (
     *("Benchmark", "Counting", "Csl", "Csv", "Folder", "GivenData", "Heterophilous", "Links", "Nodes", "Planetoid"),
-    *("Social", "Superpixels", "TU"),
+    *("Packed", "Social", "Superpixels", "TU"),
 )
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Links",
     "Model",
     "Nodes",
+    "Packed",
     "Planetoid",
     "Result",
     "Social",

@@ -36,6 +36,7 @@ from crawl.runs.sources import (
     Nodes,
     OwnFiles,
     OwnGraphs,
+    Packed,
     Planetoid,
     Social,
     Superpixels,
@@ -204,6 +205,10 @@ def _load(data: Data, seed: int, path: str | Path | None, root: str | Path | Non
 
             place = existing_path(data, path)
             return from_tu(place, split=_way_to_split(data), fractions=data.fractions, seed=seed, metric=data.metric)
+        case Packed():
+            from crawl.data.packed import open_packed, with_metric
+
+            return with_metric(open_packed(existing_path(data, path)), data.metric)
         case Nodes():
             from crawl.data.node_folder import from_nodes
 

@@ -53,6 +53,7 @@ class Calibration:
         spreads: Which spreads intervals are proportional to; () if all rows have intervals of the same width.
         offsets: What is added to the spread of a row: its median over the validation part, so that no interval is
             much too narrow because models happen to agree.
+        weights: A hash of the weights that made the predictions; empty in calibrations of older versions.
     """
 
     kind: Kind
@@ -61,10 +62,13 @@ class Calibration:
     temperatures: tuple[float, ...] = ()
     spreads: tuple[Spread, ...] = ()
     offsets: tuple[float, ...] = ()
+    weights: str = ""
 
     @classmethod
-    def of(cls, predictions: Predictions, targets: Array) -> Calibration:
+    def of(cls, predictions: Predictions, targets: Array, weights: str = "") -> Calibration:
         """The calibration by predictions whose targets are known; NaN where one is missing.
+
+        `weights` is a hash of the weights of the model, or empty.
 
         Raises:
             ValueError: If a target is known too seldom.
@@ -78,7 +82,7 @@ class Calibration:
             names: tuple[Any, ...] = tuple(n for n in get_args(Spread) if getattr(predictions, n) is not None)
             spread = _combined(predictions, names)
             offsets = () if spread is None else tuple(np.median(spread, axis=0).tolist())
-            found = cls(task.kind, num_repeats, (), (), names, offsets)
+            found = cls(task.kind, num_repeats, (), (), names, offsets, weights)
             distances = np.abs(predictions.mean - targets) / found.widths(predictions)
             return replace(found, scores=tuple(_kept(column) for column in distances.T))
         temperatures, scores = [], []
@@ -88,7 +92,7 @@ class Calibration:
             temperatures.append(fit_temperature(probabilities[known], classes))
             scaled = of_all_classes(with_temperature(probabilities[known], temperatures[-1]))
             scores.append(_kept(1 - scaled[np.arange(len(classes)), classes]))
-        return cls(task.kind, num_repeats, tuple(scores), tuple(temperatures))
+        return cls(task.kind, num_repeats, tuple(scores), tuple(temperatures), weights=weights)
 
     def to_json(self) -> str:
         """The calibration as JSON."""
@@ -97,7 +101,12 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str, task: Task) -> Calibration:
         """What `to_json` wrote. Refuses other content, and that of another task."""
-        found = structure(cls, parse_json(text), "The calibration")
+        return cls.from_plain(parse_json(text), task)
+
+    @classmethod
+    def from_plain(cls, values: Any, task: Task) -> Calibration:
+        """What `asdict` made of one, perhaps through JSON. Refuses other content, and that of another task."""
+        found = structure(cls, values, "The calibration")
         number = len(target_names(task))
         of_numbers = task.kind == "regression"
         fits = found.kind == task.kind and len(found.scores) == number
@@ -135,7 +144,10 @@ class Calibration:
         return np.maximum(width, np.finfo(np.float64).tiny)
 
     def interval(self, predictions: Predictions, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
-        """`[n, k]` the lower and the upper ends of intervals that hold a share of at least `confidence` of targets."""
+        """`[n, k]` the lower and the upper ends of intervals that hold a share of at least `confidence` of targets.
+
+        They are NaN for graphs that could not be read.
+        """
         self._check_kind(predictions, "intervals are for numbers; classes and labels have sets", of_numbers=True)
         from crepes import ConformalRegressor
 
@@ -151,27 +163,48 @@ class Calibration:
         """`[n, t, c]` bool: which classes are in the set of each row, for each of t targets.
 
         For binary and multi-class tasks there is one target; a label has the classes no and yes. A share of at least
-        `confidence` of the sets holds the truth. A set may be empty: no class is like what validation rows were.
+        `confidence` of the sets holds the truth. A set may be empty: no class is like what validation rows were. Rows
+        of graphs that could not be read are refused.
         """
         self._check_kind(predictions, "sets are for classes and labels; numbers have intervals", of_numbers=False)
         from crepes import ConformalClassifier
 
         confidence, sets = self.check_confidence(confidence), []
-        for k, probabilities in enumerate(_probabilities(predictions.task, predictions.mean)):
-            scaled = of_all_classes(with_temperature(probabilities, self.temperatures[k]))
-            classifier = ConformalClassifier().fit(np.array(self.scores[k]))
-            sets.append(classifier.predict_set(1 - scaled, confidence=confidence, smoothing=False).astype(bool))
+        mean = self._scaled_mean(predictions)
+        if (missing := np.isnan(mean).any(axis=1)).any():
+            raise ValueError(f"Graph {int(missing.argmax())} could not be read, so it has no set: leave it out.")
+        for probabilities, scores in zip(_probabilities(predictions.task, mean), self.scores, strict=True):
+            classifier, distances = ConformalClassifier().fit(np.array(scores)), 1 - of_all_classes(probabilities)
+            sets.append(classifier.predict_set(distances, confidence=confidence, smoothing=False).astype(bool))
         return np.stack(sets, axis=1)
 
     def scaled(self, predictions: Predictions) -> Predictions:
-        """The predictions with calibrated probabilities, those of each evaluation by themselves."""
+        """The predictions with calibrated probabilities; as they are if these are calibrated already.
+
+        The temperatures act on the mean, for which they were fitted. Spreads are those of evaluations and of models at
+        the same temperatures, each by itself.
+        """
         self._check_kind(predictions, "temperatures are for probabilities; numbers have none", of_numbers=False)
-        repeats = []
-        for repeat in predictions.repeats:
-            parts = _probabilities(predictions.task, repeat)
-            pairs = zip(parts, self.temperatures, strict=True)
-            repeats.append(np.concatenate([with_temperature(*pair) for pair in pairs], axis=1))
-        return replace(predictions, repeats=np.stack(repeats))
+        if predictions.scaled_mean is not None:
+            return predictions
+        task, members = predictions.task, predictions.member_means
+        return replace(
+            predictions,
+            repeats=self._at_temperatures(task, predictions.repeats),
+            member_means=None if members is None else self._at_temperatures(task, members),
+            scaled_mean=self._scaled_mean(predictions),
+        )
+
+    def _scaled_mean(self, predictions: Predictions) -> Array:
+        """`[n, k]` the mean at the temperatures."""
+        found = predictions.scaled_mean
+        return self._at_temperatures(predictions.task, predictions.mean) if found is None else found
+
+    def _at_temperatures(self, task: Task, probabilities: Array) -> Array:
+        """`[…, n, k]` probabilities in their form, scaled row by row."""
+        columns = _probabilities(task, probabilities.reshape(-1, probabilities.shape[-1]))
+        scaled = [with_temperature(*pair) for pair in zip(columns, self.temperatures, strict=True)]
+        return np.concatenate(scaled, axis=1).reshape(probabilities.shape)
 
     def _check_kind(self, predictions: Predictions, message: str, *, of_numbers: bool) -> None:
         if (self.kind == "regression") != of_numbers:

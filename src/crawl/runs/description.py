@@ -34,6 +34,7 @@ class _Description:
     scaling: tuple[tuple[float, ...], tuple[float, ...]]
     record: dict[str, Any]
     data: Fingerprint | None = None  # models of older versions do not say what their data were
+    calibration: dict[str, Any] | None = None  # which `Calibration.from_plain` checks
 
 
 def described(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from crawl.data.features import Column
+from crawl.data.features import Column, Columns
 from crawl.data.store import GraphStore
 from crawl.nn.encoders import UNKNOWN
+from crawl.nn.graph_features import LIMIT
+from crawl.runs.features import Features
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 FAR = 99.0  # the percentile from which on a graph is far
@@ -100,18 +102,25 @@ class Distances:
     """How far graphs are from the training data of a model.
 
     Attributes:
-        percentile: `[n]` which share of the validation graphs, in percent, is nearer.
+        percentile: `[n]` which share of the validation graphs, in percent, is nearer; None if the model has no
+            embeddings of training graphs, as models that were saved to share.
         has_unknown: `[n]` whether a graph has a category, such as an element or a word in a column, that did not occur
             in training.
+        outside: `[n]` for each feature of graphs, such as a column of numbers or a descriptor, that is so far outside
+            the range of training somewhere that the model clips it: where it is.
     """
 
-    percentile: NDArray[np.float64]
+    percentile: NDArray[np.float64] | None
     has_unknown: NDArray[np.bool_]
+    outside: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     @property
     def is_far(self) -> NDArray[np.bool_]:
-        """`[n]` whether a graph is farther away than 99 % of the validation graphs, or has an unknown category."""
-        far: NDArray[np.bool_] = (self.percentile >= FAR) | self.has_unknown
+        """`[n]` whether a graph is farther away than 99 % of the validation graphs, has an unknown category, or is
+        outside the range of training."""
+        found = [self.has_unknown, *self.outside.values()]
+        found += [] if self.percentile is None else [self.percentile >= FAR]
+        far: NDArray[np.bool_] = np.logical_or.reduce(found)
         return far
 
 
@@ -136,3 +145,31 @@ def has_unknown(store: GraphStore, columns: Sequence[Column] = ()) -> NDArray[np
         first += width
     array: NDArray[np.bool_] = found.numpy()
     return array
+
+
+def outside(store: GraphStore, features: Features) -> dict[str, NDArray[np.bool_]]:
+    """`[G]` for each feature `u` of graphs that the model clips and training did not have like that: which graphs have.
+
+    Nothing is found where all are like in training. In training a value is clipped at times, too, as counts that are 0
+    for nearly all molecules: within the range of training, it is not outside. Models of older versions do not know the
+    range: of these, numbers in columns are outside if they are clipped, and descriptors never.
+    """
+    if store.u is None:
+        return {}
+    columns = features.columns or Columns()
+    names = [column.name for column in columns.graphs for _ in column.values or (None,)]
+    num_columns = len(names)
+    names += columns.descriptors
+    names += [f"u[:, {k}]" for k in range(len(names), features.num_graph_features)]
+    u = store.u.double().cpu()
+    means, deviations = (u.new_tensor(values) for values in features.graph_scaling)
+    is_outside = ((u - means) / deviations).abs() > LIMIT
+    if features.graph_range[0]:
+        least, most = (u.new_tensor(values) for values in features.graph_range)
+        is_outside &= (u < least) | (u > most)
+    else:
+        is_outside[:, num_columns:] = False
+    found: dict[str, NDArray[np.bool_]] = {}
+    for k in is_outside.any(dim=0).nonzero().flatten().tolist():
+        found[names[k]] = is_outside[:, k].numpy() | found.get(names[k], np.False_)
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,21 @@ from crawl.checks import as_path, check_type, truth, whole_number
 from crawl.data.dataset import Dataset
 from crawl.files import parse_json, write_atomically
 from crawl.plain import read_checked, structure
-from crawl.runs.build import read_by
 from crawl.runs.calibration import Calibration
+from crawl.runs.cluster.connection import Cluster
 from crawl.runs.environment import both_commits
-from crawl.runs.experiment import Experiment, GivenModel, settled
+from crawl.runs.experiment import Experiment, GivenModel, suited
 from crawl.runs.folder import RunFolder
 from crawl.runs.progress import lines
 from crawl.runs.recipes import RECIPES
-from crawl.runs.records import check_record, read_config, scores_of
-from crawl.runs.run import Result, read_dataset, resume_run, run_experiment
+from crawl.runs.records import check_record, scores_of
+from crawl.runs.reports.run_page import write_run_page
+from crawl.runs.run import Result, read_dataset
+from crawl.runs.several import run_all
 from crawl.runs.sources import GivenData
+from crawl.runs.stored import MOST_MEMBERS
 from crawl.runs.together import refuse_several
-from crawl.runs.trained import MOST_MEMBERS, TrainedModel
+from crawl.runs.trained import TrainedModel
 from crawl.runs.uncertainty import is_calibrated
 from crawl.runs.where import Where
 from crawl.training.evaluation import targets_of
@@ -88,6 +90,7 @@ def run_ensemble(
     dataset: Dataset | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
+    cluster: Cluster | None = None,
     **where: str | Path | None,
 ) -> Result:
     """Train several models that differ in their seeds only, in `folder/member-K`, and evaluate what they say together.
@@ -103,6 +106,7 @@ def run_ensemble(
         dataset: A data set of one's own, which is given again to resume; else that of `experiment.data`.
         quiet: Show no progress, as in `run_experiment`.
         stop: Asked after every epoch whether to stop there, as in `run_experiment`.
+        cluster: Where to train the members, as in `run_folds`; their evaluation together is in this process.
         where: `device` and the places of the data, as in `run_experiment`.
 
     Returns:
@@ -118,12 +122,12 @@ def run_ensemble(
         truth("quiet", quiet)
     refuse_several(Ranks.of_this_process(), "An ensemble", "train it in one process")
     place = Where().moved(**where)  # type: ignore[arg-type]
-    kind = choose_device(place.device).type
+    kind = choose_device(place.device).type if cluster is None else cluster.device
     dataset = read_dataset(experiment, place, quiet, dataset)
     if dataset.source != experiment.data:
         experiment = replace(experiment, data=GivenData())
     base = RECIPES.get(experiment.data.name, Experiment)()
-    experiment = settled(experiment, dataset.task, kind, base, dataset.batches)
+    experiment = suited(experiment, dataset, kind, base)
     ensemble = Ensemble(experiment, num_members)
     path = None if folder is None else as_path("folder", folder)
     if path is not None and RunFolder(path).ensemble.is_file():
@@ -134,7 +138,7 @@ def run_ensemble(
         run = RunFolder.create(path, f"{experiment.name}-ensemble")
         place.write(run)
         write_atomically(run.ensemble, ensemble.to_json())
-    return _trained(run, ensemble, dataset, place, quiet, stop)
+    return _trained(run, ensemble, dataset, place, quiet, stop, cluster)
 
 
 def resume_ensemble(
@@ -143,6 +147,7 @@ def resume_ensemble(
     dataset: Dataset | None = None,
     quiet: bool | None = None,
     stop: Callable[[], bool] | None = None,
+    cluster: Cluster | None = None,
     **where: str | Path | None,
 ) -> Result:
     """Train the rest of an ensemble that was stopped; a finished one is only read.
@@ -155,7 +160,7 @@ def resume_ensemble(
     if run.result.is_file():
         return Result(run.path, read_checked(run.result, lambda text: check_record(parse_json(text)), "run it again"))
     dataset = read_dataset(ensemble.experiment, place, quiet, dataset)
-    return _trained(run, ensemble, dataset, place, quiet, stop)
+    return _trained(run, ensemble, dataset, place, quiet, stop, cluster)
 
 
 def read_ensemble(folder: Path) -> Ensemble:
@@ -179,19 +184,15 @@ def _trained(
     where: Where,
     quiet: bool | None,
     stop: Callable[[], bool] | None,
+    cluster: Cluster | None,
 ) -> Result:
-    results = []
-    for name, experiment in ensemble.members.items():
-        place = run.path / name
-        is_begun = (place / "config.json").is_file()
-        if is_begun and read_config(place / "config.json") != experiment:
-            raise ValueError(f"{place} holds a run with other settings: choose another folder.")
-        do: Any = resume_run if is_begun else partial(run_experiment, experiment)
-        given = dataset if dataset.source is None else read_by(experiment.data, dataset)
-        results.append(do(place, dataset=given, quiet=quiet, stop=stop, **vars(where)))
+    how: dict[str, Any] = {"dataset": dataset, "cluster": cluster, "quiet": quiet, "stop": stop}
+    results = run_all(ensemble.members, run.path, vars(where), **how)
     with run.locked(), lines(f"{run.path}: evaluating {len(results)} models together", quiet):
-        record = _record(run, ensemble, dataset, results, where)
+        here = where if cluster is None else replace(where, device="auto")
+        record = _record(run, ensemble, dataset, results, here)
         write_atomically(run.result, json.dumps(record, indent=2) + "\n")
+        write_run_page(run.path)
     return Result(run.path, record)
 
 
@@ -221,7 +222,7 @@ def _record(
         record["commit"] = both_commits(record["commit"], other["commit"])
     if is_calibrated(experiment.data, dataset):
         try:
-            calibration = Calibration.of(*found["val"])
+            calibration = Calibration.of(*found["val"], trained.digest)
         except ValueError as error:
             return record | {"calibration": {"reason": f"{error}"}}
         write_atomically(run.calibration, calibration.to_json())

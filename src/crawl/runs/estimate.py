@@ -36,7 +36,7 @@ class Estimate:
             return ""
         self.is_said = True
         measured = seconds if is_long else seconds[1:]
-        each, num_left = fmean(measured), self.training.max_epochs - len(history)
+        each, num_left = fmean(measured), self.training.num_epochs - len(history)
         if each * num_left < _WORTH_SAYING:
             return ""
         return f"about {_said(each * num_left)} at most, {each:.2g} s an epoch{self._sooner()}"

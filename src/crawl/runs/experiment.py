@@ -37,6 +37,7 @@ from crawl.walks.plan import WalkPlan, parameters_of_others
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from crawl.data.dataset import Dataset
     from crawl.data.task import Task
 
 _WIDEST, _DEEPEST = 10_000, 1_000  # far beyond what is useful; a typing error may ask for more than a machine has
@@ -237,7 +238,7 @@ class Experiment:
     @property
     def draws_split(self) -> bool:
         """Whether the split of the data is drawn by a seed."""
-        return isinstance(self.data, OwnFiles) and self.data.split in WAYS_TO_SPLIT
+        return isinstance(self.data, OwnFiles) and getattr(self.data, "split", None) in WAYS_TO_SPLIT
 
     @property
     def data_seed(self) -> int:
@@ -325,6 +326,12 @@ def _evaluated_once(evaluation: Evaluation, model: str) -> Evaluation:
 # ---- what only the task or the device can tell
 
 
+def suited(experiment: Experiment, dataset: Dataset, device: str, base: Experiment | None = None) -> Experiment:
+    """The same experiment, `settled` for a data set, with a number of epochs that suits it if none was given."""
+    training = experiment.training.for_graphs(len(dataset.split.train))
+    return settled(replace(experiment, training=training), dataset.task, device, base, dataset.batches)
+
+
 def settled(
     experiment: Experiment, task: Task, device: str, base: Experiment | None = None, batches: Batches | None = None
 ) -> Experiment:
@@ -352,7 +359,7 @@ def _without_effect(
     if task.kind != "regression":
         yield f"A {task.kind} task", "training", "loss", Training.loss
         yield f"A {task.kind} task", "training", "normalise_targets", Training.normalise_targets
-    if task.kind == "regression" or task.level == "pair":
+    if task.kind == "regression" or (task.level == "pair" and batches is not None):
         what = "A regression" if task.kind == "regression" else "A task about pairs, which are drawn,"
         yield what, "training", "class_weights", Training.class_weights
     if batches == "full":

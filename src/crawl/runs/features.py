@@ -7,15 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from crawl.checks import check_choice, check_type, positive_number, whole_number
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import AnyStore
 from crawl.data.features import ATOM_CATEGORIES, ATOM_COLUMNS, BOND_CATEGORIES, BOND_COLUMNS, Columns, Unknown
-from crawl.data.graph_columns import means_and_deviations
-from crawl.data.one_graph import OneGraph
+from crawl.data.graph_columns import least_and_most, means_and_deviations
+from crawl.data.one_graph import OneGraph, Store
+from crawl.data.packed import PackedStore
 from crawl.data.store import GraphStore
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
@@ -43,6 +44,8 @@ class Features:
         columns: What the features are, where categories are numbered by the values that occur in files.
         graph_scaling: The means and the standard deviations, over the training graphs, of the features `u` of graphs;
             nothing without any.
+        graph_range: The least and the largest values of these features over the training graphs; nothing in models of
+            older versions.
     """
 
     task: Task
@@ -55,6 +58,7 @@ class Features:
     edge_gaps: Gaps = ()
     columns: Columns | None = None
     graph_scaling: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    graph_range: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
 
     def __post_init__(self) -> None:
         for name in ("num_node_features", "num_edge_features"):
@@ -66,11 +70,17 @@ class Features:
         means, deviations = self.graph_scaling
         if len(means) != len(deviations) or not all(deviation > 0 for deviation in deviations):
             raise ValueError("features.graph_scaling must have a mean and a positive deviation for each feature.")
+        if (
+            any(len(ends) not in (0, len(means)) for ends in self.graph_range)
+            or len(set(map(len, self.graph_range))) > 1
+        ):
+            raise ValueError("features.graph_range must have a least and a largest value for each feature.")
 
     @classmethod
     def of(cls, dataset: Dataset) -> Features:
         """The features of a data set."""
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
+        u = dataset.store.u if isinstance(dataset.store, GraphStore) else None
         return cls(
             dataset.task,
             dataset.node_categories,
@@ -78,14 +88,11 @@ class Features:
             dataset.num_node_features,
             dataset.num_edge_features,
             _mean_log_degree(dataset),
-            _gaps(dataset.store.x, dataset.node_categories),
-            _gaps(dataset.store.edge_attr, dataset.edge_categories),
+            _gaps(dataset.store, "x", dataset.node_categories),
+            _gaps(dataset.store, "edge_attr", dataset.edge_categories),
             dataset.columns,
-            means_and_deviations(
-                dataset.store.u if isinstance(dataset.store, GraphStore) else None,
-                () if dataset.columns is None else dataset.columns.graphs,
-                dataset.split.train,
-            ),
+            means_and_deviations(u, () if dataset.columns is None else dataset.columns.graphs, dataset.split.train),
+            least_and_most(u, dataset.split.train),
         )
 
     @property
@@ -185,15 +192,19 @@ def _is_known(codes: Tensor, sizes: tuple[int, ...], gaps: Gaps) -> Tensor:
     return is_known
 
 
-def _gaps(features: Tensor | None, sizes: tuple[int, ...]) -> Gaps:
+def _gaps(store: Store, name: str, sizes: tuple[int, ...]) -> Gaps:
     """For each column of categories, those that do not occur; () if all do."""
+    features: Tensor | None = getattr(store, name)
     if features is None or not sizes:
         return ()
-    columns = features.unsqueeze(1) if features.dim() == 1 else features
-    gaps = []
-    for column, size in zip(columns.long().unbind(1), sizes, strict=True):
-        counts = torch.bincount(column[(column >= 0) & (column < size)], minlength=size)
-        gaps.append(tuple((counts == 0).nonzero().flatten().tolist()))
+    pieces = store.pieces(name) if isinstance(store, PackedStore) else torch.split(features, _ROWS)
+    found = [torch.zeros(size, dtype=torch.long, device=store.device) for size in sizes]
+    for piece in pieces:
+        columns = piece.unsqueeze(1) if piece.dim() == 1 else piece
+        for counts, column in zip(found, columns.long().unbind(1), strict=True):
+            size = counts.numel()
+            counts += torch.bincount(column[(column >= 0) & (column < size)], minlength=size)
+    gaps = [tuple((counts == 0).nonzero().flatten().tolist()) for counts in found]
     return tuple(gaps) if any(gaps) else ()
 
 
@@ -202,10 +213,17 @@ def _mean_log_degree(dataset: Dataset) -> float:
     if isinstance(store, OneGraph):
         rowptr, firsts = store.graph.rowptr, range(0, store.num_nodes, _ROWS)
         total = sum(_log_sum(rowptr[first : first + _ROWS + 1].diff()) for first in firsts)
-    else:
-        store = store.subset(dataset.split.train) if len(dataset.split.train) else store
-        total = _log_sum(torch.bincount(store.joined_edge_index[1], minlength=store.num_nodes))
-    return total / max(store.num_nodes, 1) or 1.0  # without edges, nothing depends on it
+        return total / max(store.num_nodes, 1) or 1.0  # without edges, nothing depends on it
+    ids = dataset.split.train if len(dataset.split.train) else torch.arange(len(store))
+    num_nodes, counts = 0, torch.zeros(0, dtype=torch.long)  # of nodes of each degree
+    for part in store.chunks(ids) if isinstance(store, PackedStore) else [store.subset(ids)]:
+        degree = torch.bincount(torch.bincount(part.joined_edge_index[1], minlength=part.num_nodes)).cpu()
+        longest = max(degree.numel(), counts.numel())
+        counts = nn.functional.pad(counts, (0, longest - counts.numel()))
+        counts = counts + nn.functional.pad(degree, (0, longest - degree.numel()))
+        num_nodes += part.num_nodes
+    total = float((counts.double() * (torch.arange(counts.numel()) + 1).log().double()).sum())
+    return total / max(num_nodes, 1) or 1.0
 
 
 def _log_sum(degree: Tensor) -> float:

@@ -106,7 +106,7 @@ class RunFolder:
             lines.write(_as_line(record))
 
     def write_predictions(self, dataset: Dataset, predictions: Predictions, targets: Array) -> None:
-        """Write a line per test graph, or node: its name, its targets, mean and spreads of its predictions.
+        """Write a line per test graph, node or pair: its name, its targets, mean and spreads of its predictions.
 
         A class is written by the name that the column of its probability has.
         """
@@ -118,6 +118,13 @@ class RunFolder:
         elif isinstance(dataset.store, GraphStore) and dataset.task.level == "node":
             sizes = dataset.store.sizes[0, dataset.split.test].tolist()
             names = [f"{graph}:{node}" for graph, size in zip(names, sizes, strict=True) for node in range(size)]
+        elif isinstance(dataset.store, GraphStore) and dataset.task.level == "pair":
+            part = dataset.store.subset(dataset.split.test)
+            assert part.pairs is not None
+            graphs = [
+                name for name, size in zip(names, part.targets_per_graph.tolist(), strict=True) for _ in range(size)
+            ]
+            names = [f"{graph}:{u}-{v}" for graph, (u, v) in zip(graphs, part.pairs.tolist(), strict=True)]
         targets = targets[:, None] if targets.ndim == 1 else targets
         outputs, shown = output_names(dataset.task), predictions.for_each_class()
         target_names = ["target"] if targets.shape[1] == 1 else [f"target_{name}" for name in outputs]

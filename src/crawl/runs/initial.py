@@ -12,7 +12,7 @@ from crawl.plain import structure
 from crawl.runs.folder import RunFolder
 from crawl.runs.former import renamed
 from crawl.runs.packaged import local_model
-from crawl.runs.saved import read_weights
+from crawl.runs.saved import MEMBERS, read_weights
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
 
 _MOST_SHOWN = 6
@@ -23,7 +23,8 @@ class InitialWeights:
     """Which parts of a model began with the weights of another run, and which did not.
 
     Attributes:
-        run: The folder of the other run or saved model, or the file, or the name of a model in the package.
+        run: The folder of the other run or saved model, or the file, or the name of a model in the package; of an
+            ensemble it says that it is the first model.
         taken: The modules that have its weights.
         fresh: The modules that have weights of their own.
     """
@@ -36,13 +37,18 @@ class InitialWeights:
     def take(cls, model: nn.Module, path: Path) -> InitialWeights:
         """Put into a model the weights of another that fit it by names and shapes.
 
-        The other is a finished run, a checkpoint of one, a saved model, or the name of one in the package. A module
-        gets all its weights and statistics, or none.
+        The other is a finished run, a checkpoint of one, a saved model, or the name of one in the package; of a saved
+        ensemble, its first model. A module gets all its weights and statistics, or none.
 
         Raises:
             ValueError: If none fits, or there are none.
         """
-        given, own = renamed(read_weights(local_model(path))[0], ()), model.state_dict()
+        tensors, description, _ = read_weights(local_model(path))
+        name_of_source = str(path)
+        if MEMBERS in description:
+            tensors = {name[2:]: tensor for name, tensor in tensors.items() if name.startswith("0.")}
+            name_of_source += f", the first of its {len(description[MEMBERS])} models"
+        given, own = renamed(tensors, ()), model.state_dict()
         parts: dict[str, list[str]] = {}
         for name in own:
             parts.setdefault(name.rpartition(".")[0], []).append(name)
@@ -51,7 +57,7 @@ class InitialWeights:
         if not taken:
             raise ValueError(f"No weights of {path} fit the model in name and shape: give it the settings of that run.")
         model.load_state_dict({name: given[name] for part in taken for name in parts[part]}, strict=False)
-        return cls(str(path), taken, [part for part in parts if part not in taken])
+        return cls(name_of_source, taken, [part for part in parts if part not in taken])
 
     def __str__(self) -> str:
         """One line."""

@@ -73,7 +73,8 @@ def say(text: str, quiet: bool | None) -> None:
     """A line on the error stream, unless `quiet`."""
     if not quiet and sys.stderr is not None:
         with suppress(OSError, ValueError):
-            print(text, file=sys.stderr, flush=True)
+            sys.stderr.write(f"{text}\n")  # at once, so that lines of several threads do not mix
+            sys.stderr.flush()
 
 
 class Progress:
@@ -110,7 +111,7 @@ class _InLines(Progress):
     def line(self) -> str:
         """How far the training is."""
         trainer, num_batches = self.trainer, self.trainer.num_batches
-        where = f"{self.folder}: {trainer.epoch_title} {self.num_epochs + 1} of {trainer.training.max_epochs}"
+        where = f"{self.folder}: {trainer.epoch_title} {self.num_epochs + 1} of {trainer.training.num_epochs}"
         doing = f"step {self.num_steps} of {num_batches}" if self.num_steps < num_batches else "validating"
         loss = "" if math.isnan(self.loss) else f", loss {self.loss:.4g}"
         return f"{where}, {doing}{loss}{self._last_epoch()}"
@@ -149,7 +150,7 @@ class _InBar(Progress):
         self.bars.update(
             self.task,
             completed=self.num_steps,
-            description=f"{self.trainer.epoch_title} {schedule.epoch + 1}/{schedule.settings.max_epochs}",
+            description=f"{self.trainer.epoch_title} {schedule.epoch + 1}/{schedule.settings.num_epochs}",
             info=f"loss {self.loss:.4g}{best}  lr {schedule.lr:.2g}{self._time_left()}",
         )
 
@@ -165,7 +166,7 @@ class _InBar(Progress):
         if not history:
             return ""
         seconds = fmean(record["seconds"] for record in history)
-        left = seconds * (self.trainer.training.max_epochs - self.trainer.schedule.epoch)
+        left = seconds * (self.trainer.training.num_epochs - self.trainer.schedule.epoch)
         return f"  {1 / seconds:.2g} epochs/s  at most {left / 60:.0f} min left"
 
 

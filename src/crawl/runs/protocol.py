@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,14 @@ from rich.table import Table
 from crawl.checks import shown
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.files import write_atomically
+from crawl.runs.cluster.connection import Cluster
 from crawl.runs.ensemble import read_ensemble
 from crawl.runs.experiment import OF_ALL_NETWORKS, Experiment, Model
 from crawl.runs.folder import RunFolder
 from crawl.runs.formats import format_score, has_best, model_title
 from crawl.runs.records import read_config
-from crawl.runs.run import Result, resume_run, run_experiment
+from crawl.runs.run import Result
+from crawl.runs.several import run_all
 from crawl.runs.sources import OwnGraphs, WithFolds
 from crawl.runs.together import refuse_several
 from crawl.training.ranks import Ranks
@@ -54,12 +55,18 @@ class Summary:
 
 
 def run_folds(
-    experiment: Experiment, folder: Path, *, quiet: bool | None = None, **where: str | Path | None
+    experiment: Experiment,
+    folder: Path,
+    *,
+    quiet: bool | None = None,
+    cluster: Cluster | None = None,
+    **where: str | Path | None,
 ) -> list[Result]:
     """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped is resumed.
 
-    `where` are the device and the places of the data, as for `run_experiment`. Refuses data without folds; graphs of
-    one's own have those of `data.num_folds`.
+    `where` are the device and the places of the data, as for `run_experiment`; `cluster` is where to share the runs
+    out, if not one after the other in this process. Refuses data without folds; graphs of one's own have those of
+    `data.num_folds`.
     """
     data = experiment.data
     if not isinstance(data, WithFolds | OwnGraphs) or not num_folds(experiment):
@@ -67,7 +74,7 @@ def run_folds(
         raise ValueError(f"{data.name} has no folds: {remedy}.")
     folds = range(num_folds(experiment))
     variants = {f"fold-{fold + 1}": replace(experiment, data=replace(data, fold=fold)) for fold in folds}
-    return _run_each(variants, folder, quiet, where)
+    return _run_each(variants, folder, quiet, cluster, where)
 
 
 def run_seeds(
@@ -76,32 +83,29 @@ def run_seeds(
     seeds: Sequence[int],
     *,
     quiet: bool | None = None,
+    cluster: Cluster | None = None,
     **where: str | Path | None,
 ) -> list[Result]:
     """A run for each seed, in `folder/seed-K`. Finished runs are read, one that was stopped is resumed.
 
     The seed is that of everything random, and so of a split that is drawn. `where` are the device and the places of the
-    data, as for `run_experiment`.
+    data, as for `run_experiment`, and `cluster` as for `run_folds`.
     """
     variants = {f"seed-{seed}": replace(experiment, seed=seed) for seed in seeds}
     if len(variants) < len(seeds):
         raise ValueError(f"A seed is named twice: {shown(seeds)}.")
-    return _run_each(variants, folder, quiet, where)
+    return _run_each(variants, folder, quiet, cluster, where)
 
 
 def _run_each(
-    variants: Mapping[str, Experiment], folder: Path, quiet: bool | None, where: Mapping[str, str | Path | None]
+    variants: Mapping[str, Experiment],
+    folder: Path,
+    quiet: bool | None,
+    cluster: Cluster | None,
+    where: Mapping[str, str | Path | None],
 ) -> list[Result]:
     refuse_several(Ranks.of_this_process(), "Runs on folds or with several seeds", "train them in one process")
-    results = []
-    for name, variant in variants.items():
-        place = folder / name
-        started = (place / "config.json").is_file()
-        if started and read_config(place / "config.json") != variant:
-            raise ValueError(f"{place} holds a run with other settings: choose another folder.")
-        do: Any = resume_run if started else partial(run_experiment, variant)
-        results.append(do(place, quiet=quiet, **{name: value for name, value in where.items() if value is not None}))
-    return results
+    return run_all(variants, folder, where, cluster=cluster, quiet=quiet)
 
 
 def num_folds(experiment: Experiment) -> int:
@@ -135,9 +139,10 @@ def runs_in(folder: Path) -> list[str]:
         return list(read_ensemble(folder).members)
     if seeds := noted_seeds(folder):
         return [f"seed-{seed}" for seed in seeds]
-    if not (first := folder / "fold-1").is_dir():
+    configs = sorted(folder.glob("fold-*/config.json"))  # the first fold need not be begun first
+    if not configs and not (folder / "fold-1").is_dir():
         return []
-    experiment = read_config(RunFolder.open(first).config)
+    experiment = read_config(configs[0] if configs else RunFolder.open(folder / "fold-1").config)
     return [f"fold-{fold + 1}" for fold in range(num_folds(experiment))]
 
 

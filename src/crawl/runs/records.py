@@ -129,6 +129,11 @@ def warn_of_parts(dataset: Dataset) -> None:
                 what = f"{'Classes' if len(unseen) > 1 else 'Class'} {', '.join(unseen)} of the {part} part"
                 remedy = "Choose another split, or leave these graphs out."
                 warnings.warn(f"{what}: the training part has no example. {remedy}", UserWarning, stacklevel=3)
+    if task.kind == "regression" and task.num_outputs > 1:
+        columns = zip(output_names(task), targets["train"].T, strict=True)
+        if unknown := [name for name, column in columns if np.isnan(column).all()]:
+            what = f"No training graph has a value of {', '.join(unknown)}, so nothing is learned about it"
+            warnings.warn(f"{what}. Choose another split, or leave the target out.", UserWarning, stacklevel=3)
     for part in ("val", "test"):
         reason = why_no_score(task.metric, targets[part]) if len(getattr(split, part)) else ""
         if reason:

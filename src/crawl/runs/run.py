@@ -22,7 +22,7 @@ from crawl.plain import unstructure
 from crawl.runs.build import build_model, check_given, load_dataset
 from crawl.runs.curves import CurveGroup, draw_curves
 from crawl.runs.environment import both_commits, commit_of_code, environment_record, reset_peak_memory
-from crawl.runs.experiment import Experiment, GivenModel, settled
+from crawl.runs.experiment import Experiment, GivenModel, suited
 from crawl.runs.features import Features
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.former import renamed
@@ -124,7 +124,7 @@ def run_experiment(
     dataset = read_dataset(experiment, where, quiet, dataset)
     experiment = with_given(experiment, model, dataset)
     base = RECIPES.get(experiment.data.name, Experiment)()
-    experiment = settled(experiment, dataset.task, kind, base, dataset.batches)
+    experiment = suited(experiment, dataset, kind, base)
     features = Features.of(dataset)
     model = build_model(experiment, features) if model is None else model  # refused before a folder is there
     if experiment.pretraining is not None:

@@ -1,4 +1,4 @@
-"""A trained model in a folder to share: `config.json`, `model.safetensors` and `README.md`, its card.
+"""A trained model, or several, in a folder to share: `config.json`, `model.safetensors` and `README.md`, a card.
 
 Nothing in it is executed on loading. The checksum in the weights is also one of the configuration.
 """
@@ -19,6 +19,7 @@ from crawl.runs.records import read_config
 from crawl.training.checkpoint import load_checkpoint, load_weights, save_weights
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+MEMBERS = "members"  # in the description of an ensemble
 _FORMAT = "crawl-model-1"
 
 

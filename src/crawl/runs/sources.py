@@ -148,20 +148,35 @@ class Csv(_WithTable):
         smiles: The SMILES column, or several for molecules side by side; found by its name when not given.
         columns: Columns that the head of the network sees besides the molecule: numbers, or words as categories.
         descriptors: Let the head of the network see RDKit's 2D descriptors, too.
-        level: Whether targets are of the molecule, or of each atom, in JSON lists such as [0.1, 0.3].
+        level: Whether targets are of the molecule, or of each atom or bond, in JSON lists such as [0.1, 0.3].
     """
 
     name: ClassVar[str] = "csv"
     smiles: tuple[str, ...] = ()
     columns: tuple[str, ...] = field(default=(), metadata=LEFT_OUT)
     descriptors: bool = field(default=False, metadata=LEFT_OUT)
-    level: Literal["molecule", "atom"] = field(default="molecule", metadata=LEFT_OUT)
+    level: Literal["molecule", "atom", "bond"] = field(default="molecule", metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         smiles: Any = self.smiles
         if smiles is None or isinstance(smiles, str):  # as older versions had it
             object.__setattr__(self, "smiles", () if smiles is None else (smiles,))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Graphs in a folder of `crawl data pack`, which need not fit into memory; it has the targets and the split.
+
+    Attributes:
+        metric: The score; the one that the data were packed with when not given.
+    """
+
+    name: ClassVar[str] = "packed"
+    metric: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "data")
 
 
 @dataclass(frozen=True)
@@ -191,7 +206,7 @@ class Nodes(_Files):
 
 @dataclass(frozen=True)
 class Links(_Files):
-    """The links of one graph in a folder: edges.csv with ends, features and a split, and perhaps nodes.csv.
+    """The links of one graph in a folder: edges.csv with ends, features and a split, perhaps nodes.csv; or graph.crawl.
 
     Attributes:
         metric: The score: roc_auc when not given, ap, accuracy, macro_f1, mrr, or hits@k with a number k.
@@ -310,7 +325,7 @@ WITHOUT_NUMBERS = (  # benchmarks whose targets are classes or labels
 )
 OF_NODES = ("pascalvoc_sp", *get_args(HeterophilousName), *get_args(PlanetoidName), "nodes")  # which have the targets
 OF_PAIRS = ("links",)
-OwnFiles = Csv | TU | Folder | Nodes | Links  # which need a path
+OwnFiles = Csv | TU | Folder | Packed | Nodes | Links  # which need a path
 InRoot = Benchmark | Superpixels | Social | Heterophilous | Planetoid  # which need a data root
 WithFolds = Csl | Social | Heterophilous
 OwnGraphs = Csv | TU | Folder  # of which folds can be drawn
@@ -321,6 +336,7 @@ Data = (
     | Csv
     | TU
     | Folder
+    | Packed
     | Nodes
     | Links
     | Benchmark
@@ -331,7 +347,9 @@ Data = (
     | GivenData
 )
 
-KINDS: dict[str, type[Data]] = {kind.name: kind for kind in (GivenData, Csl, Counting, Csv, TU, Folder, Nodes, Links)}
+KINDS: dict[str, type[Data]] = {
+    kind.name: kind for kind in (GivenData, Csl, Counting, Csv, TU, Folder, Packed, Nodes, Links)
+}
 for _kind, _names in (
     *((Benchmark, BenchmarkName), (Superpixels, SuperpixelName), (Social, SocialName)),
     *((Heterophilous, HeterophilousName), (Planetoid, PlanetoidName)),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from crawl.checks import check_type
 from crawl.data.dataset import Dataset
@@ -16,26 +17,42 @@ from crawl.plain import read_checked
 from crawl.runs.calibration import CONFIDENCE, Calibration
 from crawl.runs.domain import MOST_EMBEDDINGS, Domain, Rows
 from crawl.runs.experiment import Experiment
+from crawl.runs.features import Features
 from crawl.runs.folder import RunFolder
 from crawl.runs.sources import Data, GivenData, OwnFiles
+from crawl.training.checkpoint import digest_of
 from crawl.training.evaluation import Predictions, embed_with, targets_of
 from crawl.training.metrics import Array
 from crawl.training.seeds import derive_seed
 from crawl.training.trainer import Trainer
 
 _NOT_KEPT = (
-    "it must be loaded from the folder of a run of this version, whose data are one's own and have targets of graphs"
+    "train one on data of your own, with targets of graphs and at least 20 validation rows (of an estimator, see "
+    "validation_fraction), and load it from the folder of its run, or of save_pretrained, not from a checkpoint file"
+)
+_NO_EMBEDDINGS = (
+    "it has no embeddings of training graphs, and neither categories nor features of graphs; load it from the folder "
+    "of a run on data of your own with targets of graphs, not from a saved model or a checkpoint file"
 )
 
 
 class WithUncertainty:
     """What a trained model says about its predictions, as far as its run has kept a calibration and a domain."""
 
+    model: nn.Module
     experiment: Experiment
+    features: Features
     record: dict[str, Any]
     calibration: Calibration | None
     domain: Domain | None
     members: tuple[Any, ...]
+
+    @property
+    def digest(self) -> str:
+        """A hash of the weights, which a calibration is bound to; of an ensemble, of the weights of all members."""
+        if self.members:
+            return digest_of({}, "".join(member.digest for member in self.members))
+        return digest_of(self.model.state_dict())
 
     def interval(self, predictions: Predictions, confidence: float = CONFIDENCE) -> tuple[NDArray[Any], NDArray[Any]]:
         """`[n, k]` the lower and upper ends of intervals of predicted numbers that hold the truth this often.
@@ -45,25 +62,30 @@ class WithUncertainty:
             confidence: The share of intervals that hold the truth, if data are like those of the validation part.
 
         Raises:
-            ValueError: If the run has no calibration, or its validation part is too small for the confidence.
+            ValueError: If the run has no calibration, its validation part is too small for the confidence, or the
+                predictions are of another model or of walks of another length.
         """
-        check_type("predictions", predictions, Predictions, "call predict")
-        return self.known_calibration().interval(predictions, confidence)
+        return self._calibration_for(predictions).interval(predictions, confidence)
 
     def sets(self, predictions: Predictions, confidence: float = CONFIDENCE) -> NDArray[np.bool_]:
         """`[n, t, c]` bool: sets of classes that hold the truth this often; see `Calibration.sets`, and `interval`."""
-        check_type("predictions", predictions, Predictions, "call predict")
-        return self.known_calibration().sets(predictions, confidence)
+        return self._calibration_for(predictions).sets(predictions, confidence)
 
     def calibrated(self, predictions: Predictions) -> Predictions:
         """The predictions with probabilities at the temperature that suits the validation part best."""
-        check_type("predictions", predictions, Predictions, "call predict")
-        return self.known_calibration().scaled(predictions)
+        return self._calibration_for(predictions).scaled(predictions)
 
     @property
     def knows_distances(self) -> bool:
-        """Whether `distances` can tell."""
+        """Whether `distances` has percentiles: whether the model has embeddings of training graphs."""
         return all(each.domain is not None for each in self.members or (self,))
+
+    @property
+    def knows_far(self) -> bool:
+        """Whether `distances` can tell anything; without embeddings, by categories and by features of graphs alone."""
+        features = self.features
+        is_told = features.node_categories or features.edge_categories or features.num_graph_features
+        return self.knows_distances or (features.task.level == "graph" and bool(is_told))
 
     @property
     def spread_names(self) -> tuple[str, ...]:
@@ -75,13 +97,32 @@ class WithUncertainty:
         """The calibration. Refuses a model that has none, with the reason."""
         if self.calibration is None:
             reason = self.record.get("calibration", {}).get("reason", _NOT_KEPT)
-            raise ValueError(f"The model has no calibration: {reason}.")
+            remedy = ": train it with a larger validation part" if reason.endswith("are needed") else ""
+            raise ValueError(f"The model has no calibration: {reason}{remedy}.")
         return self.calibration
+
+    def _calibration_for(self, predictions: Predictions) -> Calibration:
+        """The calibration. Refuses predictions that were made in another way than those of the validation part."""
+        check_type("predictions", predictions, Predictions, "call predict")
+        calibration = self.known_calibration()
+        if predictions.weights not in ("", self.digest):
+            raise ValueError("These are predictions of another model: give what predict of this one has found.")
+        self.check_num_steps(predictions.num_steps)
+        return calibration
+
+    def check_num_steps(self, num_steps: int | None, setting: str = "num_steps") -> None:
+        """Refuse walks of another length than those that the model was calibrated with."""
+        walk = self.experiment.walk
+        if walk is not None and num_steps not in (None, walk.num_eval_steps):
+            raise ValueError(
+                f"The calibration is of predictions with walks of {walk.num_eval_steps} steps, not of {num_steps}: "
+                f"leave out {setting}."
+            )
 
     def known_domain(self) -> Domain:
         """What is near to the training graphs. Refuses a model that does not tell, with the reason."""
         if self.domain is None:
-            reason = self.record.get("domain", {}).get("reason", _NOT_KEPT)
+            reason = self.record.get("domain", {}).get("reason", _NO_EMBEDDINGS)
             raise ValueError(f"The model does not know how far graphs are from its training data: {reason}.")
         return self.domain
 
@@ -119,7 +160,7 @@ def keep_uncertainty(
     ids, num_repeats = dataset.split.val, trainer.evaluation.num_test_repeats
     targets, predictions = targets_of(trainer.store, ids), trainer.evaluate(ids, num_repeats, "calibration")
     try:
-        calibration = Calibration.of(predictions, targets)
+        calibration = Calibration.of(predictions, targets, digest_of(trainer.model.state_dict()))
     except ValueError as error:
         record["calibration"] = {"reason": f"{error}"}
     else:

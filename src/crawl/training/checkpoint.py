@@ -43,6 +43,11 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor], description: Mapping
     write_atomically(path, save(on_cpu, {_WEIGHTS: checksum}))  # one entry: several come in any order
 
 
+def digest_of(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """A hash of tensors, by their names, types, shapes and values, and of a text; the same on every device."""
+    return _checksum(_on_cpu(tensors), text)
+
+
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     on_cpu: dict[str, Tensor] = {}
     stored: set[int] = set()

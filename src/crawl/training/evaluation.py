@@ -25,6 +25,7 @@ from crawl.training.runner import Runner
 from crawl.training.seeds import derive_seed
 
 _FEW_BATCHES = 20  # not worth capturing for a GPU
+_ARRAYS = ("repeats", "noise", "member_means", "scaled_mean")  # of predictions; each is `[…, n, k]`
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,21 @@ class Predictions:
         task: What is predicted.
         noise: `[n, k]` the standard deviation of targets around the prediction, in their unit, by models that were
             trained with the loss `beta_nll`: the root of the mean of all variances. None for others.
-        model_spread: `[n, k]` the standard deviation over models of what each predicts, averaged over its evaluations;
-            None for a single model.
+        member_means: `[m, n, k]` what each of several models predicts, averaged over its evaluations; None for a single
+            model.
+        num_steps: The steps of the walks; None for those that the model takes in evaluation.
+        weights: A hash of the weights of the model; empty if it is not known.
+        scaled_mean: `[n, k]` the mean of probabilities at the temperatures of a calibration, which `repeats` and
+            `member_means` have each by themselves then; None without a calibration.
     """
 
     repeats: Array
     task: Task
     noise: Array | None = None
-    model_spread: Array | None = None
+    member_means: Array | None = None
+    num_steps: int | None = None
+    weights: str = ""
+    scaled_mean: Array | None = None
 
     @classmethod
     def of_members(cls, members: Sequence[Predictions]) -> Predictions:
@@ -118,31 +126,30 @@ class Predictions:
             np.mean([each.repeats for each in members], axis=0),
             members[0].task,
             np.sqrt(np.mean(np.square(noises), axis=0)) if noises else None,
-            np.std([each.mean for each in members], axis=0),
+            np.stack([each.mean for each in members]),
+            members[0].num_steps,
         )
 
     @classmethod
     def joined(cls, pieces: Sequence[Predictions]) -> Predictions:
         """The predictions of several pieces, one after the other."""
         (first, *_) = pieces
-        noises, spreads = ([getattr(each, name) for each in pieces] for name in ("noise", "model_spread"))
-        return cls(
-            np.concatenate([each.repeats for each in pieces], axis=1),
-            first.task,
-            None if first.noise is None else np.concatenate(noises),
-            None if first.model_spread is None else np.concatenate(spreads),
-        )
+        names = [name for name in _ARRAYS if getattr(first, name) is not None]
+        found: Any = {name: np.concatenate([getattr(each, name) for each in pieces], axis=-2) for name in names}
+        return replace(first, **found)
 
     def with_gaps(self, is_read: NDArray[np.bool_]) -> Predictions:
         """The same with NaN in the rows of graphs that could not be read; `is_read` has an entry for each graph."""
-        parts = {name: getattr(self, name) for name in ("noise", "model_spread")}
-        known: Any = {name: with_gaps(rows, is_read) for name, rows in parts.items() if rows is not None}
-        return replace(self, repeats=np.stack([with_gaps(rows, is_read) for rows in self.repeats]), **known)
+        known = {name: rows for name in _ARRAYS if (rows := getattr(self, name)) is not None}
+        found: Any = {
+            name: np.moveaxis(with_gaps(np.moveaxis(rows, -2, 0), is_read), 0, -2) for name, rows in known.items()
+        }
+        return replace(self, **found)
 
     @property
     def mean(self) -> Array:
-        """`[n, k]` the averaged prediction."""
-        mean: Array = self.repeats.mean(axis=0)
+        """`[n, k]` the averaged prediction; of calibrated probabilities, the average at the temperature."""
+        mean: Array = self.repeats.mean(axis=0) if self.scaled_mean is None else self.scaled_mean
         return mean
 
     @property
@@ -155,6 +162,12 @@ class Predictions:
         return spread
 
     @property
+    def model_spread(self) -> Array | None:
+        """`[n, k]` the standard deviation over models of what each predicts, averaged over its evaluations; None for a
+        single model."""
+        return None if self.member_means is None else np.std(self.member_means, axis=0)
+
+    @property
     def spreads(self) -> dict[str, Array]:
         """`[n, k]` all spreads that there are, by their names: `walk_spread`, and perhaps `model_spread`, `noise`."""
         found = {"walk_spread": self.walk_spread, "model_spread": self.model_spread, "noise": self.noise}
@@ -164,9 +177,9 @@ class Predictions:
         """The same with a probability for each of the two classes of a binary task, in their order; `k` is 2 then."""
         if self.task.kind != "binary":
             return self
-        spread = self.model_spread
-        spread = None if spread is None else np.concatenate([spread, spread], axis=1)
-        return replace(self, repeats=np.concatenate([1 - self.repeats, self.repeats], axis=2), model_spread=spread)
+        known = {name: rows for name in _ARRAYS if (rows := getattr(self, name)) is not None}
+        both: Any = {name: np.concatenate([1 - rows, rows], axis=-1) for name, rows in known.items()}
+        return replace(self, **both)
 
     @property
     def classes(self) -> NDArray[np.int64]:
@@ -309,7 +322,7 @@ def predict_with(
         on_host, raw = on_host.chunk(2, dim=2)
         noise = (variance_of(raw).mean(dim=0).sqrt() * scaling.unit(raw)).numpy()
     repeats = [_as_prediction(task, output, scaling).numpy() for output in on_host]
-    return Predictions(np.stack(repeats), task, noise)
+    return Predictions(np.stack(repeats), task, noise, num_steps=num_steps)
 
 
 @torch.no_grad()
@@ -348,7 +361,7 @@ def mean_coverage(runner: Runner, ids: Tensor, *, seed: int, batch_size: int) ->
     walk_seed, shares = derive_seed(seed, "evaluation", 0), []
     for part in torch.split(ids, batch_size):
         graph = Graph.from_data(runner.store.batch(part))
-        keys = runner.keys.to(graph.device)[part.to(graph.device)]
+        keys = runner.keys_of(part).to(graph.device)
         walks = runner.plan.sample(graph, seed=walk_seed, graph_keys=keys)
         shares.append(torch.stack(walks.coverage(graph)))
     nodes, edges = torch.cat(shares, dim=1).double().mean(dim=1).tolist()
@@ -358,8 +371,8 @@ def mean_coverage(runner: Runner, ids: Tensor, *, seed: int, batch_size: int) ->
 def targets_of(store: GraphStore | OneGraph, ids: Tensor) -> Array:
     """The targets of the graphs `ids`, or the targets `ids` of one graph, as numbers."""
     assert store.y is not None
-    per_node = isinstance(store, GraphStore) and store.y_per_node
-    y = store.batch(ids).y if per_node else store.y[ids.to(store.y.device)]
+    has_several = isinstance(store, GraphStore) and store.level != "graph"
+    y = store.batch(ids).y if has_several else store.y[ids.to(store.y.device)]
     targets: Array = y.double().cpu().numpy()
     return targets
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import platform
+import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -41,6 +44,55 @@ class RankLost(RuntimeError):
         self.is_told_here = is_told_here
 
 
+@dataclass(frozen=True)
+class Process:
+    """Where one of the processes is, as all of them are told in the beginning.
+
+    Attributes:
+        machine: The machine or container within which its number means something.
+        number: What the system calls it.
+        gpu: The name of its GPU, which no other GPU has; None without one, or if NCCL is missing.
+    """
+
+    machine: str
+    number: int
+    gpu: str | None = None
+
+    @classmethod
+    def this(cls) -> Self:
+        """The process that asks."""
+        machine, gpu = platform.node(), None
+        with suppress(OSError):  # it is there on Linux alone
+            machine += f" {os.readlink('/proc/self/ns/pid')}"
+        if torch.cuda.is_available() and distributed.is_nccl_available():
+            properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+            gpu = str(getattr(properties, "uuid", None) or "") or None
+        return cls(machine, os.getpid(), gpu)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is there, on this machine; a process that ended and that nobody has asked about is not."""
+        try:
+            os.kill(self.number, 0)
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+        with suppress(OSError):
+            return Path(f"/proc/{self.number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return True
+
+
+def backend_for_gpus(processes: Sequence[Process]) -> Literal["gloo", "nccl"]:
+    """What adds up tensors on GPUs: NCCL if each process has a GPU of its own, gloo if some share one or have none."""
+    gpus = {process.gpu for process in processes}
+    return "nccl" if None not in gpus and len(gpus) == len(processes) else "gloo"
+
+
+_processes: list[Process] = []  # by rank, if this module has set up torch.distributed
+_on_gpus: Any = None  # the group for tensors on GPUs; None where gloo does everything
+
+
 @dataclass
 class Ranks:
     """The processes of a training. With one, which is usual, nothing here communicates.
@@ -61,7 +113,8 @@ class Ranks:
     def of_this_process(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """What torch.distributed says if it has been set up, or else what `torchrun` or SLURM say.
 
-        In the latter case it is set up here: with gloo, which works on every machine.
+        In the latter case it is set up here: with gloo, which works on every machine, and with NCCL for tensors on GPUs
+        where `backend_for_gpus` says so.
 
         Raises:
             ValueError: If the variables contradict each other, or there is nobody at their address.
@@ -82,10 +135,20 @@ class Ranks:
         except (RuntimeError, ValueError) as error:
             where = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
             raise ValueError(f"Process {rank} of {size} did not find the others at {where}: {error}") from None
-        atexit.register(distributed.destroy_process_group)
+        atexit.register(_leave, rank)
         if torch.cuda.is_available():
             torch.cuda.set_device(local_rank % torch.cuda.device_count())
-        return cls(rank, size, local_rank)
+        ranks = cls(rank, size, local_rank)
+        ranks._meet()
+        return ranks
+
+    def _meet(self) -> None:
+        """Tell each other where the processes are, and agree on how they add up tensors on GPUs."""
+        global _on_gpus
+        told = self._all(json.dumps(asdict(Process.this())).encode())
+        _processes[:] = [Process(**json.loads(each)) for each in told]
+        if backend_for_gpus(_processes) == "nccl":
+            _on_gpus = distributed.new_group(backend="nccl", timeout=_PATIENCE)
 
     @property
     def is_first(self) -> bool:
@@ -107,7 +170,7 @@ class Ranks:
         if self.is_idle:
             tensor.zero_()
         with self._naming_the_lost():
-            distributed.all_reduce(tensor)
+            distributed.all_reduce(tensor, group=_group_of(tensor))
         return tensor
 
     def across(self, tensor: Tensor) -> Tensor:
@@ -133,7 +196,7 @@ class Ranks:
         copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         for name in sorted(copies) if self.size > 1 else ():
             with self._naming_the_lost():
-                distributed.broadcast(copies[name], src=0)
+                distributed.broadcast(copies[name], src=0, group=_group_of(copies[name]))
         return copies
 
     def any(self, value: bool) -> bool:
@@ -168,7 +231,7 @@ class Ranks:
             left = [rank for rank in range(self.size) if rank not in lost]
             raise RankLost(
                 f"{self.size} processes train together, and {who} is gone, as rank {self.rank} sees: "
-                f"{str(error).splitlines()[0]}",
+                f"{_first_sentence(error)}",
                 is_told_here=self.rank == min(left, default=self.rank),
             ) from None
 
@@ -186,6 +249,46 @@ class Ranks:
             return lost
         except (RuntimeError, ValueError):  # they were with the first
             return [0]
+
+
+def death() -> RankLost | None:
+    """What to say if a process on this machine ended without a word, as after `kill -9`; None if none did.
+
+    For a process that was told to stop, perhaps for that reason: `torchrun` stops those that are left.
+    """
+    if not _processes:  # torch.distributed was not set up here
+        return None
+    own = distributed.get_rank()
+    here = [rank for rank, each in enumerate(_processes) if each.machine == _processes[own].machine]
+    gone = [rank for rank in here if not _processes[rank].is_running]
+    try:
+        store = distributed.distributed_c10d._get_default_store()
+        store.set(f"crawl/left/{own}", "1")
+        gone = [rank for rank in gone if not store.check([f"crawl/left/{rank}"])]
+    except (RuntimeError, ValueError):  # the words were with the first
+        gone = [rank for rank in gone if rank == 0]
+    if not gone:
+        return None
+    died = " and ".join(f"rank {rank} (process {_processes[rank].number})" for rank in gone)
+    message = f"{len(_processes)} processes trained together, and {died} died, so all were stopped"
+    return RankLost(message, is_told_here=own == min(rank for rank in here if rank not in gone))
+
+
+def _leave(rank: int) -> None:
+    """End the communication, with a word that others can read: this process did not die."""
+    with suppress(RuntimeError, ValueError):
+        distributed.distributed_c10d._get_default_store().set(f"crawl/left/{rank}", "1")
+    distributed.destroy_process_group()
+
+
+def _group_of(tensor: Tensor) -> Any:
+    """The processes as a group that can add up such a tensor; None is the one for all."""
+    return _on_gpus if tensor.is_cuda else None
+
+
+def _first_sentence(error: RuntimeError) -> str:
+    """What went wrong, without gloo's place in its source and its advice."""
+    return re.sub(r"^\[[^\]]*\] ", "", str(error).partition("\n")[0]).split(". ")[0]
 
 
 def _missing(store: Any, word: str, ranks: list[int], expected: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,9 +14,11 @@ from torch import Tensor, nn
 
 from crawl.choices import Precision
 from crawl.data.assembly import Assembler
+from crawl.data.encoded import AnyStore
 from crawl.data.identity import graph_keys
 from crawl.data.link_graph import LinkGraph
 from crawl.data.one_graph import OneGraph
+from crawl.data.packed import PackedStore
 from crawl.data.store import GraphStore
 from crawl.data.target_assembly import ClosedGraph, FullGraph
 from crawl.data.task import Task
@@ -28,10 +29,9 @@ from crawl.ops.backends import can_use_triton
 from crawl.ops.precision import products
 from crawl.training.calling import Caller, draws_from_torch, why_not_captured
 from crawl.training.capture import CannotCapture, Recorder
+from crawl.training.parts import MOST_OF_FILES, bytes_on_device, free_bytes, one_ahead
 from crawl.training.seeds import derive_seed
 from crawl.walks.plan import WalkPlan
-
-_SHARE_OF_MEMORY = 0.4  # of what is free on the device, for the data set
 
 Function = Callable[[Any], Tensor]
 
@@ -76,8 +76,10 @@ class Runner:
         most_bytes: int | None = None,
     ) -> None:
         self.model, self.task, self.device, self.has_noise = model, task, device, has_noise
-        self.caller, module = Caller(model), cast(Any, model)
-        self.keys = torch.zeros(1, dtype=torch.long) if isinstance(store, OneGraph) else graph_keys(store)
+        self.caller = Caller(model)
+        self.keys: Tensor | None = None  # of graphs in files they are computed as they are used
+        if not isinstance(store, PackedStore):
+            self.keys = torch.zeros(1, dtype=torch.long) if isinstance(store, OneGraph) else graph_keys(store)
         self._check(store)
         if not is_captured:
             self.reason: str | None = "there are too few batches"
@@ -85,17 +87,21 @@ class Runner:
             self.reason = f"there is no NVIDIA GPU with Triton, but {device}"
         elif store.num_edges == 0:
             self.reason = "no graph of the data has an edge"
+        elif isinstance(store, GraphStore) and store.pairs is not None:
+            self.reason = "targets are of pairs of nodes in many graphs"
         else:
             self.reason = why_not_captured(model)
-        if self.caller.takes_batch and hasattr(model, "checked_features"):
-            x, edge_attr = module.checked_features(store.x, store.num_nodes, store.edge_attr, store.num_edges)
-            store = replace(store, x=x, edge_attr=edge_attr)
-        most_bytes = _free_bytes(device) if most_bytes is None else most_bytes
+        if isinstance(store, PackedStore):
+            self._with_checked_features(store.subset([0]))  # refused at once
+        else:
+            store = self._with_checked_features(store)
+        most_bytes = free_bytes(device) if most_bytes is None else most_bytes
+        most_bytes = min(most_bytes, MOST_OF_FILES) if isinstance(store, PackedStore) else most_bytes
         if isinstance(store, OneGraph):
             self.is_resident, self.part_size = True, len(store)
         else:
-            cost = _bytes_on_device(store)
-            self.is_resident = float(cost.sum()) <= most_bytes
+            cost = bytes_on_device(store)
+            self.is_resident = not isinstance(store, PackedStore) and float(cost.sum()) <= most_bytes
             # Whichever graphs they are, this many fit.
             self.part_size = max(int((cost.sort(descending=True).values.cumsum(0) <= most_bytes).sum()), largest_batch)
         self.store = store if self.is_resident else store.to("cpu")
@@ -105,6 +111,22 @@ class Runner:
         self._shown_seed: int | None = None
         self._recorders: dict[tuple[int, bool], tuple[tuple[Any, ...], Recorder]] = {}
         self._words: tuple[int, int | None] = (0, None)
+
+    def _with_checked_features(self, store: AnyStore) -> AnyStore:
+        """The same graphs with features as the model takes them. Refuses those that do not fit."""
+        module = cast(Any, self.model)
+        if not (self.caller.takes_batch and hasattr(module, "checked_features")):
+            return store
+        x, edge_attr = module.checked_features(store.x, store.num_nodes, store.edge_attr, store.num_edges)
+        checked: AnyStore = replace(store, x=x, edge_attr=edge_attr)
+        return checked
+
+    def keys_of(self, ids: Tensor) -> Tensor:
+        """The keys of these graphs, on the CPU."""
+        if self.keys is not None:
+            return self.keys.cpu()[ids]
+        assert isinstance(self.store, GraphStore)
+        return graph_keys(self.store.subset(ids))
 
     @property
     def plan(self) -> WalkPlan | None:
@@ -147,7 +169,7 @@ class Runner:
         width = self.task.num_outputs * (2 if self.has_noise else 1)
         expected = (num_rows, width)
         if answer.shape != expected:
-            what = ", means and then logarithms of variances" if self.has_noise else ""
+            what = ", means and then what says variances (see crawl.ops.losses.variance_of)" if self.has_noise else ""
             raise ValueError(
                 f"The model must answer with {width} number{'s'[: width - 1]} for each {level}{what}, in a tensor of "
                 f"shape {list(expected)}, not {list(answer.shape)}."
@@ -274,11 +296,15 @@ class Runner:
         return nullcontext() if precision is None or self.device.type != "cuda" else products(precision)
 
     def _run_on_data(self, functions: list[Function], batches: list[Tensor]) -> Iterator[Tensor]:
-        self._shown, self.keys = self._shown.to(self.device), self.keys.to(self.device)
+        if self.keys is not None:
+            self._shown, self.keys = self._shown.to(self.device), self.keys.to(self.device)
         for function, ids in zip(functions, batches, strict=True):
             with self.caller.own_threads(), self._randomness(ids):
                 batch = self._shown.batch(ids)
-                if isinstance(self.store, GraphStore):
+                if self.keys is None:
+                    batch.graph_keys = self.keys_of(ids)
+                    batch = batch.to(self.device)
+                elif isinstance(self.store, GraphStore):
                     batch.graph_keys = self.keys[ids.to(self.device)]
                 result = function(batch)
             yield result
@@ -338,12 +364,14 @@ class Runner:
         num_steps: int | None,
         on_batch: Callable[[], None] | None,
     ) -> Tensor:
-        outputs, per_node = [], self.task.level == "node" and isinstance(self.store, GraphStore)
+        outputs, per_graph = [], None  # rows of answers, if they are not one for each of the ids
+        if isinstance(self.store, GraphStore) and self.task.level != "graph":
+            per_graph = self.store.sizes[0] if self.task.level == "node" else self.store.targets_per_graph
         batches = list(torch.split(ids, batch_size))
         results = self.run(function, batches, batch_size, num_steps=num_steps, seed=seed)
         for batch, result in zip(batches, results, strict=True):
-            num_rows = int(self.store.sizes[0, batch].sum()) if isinstance(self.store, GraphStore) and per_node else 0
-            outputs.append(result[: num_rows if per_node else len(batch)].clone())
+            num_rows = len(batch) if per_graph is None else int(per_graph[batch].sum())
+            outputs.append(result[:num_rows].clone())
             if on_batch is not None:
                 on_batch()
         return torch.cat(outputs)
@@ -382,6 +410,7 @@ class Runner:
     def _resident(self, has_edges: bool, has_walks: bool) -> Assembler | ClosedGraph:
         """What makes batches of data that stay where they are."""
         if isinstance(self.store, GraphStore):
+            assert self.keys is not None
             return Assembler(self.store, self.keys, self.device, has_edges=has_edges, has_walks=has_walks)
         graphs: FullGraph | ClosedGraph
         if self.store.batches == "full":
@@ -410,10 +439,9 @@ class Runner:
         if batch_size > self.part_size:
             raise ValueError(f"A batch of {batch_size} graphs is larger than largest_batch of this runner.")
         num_batches = self.part_size // batch_size
-        for first in range(0, len(batches), num_batches):
-            part = batches[first : first + num_batches]
-            ids = torch.cat(part)
-            store, keys = self.store.subset(ids), self.keys.cpu()[ids]
+        parts = [batches[first : first + num_batches] for first in range(0, len(batches), num_batches)]
+        cut = map(self._read, parts) if self.keys is not None else one_ahead(self._read, parts)
+        for part, (store, keys) in zip(parts, cut, strict=True):
             if self.graphs is None:
                 # Whichever graphs come later, they will not be larger than the largest.
                 largest = self.store.sizes.sort(dim=1, descending=True).values[:, : self.part_size].sum(1)
@@ -423,6 +451,14 @@ class Runner:
                 self.graphs.load(store, keys)
             ends = torch.tensor([len(batch) for batch in part]).cumsum(0).tolist()
             yield self.graphs, [torch.arange(end - len(batch), end) for batch, end in zip(part, ends, strict=True)]
+
+    def _read(self, part: list[Tensor]) -> tuple[GraphStore, Tensor]:
+        """The graphs of some batches as the model takes them, and their keys."""
+        assert isinstance(self.store, GraphStore)
+        store = self.store.subset(ids := torch.cat(part))
+        if self.keys is not None:
+            return store, self.keys_of(ids)
+        return self._with_checked_features(store), graph_keys(store)
 
 
 def _as_it_is(batch: Any) -> Any:
@@ -445,21 +481,3 @@ def _blamed(model: nn.Module, error: BaseException) -> str:
         found = names.get(id(place.tb_frame.f_locals.get("self")), found)
         place = place.tb_next
     return found
-
-
-def _free_bytes(device: torch.device) -> int:
-    """A share of the memory of a GPU that nobody uses."""
-    if device.type != "cuda":
-        return 2**62
-    gc.collect()  # CUDA graphs and what they work on refer to each other: without this, old ones would still be there
-    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(_SHARE_OF_MEMORY * (torch.cuda.mem_get_info(device)[0] + idle))
-
-
-def _bytes_on_device(store: GraphStore) -> Tensor:
-    """`[G]` about what each graph takes in an `Assembler`, the store's own tensors and the sort of edges included."""
-    num_nodes, num_edges = store.sizes.double()
-    widths = [0.0 if rows is None else 16.0 * rows[:1].numel() for rows in (store.x, store.edge_attr, store.y)]
-    num_targets = num_nodes if store.y_per_node else 1
-    cost: Tensor = num_nodes * (48 + widths[0]) + num_edges * (140 + widths[1]) + 48 + num_targets * widths[2]
-    return cost

@@ -65,7 +65,7 @@ class Schedule:
     def is_over(self) -> bool:
         """Whether training ends here."""
         settings = self.settings
-        if self.epoch >= settings.max_epochs:
+        if self.epoch >= settings.num_epochs:
             return True
         if settings.early_stop is not None and self.num_without_best >= settings.early_stop:
             return True
@@ -109,7 +109,7 @@ class Schedule:
         elif isinstance(schedule, Step):
             self.lr = highest * (schedule.factor if self.epoch >= schedule.step_epoch else 1.0)
         elif isinstance(schedule, Cosine):
-            self.lr = _cosine(highest, 0, self.epoch, self.settings.max_epochs)
+            self.lr = _cosine(highest, 0, self.epoch, self.settings.num_epochs)
         elif isinstance(schedule, Interval):
             self.lr = highest * schedule.factor ** (self.epoch // schedule.interval)
         else:
@@ -117,7 +117,7 @@ class Schedule:
 
     def _rate_of_step(self, step: int) -> float:
         """The rate of a step, counted from the beginning of training, if every step has its own."""
-        highest, num_steps = self.settings.lr, self.settings.max_epochs * self.steps_per_epoch
+        highest, num_steps = self.settings.lr, self.settings.num_epochs * self.steps_per_epoch
         last = num_steps - 1
         if isinstance(self.settings.schedule, OneCycle):
             top = _RISE * num_steps - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, get_args
 
@@ -89,6 +90,10 @@ SCHEDULES: dict[str, type[ScheduleSettings]] = {kind.name: kind for kind in get_
 tagged(ScheduleSettings, SCHEDULES)
 
 
+_SUITABLE_STEPS = 2000  # of a training whose number of epochs is not given
+_FEWEST_EPOCHS, _MOST_EPOCHS = 20, 200
+
+
 @dataclass(frozen=True)
 class Training:
     """How to train.
@@ -96,7 +101,8 @@ class Training:
     Attributes:
         lr: The learning rate; the highest one for schedules that change it at every step.
         batch_size: Graphs per batch.
-        max_epochs: Stop after this many epochs at the latest.
+        max_epochs: Stop after this many epochs at the latest; None chooses as many as suit the number of training
+            graphs: about 2,000 steps, and between 20 and 200 epochs.
         schedule: How the learning rate changes: `plateau` (lower where validation does not improve), `step` (lower
             once), `interval` (lower again and again), `cosine` (to 0), `cosine_per_step`, `one_cycle` (up and down).
         early_stop: Stop after this many epochs without a better validation score; never when not given.
@@ -123,7 +129,7 @@ class Training:
 
     lr: float = 1e-3
     batch_size: int = 50
-    max_epochs: int = 1000
+    max_epochs: int | None = 1000
     schedule: ScheduleSettings = Plateau()
     early_stop: int | None = None
     clip_norm: float | None = None
@@ -139,8 +145,25 @@ class Training:
 
     @property
     def has_noise(self) -> bool:
-        """Whether a network answers with a mean and the logarithm of a variance for each target."""
+        """Whether a network answers with a mean and a variance for each target."""
         return self.loss == "beta_nll"
+
+    @property
+    def num_epochs(self) -> int:
+        """How many epochs there are at the latest, once that is chosen."""
+        assert self.max_epochs is not None
+        return self.max_epochs
+
+    def for_graphs(self, num_graphs: int) -> Training:
+        """The same, with a number of epochs that suits this many training graphs if none was given."""
+        if self.max_epochs is not None:
+            return self
+        steps_per_epoch = max(1, math.ceil(num_graphs / (self.batch_size * self.accumulate)))
+        fewest, most = (
+            max(_FEWEST_EPOCHS, math.ceil(self.warmup_epochs)),
+            max(_MOST_EPOCHS, math.ceil(self.warmup_epochs)),
+        )
+        return replace(self, max_epochs=min(max(math.ceil(_SUITABLE_STEPS / steps_per_epoch), fewest), most))
 
     def __post_init__(self) -> None:
         if type(self.schedule) not in SCHEDULES.values():
@@ -155,7 +178,7 @@ class Training:
             raise ValueError(
                 f"training.weight_decay={self.weight_decay} is not for adam: use training.optimiser='adamw'."
             )
-        if self.warmup_epochs > self.max_epochs:
+        if self.max_epochs is not None and self.warmup_epochs > self.max_epochs:
             raise ValueError(
                 f"training.warmup_epochs must not be above training.max_epochs={self.max_epochs}, "
                 f"as {self.warmup_epochs} is."

@@ -81,6 +81,7 @@ class Trainer:
                 f"The targets of {dataset.name} are so close together for their size that float32, in which networks "
                 "are trained, would not tell them apart: set training.normalise_targets."
             )
+        training = training.for_graphs(len(dataset.split.train))
         self.ranks = ranks = Ranks() if ranks is None else ranks
         _check_shares(ranks, dataset, training)
         if dataset.batches == "full":
@@ -234,7 +235,7 @@ class Trainer:
 
     def _evaluate_epoch(self, epoch: int, total_loss: Tensor) -> dict[str, Any]:
         """The scores of an epoch; remembers its weights if they are the best."""
-        is_validated = epoch % self.evaluation.val_every == 0 or epoch == self.training.max_epochs
+        is_validated = epoch % self.evaluation.val_every == 0 or epoch == self.training.num_epochs
         if is_validated or self.evaluation.track_test:
             self._measure_norms(epoch)
         val_score = self._score(self.split.val, self.evaluation.num_val_repeats, epoch) if is_validated else None

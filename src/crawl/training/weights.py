@@ -46,7 +46,7 @@ def weighted(dataset: Dataset, class_weights: str = "none") -> Store:
             raise ValueError(
                 "training.class_weights='balanced' is for classes, and the task is regression: leave it out."
             )
-        if dataset.task.level == "pair":
+        if dataset.task.level == "pair" and isinstance(store, OneGraph):
             raise ValueError(
                 "training.class_weights='balanced' cannot weigh pairs, of which as many are drawn as the data say: "
                 "leave it out."
@@ -58,7 +58,8 @@ def weighted(dataset: Dataset, class_weights: str = "none") -> Store:
     mean = float(counted.double().sum() / known.sum().clamp_min(1))
     if not mean > 0:
         raise ValueError("No training target has a sample_weight above 0: there would be nothing to learn.")
-    return replace(store, sample_weight=weights.double().div(mean).float().to(store.y.device))
+    weights = weights.double().div(mean).float().to(store.y.device)
+    return store.with_weights(weights) if isinstance(store, GraphStore) else replace(store, sample_weight=weights)
 
 
 def weights_of(store: Store, ids: Tensor) -> Tensor | None:
@@ -66,7 +67,7 @@ def weights_of(store: Store, ids: Tensor) -> Tensor | None:
     weights = store.sample_weight
     if weights is None:
         return None
-    if isinstance(store, GraphStore) and store.y_per_node:
+    if isinstance(store, GraphStore) and store.level != "graph":
         return store.batch(ids).sample_weight.cpu()  # type: ignore[no-any-return]
     return weights[ids.to(weights.device)].cpu()
 
@@ -74,10 +75,9 @@ def weights_of(store: Store, ids: Tensor) -> Tensor | None:
 def _training_rows(dataset: Dataset) -> Tensor:
     """The rows of `y` that belong to the training part."""
     store, ids = dataset.store, dataset.split.train
-    if isinstance(store, OneGraph) or not store.y_per_node:
+    if isinstance(store, OneGraph) or store.level == "graph":
         return ids
-    assert isinstance(store, GraphStore)
-    owner = torch.repeat_interleave(store.node_ptr.diff()).cpu()
+    owner = torch.repeat_interleave(store.targets_per_graph)
     return torch.isin(owner, ids).nonzero().squeeze(1)
 
 

@@ -35,7 +35,12 @@ def check_parts(nodes: Tensor, edges: Tensor, code: Tensor, window_size: int) ->
 def check_ids(
     nodes: Tensor, num_nodes: int | None, edges: Tensor, num_edges: int | None, has_jumps: bool = False
 ) -> None:
-    """Refuses ids outside the graph, so that no layer has to look. On a GPU the host would wait, so it does not."""
+    """Refuses ids outside the graph, so that no layer has to look. On a GPU the host would wait, so it does not.
+
+    While a network is exported there are no values to look at.
+    """
+    if torch.compiler.is_exporting():
+        return
     for name, ids, number in (("nodes", nodes, num_nodes), ("edges", edges, num_edges)):
         if number is None:
             continue

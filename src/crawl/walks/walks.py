@@ -123,7 +123,7 @@ class Walks:
         """The same walks, which know how many nodes and edges there are."""
         if self.num_nodes is not None and (self.num_edges is not None or edge_attr is None):
             return self
-        return replace(self, num_nodes=num_nodes, num_edges=self.num_edges if edge_attr is None else len(edge_attr))
+        return replace(self, num_nodes=num_nodes, num_edges=self.num_edges if edge_attr is None else edge_attr.shape[0])
 
     def _segments(self, name: str, ids: Tensor, num_ids: int | None) -> Segments:
         if num_ids is None:

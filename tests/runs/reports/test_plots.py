@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from crawl.runs.records import RunRecord
 from crawl.runs.reports import plots
 
 pytest.importorskip("matplotlib")
@@ -51,3 +52,14 @@ def test_reliability_by_hand() -> None:
     np.testing.assert_allclose(mean, [0.1, 0.9])
     np.testing.assert_allclose(share, [0.1, 1.0])
     np.testing.assert_array_equal(number, [10, 10])
+
+
+def test_the_mean_of_curves_with_other_epochs() -> None:
+    long = RunRecord("a", None, curve=[{"epoch": epoch, "loss": float(epoch)} for epoch in (1, 3, 5)])
+    short = RunRecord(
+        "b", None, curve=[{"epoch": 2, "loss": 4.0}, {"epoch": 3, "loss": 5.0}, {"epoch": 4, "loss": None}]
+    )
+    line = plots.mean_line("both", [long, short], "loss")
+    assert line.epochs == [1, 2, 3, 5]
+    assert line.values == [1.0, 3.0, 4.0, 5.0]
+    assert plots.mean_line("none", [RunRecord("c", None)], "loss").epochs == []

@@ -10,8 +10,8 @@ from crawl.runs.reports.settings import differences, flat_settings, recipe_of
 
 def test_settings_have_full_names_and_no_places() -> None:
     found = flat_settings(RECIPES["csv"]())
-    assert found["training.lr"] == "0.001"
-    assert found["training.schedule.name"] == "plateau"
+    assert found["training.lr"] == "0.002"
+    assert found["training.schedule.name"] == "cosine_per_step"
     assert found["model.layer"] == "walk virtual_node"
     assert found["model.identity"] == "yes"
     assert found["model.kernel_size"] == "–"
@@ -21,7 +21,7 @@ def test_settings_have_full_names_and_no_places() -> None:
 def test_what_differs_from_the_recipe() -> None:
     base = RECIPES["csv"]()
     changed = replace(base, training=replace(base.training, lr=0.01))
-    assert differences([flat_settings(changed), flat_settings(base)]) == [("training.lr", "0.01", "0.001")]
+    assert differences([flat_settings(changed), flat_settings(base)]) == [("training.lr", "0.01", "0.002")]
 
 
 def test_the_recipe_is_settled_as_the_run_is() -> None:

@@ -225,7 +225,7 @@ def _curves(models: Sequence[Compared], metric: str) -> Iterator[Part]:
         return
 
     def lines(key: str) -> list[plots.Line]:
-        return [_mean_line(model, key) for model in models]
+        return [plots.mean_line(model.name, model.runs, key) for model in models]
 
     is_low = LOWER_IS_BETTER.get(metric, False)
     figures = [
@@ -235,16 +235,6 @@ def _curves(models: Sequence[Compared], metric: str) -> Iterator[Part]:
     yield Gallery([figure for figure in figures if figure is not None])
     if any(len(model.runs) > 1 for model in models):
         yield Text("Where there are several runs, the mean of those that reached an epoch is drawn.")
-
-
-def _mean_line(model: Compared, key: str) -> plots.Line:
-    values: dict[float, list[float]] = {}
-    for run in model.runs:
-        for point in run.curve:
-            if (value := point.get(key)) is not None:
-                values.setdefault(point["epoch"] or 0, []).append(value)
-    epochs = sorted(values)
-    return plots.Line(model.name, epochs, [float(np.mean(values[epoch])) for epoch in epochs])
 
 
 def _settings(models: Sequence[Compared]) -> Iterator[Part]:

@@ -11,6 +11,7 @@ import numpy as np
 from crawl.pages.colours import FIXED, INK, MUTED, SERIES
 from crawl.pages.document import Figure
 from crawl.pages.figures import plot, short
+from crawl.runs.records import RunRecord
 from crawl.training.metrics import Array
 
 _MANY_POINTS = 1500  # beyond, points are pixels: each one as a shape would make a page of megabytes
@@ -26,6 +27,24 @@ class Line:
     name: str
     epochs: Sequence[float]
     values: Sequence[float | None]
+
+
+def mean_line(name: str, runs: Sequence[RunRecord], key: str) -> Line:
+    """The mean curve of several runs, at each epoch of those that have reached it; between points, lines are straight.
+
+    Args:
+        name: Of the line.
+        runs: Whose curves may have other epochs, where points were left out.
+        key: What is drawn, such as `loss`.
+    """
+    curves = []
+    for run in runs:
+        points = [(point["epoch"] or 0, value) for point in run.curve if (value := point.get(key)) is not None]
+        curves += [np.array(sorted(points), dtype=float).T] if points else []
+    epochs = np.unique(np.concatenate([x for x, _ in curves])) if curves else np.empty(0)
+    values = [np.interp(epochs, x, y, left=np.nan, right=np.nan) for x, y in curves]
+    means = np.nanmean(values, axis=0).tolist() if values else []  # an epoch is one of a run, which has a value there
+    return Line(name, epochs.tolist(), means)
 
 
 def curve(

@@ -64,7 +64,9 @@ class Predicted:
 
 
 def read_task(run: RunFolder) -> Task | None:
-    """What a run predicts; None for a run of an older version, which does not say."""
+    """What a run predicts, or the models of an ensemble; None for a run of an older version, which does not say."""
+    if run.ensemble.is_file():
+        run = RunFolder(run.path / "member-1")
     if not run.data.is_file():
         return None
     return read_checked(run.data, lambda text: Fingerprint.from_dict(parse_json(text)), "train it again").task

@@ -55,6 +55,7 @@ def run_page(folder: Path) -> str:
     sections = [
         Section("State", list(_state(folder, found, experiment))),
         Section("Scores", list(_scores(record))),
+        Section("Models", guarded(_members(record), "Models")),
         Section("Learning curves", list(_curves(found, record))),
         *_about_predictions(run, record, experiment),
         Section("Walks", list(_walks(record, experiment))),
@@ -116,8 +117,13 @@ def _highlights(record: dict[str, Any]) -> Iterator[Highlight]:
     if validation.get("mean") is not None:
         value = format_score(metric, validation["mean"])
         yield Highlight(f"Validation {metric_title(metric)}", value, _spread(metric, validation))
-    best = f"{record.get('best_epoch', '?')}" if has_best(record) else "last"
-    yield Highlight("Best epoch", best, f"of {record['num_epochs']:,}")
+    if together := record.get("ensemble"):
+        alone = together.get("test", {}).get("mean")
+        each = "" if alone is None else f"test {format_score(metric, alone)} on average alone"
+        yield Highlight("Models", f"{together['num_members']:,}", each)
+    else:
+        best = f"{record.get('best_epoch', '?')}" if has_best(record) else "last"
+        yield Highlight("Best epoch", best, f"of {record['num_epochs']:,}")
     yield Highlight("Parameters", f"{record['num_parameters']:,}")
     yield Highlight("Time", duration(record["wall_time_s"]), record["device"])
 
@@ -145,6 +151,19 @@ def _state(folder: Path, found: RunRecord, experiment: Experiment | None) -> Ite
     elif not found.is_finished and experiment is not None:
         yield Note(f"This run is not finished: {found.epochs:,} epochs are done. To resume it:", "warning")
         yield Code(experiment.how_to_resume(Path(folder.name)))
+
+
+def _members(record: dict[str, Any]) -> Iterator[Part]:
+    """The scores of the members of an ensemble."""
+    metric = record.get("metric", "")
+    members = record.get("ensemble", {}).get("members", ())
+    rows = [
+        (member["folder"], *(format_score(metric, member["scores"].get(part)) for part in _PARTS), str(member["seed"]))
+        for member in members
+    ]
+    if rows:
+        parts = [f"{title} {metric_title(metric)}" for title in _PARTS.values()]
+        yield Table(("model", *parts, "seed"), rows, "Each model alone.", "lrrrr")
 
 
 def _scores(record: dict[str, Any]) -> Iterator[Part]:
@@ -179,6 +198,9 @@ def _scores(record: dict[str, Any]) -> Iterator[Part]:
 
 def _curves(found: RunRecord, record: dict[str, Any]) -> list[Part]:
     def parts() -> Iterator[Part]:
+        if record.get("ensemble"):
+            yield Note("Each model has a page of its own with its curves, in the folders member-1 and so on.")
+            return
         if not found.curve:
             yield Note("There are no epochs to draw.")
             return

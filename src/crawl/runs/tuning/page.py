@@ -18,6 +18,7 @@ from crawl.pages.figures import NO_MATPLOTLIB, has_matplotlib, plot, short
 from crawl.runs.formats import format_score
 from crawl.runs.reports.about_predictions import metric_title
 from crawl.runs.reports.run_page import duration, guarded
+from crawl.runs.tuning.search import used_values
 from crawl.runs.tuning.study import Tuned
 from crawl.training.metrics import LOWER_IS_BETTER
 
@@ -118,12 +119,12 @@ def _trials(trials: list[Any], metric: str) -> Iterator[Part]:
     order = sorted(
         (each for each in known if each[2].state.name == "COMPLETE"), key=lambda each: each[1] if is_low else -each[1]
     )
-    names = list(trials[0].params)
+    names = list(used_values(trials[0]))
     rows = [
         (
             *(str(number), format_score(metric, value)),
             *(f"{trial.user_attrs.get('num_parameters', 0):,}", _time(trial)),
-            *(_shown(trial.params.get(name, "–")) for name in names),
+            *(_shown(used_values(trial).get(name, "–")) for name in names),
         )
         for number, value, trial in order[:_MOST_ROWS]
     ]
@@ -161,7 +162,7 @@ def _importance(study: optuna.Study) -> Iterator[Part]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of experimental parts of Optuna
         evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+        found = optuna.importance.get_param_importances(_as_trained(study, complete), evaluator=evaluator)
     names = sorted(found, key=lambda name: found[name])
     if has_matplotlib():
 
@@ -178,6 +179,17 @@ def _importance(study: optuna.Study) -> Iterator[Part]:
     yield Text(f"By fANOVA, from {len(complete)} complete trials.{few}")
 
 
+def _as_trained(study: optuna.Study, complete: list[optuna.trial.FrozenTrial]) -> optuna.Study:
+    """A study in memory of these trials, with the settings that they were trained with."""
+    import optuna
+
+    found = optuna.create_study(direction=study.direction)
+    for trial in complete:
+        known: dict[str, Any] = {"value": trial.value, "distributions": trial.distributions}
+        found.add_trial(optuna.trial.create_trial(params=used_values(trial), **known))
+    return found
+
+
 def _slices(trials: list[Any], metric: str) -> Iterator[Part]:
     """The score of complete trials over each setting."""
     if not has_matplotlib():
@@ -187,8 +199,8 @@ def _slices(trials: list[Any], metric: str) -> Iterator[Part]:
         return
     scores = [trial.value for trial in complete]
     figures = []
-    for i, name in enumerate(complete[0].params):
-        values = [trial.params[name] for trial in complete]
+    for i, name in enumerate(used_values(complete[0])):
+        values = [used_values(trial)[name] for trial in complete]
 
         def draw(figure: Any, name: str = name, values: list[Any] = values) -> None:
             axes = figure.subplots()

@@ -1,0 +1,101 @@
+"""Packed stores: damaged, changed and exchanged files are refused; whole-store operations are, too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from crawl.data import Dataset, GraphStore, open_packed
+from crawl.data.pack import pack_graphs
+from crawl.data.packed import PackedStore
+
+
+def graphs(number: int = 8) -> list[Data]:
+    edges = torch.tensor([[0, 1, 2, 1], [1, 2, 1, 0]])
+    return [Data(x=torch.full((3, 2), i), edge_index=edges, y=torch.tensor([i / 3 + 0.1])) for i in range(number)]
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Dataset:
+    return pack_graphs(graphs(), tmp_path / "store", shards=2)
+
+
+def test_it_stays_in_files(packed: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = packed.store
+    assert isinstance(store, PackedStore)
+    assert store.x is not None
+    assert (store.x.device.type, tuple(store.x.shape), store.num_edges) == ("meta", (24, 2), 32)
+    assert "num_graphs=8" in repr(store)
+    with pytest.raises(ValueError, match="not in memory"):
+        store.joined()
+    with pytest.raises(ValueError, match="not in memory"):
+        GraphStore.concatenate([store, store])
+    with pytest.raises(ValueError, match="There is no graph 8"):
+        store.subset([8])
+    assert store.to("cpu") is store
+    with pytest.raises(ValueError, match="stays in its files"):
+        store.to("cuda")
+    monkeypatch.setattr("crawl.data.packed._MOST_RESIDENT", 1)  # pages are given back each time
+    first = [store.subset([i, 7 - i]).x for i in range(8)]
+    assert all(torch.equal(x[[0, 3], 0], torch.tensor([i, 7 - i])) for i, x in enumerate(first) if x is not None)
+    assert packed.graph_names is not None
+    assert (packed.graph_names[-1], list(packed.graph_names[2:4])) == ("7", ["2", "3"])
+
+
+def test_functions_are_applied_to_what_is_cut(packed: Dataset) -> None:
+    store = packed.store
+    assert isinstance(store, PackedStore)
+
+    def wider(part: GraphStore) -> GraphStore:
+        assert part.x is not None
+        return GraphStore(part.node_ptr, part.edge_ptr, part.edge_index, torch.cat([part.x, part.x], dim=1), y=part.y)
+
+    found = store.then(wider)
+    assert found.x is not None
+    assert tuple(found.x.shape) == (24, 4)
+    assert torch.equal(found.subset([5]).x, torch.full((3, 4), 5))
+
+
+def test_every_changed_byte_and_every_missing_file_is_found(packed: Dataset, tmp_path: Path) -> None:
+    for file in sorted((tmp_path / "store").iterdir()):
+        content = file.read_bytes()
+        shorter, longer = content[: len(content) // 2], content + b"\0"
+        for changed in (shorter, longer, b"", None):
+            file.unlink()
+            if changed is not None:
+                file.write_bytes(changed)
+            with pytest.raises(ValueError, match=r"damaged|cannot be read|is not a packed store"):
+                open_packed(tmp_path / "store", verify=False)
+        for place in range(0, len(content), 7):
+            if content[place : place + 1] in b" \n":  # white space in a header means nothing
+                continue
+            file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(ValueError, match="damaged"):
+                open_packed(tmp_path / "store")
+        file.write_bytes(content)
+    open_packed(tmp_path / "store")
+
+
+def test_files_of_another_store_are_refused(packed: Dataset, tmp_path: Path) -> None:
+    pack_graphs([*reversed(graphs())], tmp_path / "other", shards=2)
+    shutil.copy(tmp_path / "other" / "shard-1.crawl", tmp_path / "store" / "shard-1.crawl")
+    with pytest.raises(ValueError, match=r"shard-1.crawl .*not the one that pack.json names"):
+        open_packed(tmp_path / "store")
+
+
+def test_a_forged_list_is_refused(packed: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "store" / "pack.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, "shards": [1, 7]}))
+    with pytest.raises(ValueError, match=r"pack.json is damaged.*checksum"):
+        open_packed(tmp_path / "store")
+    path.write_text("[]")
+    with pytest.raises(ValueError, match=r"pack.json is damaged"):
+        open_packed(tmp_path / "store")
+    with pytest.raises(ValueError, match="is not a packed store"):
+        open_packed(tmp_path)
