@@ -158,6 +158,7 @@ def search_minesweeper() -> Table:
         "gin": _deep("minesweeper", "gin", num_layers=8),
         "sage-15-less-dropout": _deeper("sage", num_layers=15, dropout=0.2, epochs=300),
         "deep-less-dropout": _deeper(*_WALKS_AND_TWELVE, num_layers=3, dropout=0.2, epochs=300),
+        "sage-15-long": _deeper("sage", num_layers=15, epochs=2000),
     }
     names = ("gcn", "sage", "crawl", "hybrid", "deep", "walk-sage-15", "sage-15")
     shared = {name: f"minesweeper/{name}/seed-0-fold-0" for name in names}
