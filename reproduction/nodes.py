@@ -169,8 +169,7 @@ def search_minesweeper() -> Table:
         "sage-15-average": _deeper("sage", num_layers=15, average_decay=0.98),
     }
     names = ("gcn", "sage", "crawl", "hybrid", "deep", "walk-sage-15", "sage-15", "sage-20")
-    first = ("sage-15-more-dropout", "sage-15-wide", "sage-15-average")
-    shared = {name: f"minesweeper/{name}/seed-0-fold-0" for name in (*names, *first)}
+    shared = {name: f"minesweeper/{name}/seed-0-fold-0" for name in names}
     return _search("minesweeper", own | {name: networks[name][1] for name in names}, shared)
 
 
@@ -189,6 +188,7 @@ def _tolokers() -> dict[str, tuple[str, Experiment]]:
         "gcn": ("GCN", _on_tolokers("gcn", num_layers=6)),
         "gine": ("GINE", _on_tolokers("gine", num_layers=6)),
         "gated-gcn": ("GatedGCN", _on_tolokers("gated_gcn", num_layers=6)),
+        "hybrid": ("walks and GraphSAGE, small", _networks("tolokers")["hybrid"][1]),
     }
 
 
@@ -201,11 +201,9 @@ def search_tolokers() -> Table:
         "walk-gcn-ff": _on_tolokers("walk", "gcn", "feed_forward", **less),
         "sage-gcn": _on_tolokers("sage", "gcn", **less),
         "sage-gcn-ff": _on_tolokers("sage", "gcn", "feed_forward", **less),
-        "hybrid": _networks("tolokers")["hybrid"][1],
     }
-    trials |= {name: _tolokers()[name][1] for name in ("walk-sage-gcn-long", "sage-gcn-long")}
-    places = {name: f"tolokers/{name}/seed-0-fold-0" for name in trials if name != "sage-gcn-ff"}
-    return _search("tolokers", trials, places)
+    shared = {name: f"tolokers/{name}/seed-0-fold-0" for name in ("walk-sage-gcn-long", "sage-gcn-long", "hybrid")}
+    return _search("tolokers", trials | {name: _tolokers()[name][1] for name in shared}, shared)
 
 
 # ---- what the recipes reach
