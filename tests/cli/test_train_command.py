@@ -52,9 +52,6 @@ def test_optimiser_schedule_and_average_are_flags(crawl, tiny):
     training = _config(Path("runs/csl-1"))["training"]
     flags["schedule"] = {"name": "cosine_per_step"}
     assert {flag: training[flag.replace("-", "_")] for flag in flags} == flags
-    line = crawl.error("train", "csl", "--training.weight-decay", "0.1")
-    assert "--training.weight-decay" in line
-    assert line.endswith("or choose --training.optimiser adamw or lion.")
 
 
 def test_a_network_of_any_blocks_is_trained_resumed_and_evaluated(crawl, tiny):
@@ -157,7 +154,6 @@ class TestHelp:
             "--training.interval",
         ):
             assert f"{flag} " not in text
-        assert "--training.weight-decay" not in text
         assert "Do not use the identity bits of walks." in text
         assert "default: None" not in text
         assert "default: False" not in text
@@ -168,7 +164,6 @@ class TestHelp:
         [
             ("csl", "--data.laplacian", "--training.loss"),
             ("csl --training.schedule interval", "--training.interval", "--training.patience"),
-            ("csl --training.optimiser lion", "--training.weight-decay", "--walk.q"),
             ("csl --model.layer gat", "--model.num-heads", "--walk.num-steps"),
             ("csl --walk.strategy node2vec", "--walk.q", "--walk.restart"),
             ("csl --walk.strategy restart", "--walk.restart", "--walk.q"),

@@ -34,7 +34,7 @@ def our_optimiser(model: nn.Module, **settings: object) -> tuple[torch.optim.Opt
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("name", "weight_decay"), [("adam", 0.0), ("adamw", 0.0), ("adamw", 0.3)])
+@pytest.mark.parametrize(("name", "weight_decay"), [("adam", 0.0), ("adam", 0.3), ("adamw", 0.0), ("adamw", 0.3)])
 def test_every_step_is_that_of_torch(name, weight_decay, dtype):
     ours, theirs = small_model(dtype), small_model(dtype)
     optimiser, lr = our_optimiser(ours, optimiser=name, weight_decay=weight_decay)
@@ -124,6 +124,17 @@ def test_a_parameter_without_a_gradient_is_left_alone(name):
     optimiser.step()
     changed = {key for key, tensor in model.state_dict().items() if not torch.equal(tensor, before[key])}
     assert changed == before.keys() - {"3.weight"}
+
+
+@pytest.mark.usefixtures("triton_everywhere")
+def test_the_l2_penalty_of_adam_is_left_to_torch() -> None:
+    pytest.importorskip("triton")
+    rate = torch.tensor(1e-2, device=DEVICE)
+    plain, penalised = (
+        make_optimiser(nn.Linear(3, 2).to(DEVICE), Training(weight_decay=decay), rate) for decay in (0.0, 0.1)
+    )
+    assert isinstance(plain, FusedAdam)
+    assert isinstance(penalised, torch.optim.Adam)
 
 
 @pytest.mark.parametrize(("name", "weight_decay"), [("adam", 0.0), ("adamw", 0.1)])

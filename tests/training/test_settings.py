@@ -54,13 +54,6 @@ def test_evaluation_that_makes_no_sense():
         Evaluation(num_norm_graphs=-1)
 
 
-def test_weight_decay_needs_an_optimiser_that_decouples_it():
-    with pytest.raises(ValueError, match=r"weight_decay=0\.1 .* use training\.optimiser='adamw'"):
-        Training(weight_decay=0.1)
-    for optimiser in ("adamw", "lion"):
-        assert Training(optimiser=optimiser, weight_decay=0.1).weight_decay == 0.1
-
-
 def test_one_cycle_has_its_own_warm_up():
     with pytest.raises(ValueError, match=r"warmup_epochs=2\.0 .* leave it out, or use cosine_per_step"):
         Training(schedule=OneCycle(), warmup_epochs=2.0)

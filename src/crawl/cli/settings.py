@@ -129,7 +129,7 @@ def _hidden(base: Experiment, part: Any, strategy: str) -> Sequence[str]:
     if isinstance(part, Training):
         of_numbers = ("loss", "normalise_targets") if base.data.name in WITHOUT_NUMBERS else ()
         of_schedule = ("warmup_epochs",) if isinstance(part.schedule, OneCycle) else ()
-        return (*of_numbers, *of_schedule, *of_batches, *(("weight_decay",) if part.optimiser == "adam" else ()))
+        return (*of_numbers, *of_schedule, *of_batches)
     if isinstance(part, Evaluation) and not base.model.has_walks:
         return ("num_val_repeats", "num_test_repeats", *of_batches)
     return of_batches
@@ -189,9 +189,6 @@ def with_chosen_kinds(base: Experiment, arguments: Sequence[str]) -> Experiment:
     schedule, layer = given(arguments, "--training.schedule"), given(arguments, "--model.layer")
     if schedule and schedule[0] in SCHEDULES and schedule[0] != base.training.schedule.name:
         base = replace(base, training=replace(base.training, schedule=SCHEDULES[schedule[0]]()))
-    optimiser: Any = given(arguments, "--training.optimiser")
-    if optimiser in (["adamw"], ["lion"]):
-        base = replace(base, training=replace(base.training, optimiser=optimiser[0]))
     if layer and isinstance(base.model, Model):
         like = base.model
         names = ("hidden_channels", "num_layers", *OF_ALL_NETWORKS)
@@ -235,8 +232,6 @@ def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
 def _choice_for(setting: str) -> str:
     """What to choose so that a setting of trainings has an effect; empty for others."""
     group, _, name = setting.partition(".")
-    if setting == "training.weight_decay":
-        return ", or choose --training.optimiser adamw or lion"
     if tuple(setting.split(".")) in WITH_BATCHES:
         return ", or choose --data.batches closed"
     if group == "data" and name in _OF_FOLDS:

@@ -181,7 +181,7 @@ counting_all = _counting("counting_all", "All four at once, in the same graphs."
 def minesweeper() -> Experiment:
     """A grid of 10,000 fields: which have a mine?
 
-    The best of fifteen trials by validation (`search_minesweeper`) does not walk: walks help networks of few layers,
+    The best of fourteen trials by validation (`search_minesweeper`) does not walk: walks help networks of few layers,
     and change nothing before fifteen layers of messages with much dropout.
     """
     return Experiment(
@@ -196,7 +196,7 @@ def minesweeper() -> Experiment:
 def tolokers() -> Experiment:
     """11,758 workers of a crowd, joined by the tasks that they worked on: who was banned?
 
-    The best of eight trials by validation (`search_tolokers`): walks see the structure, GraphSAGE the mean of the
+    The best of seven trials by validation (`search_tolokers`): walks see the structure, GraphSAGE the mean of the
     neighbours, GCN how many there are.
     """
     return Experiment(

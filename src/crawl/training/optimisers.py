@@ -26,7 +26,8 @@ def make_optimiser(model: nn.Module, training: Training, lr: Tensor) -> Optimize
         return Lion(groups, lr)
     kernels = fast_module("adam", lr.device, _common_dtype(model))
     is_contiguous = all(parameter.is_contiguous() for parameter in model.parameters())  # the kernel goes by addresses
-    if kernels is not None and is_contiguous:
+    has_penalty = training.optimiser == "adam" and training.weight_decay > 0  # the kernel has none
+    if kernels is not None and is_contiguous and not has_penalty:
         return FusedAdam(groups, lr, kernels)
     kind = AdamW if training.optimiser == "adamw" else Adam
     optimiser = kind(groups, lr=lr, weight_decay=0.0, capturable=lr.device.type == "cuda", fused=True)

@@ -113,8 +113,9 @@ class Training:
             unit.
         optimiser: `adam`, `adamw` (Adam with decoupled weight decay) or `lion` (the sign of a momentum; it wants a
             third to a tenth of the learning rate of Adam, and as many times the weight decay).
-        weight_decay: Every step of `adamw` or `lion` also shrinks the weights by `lr * weight_decay` of their size,
-            except norms, biases and parameters of one dimension.
+        weight_decay: Every step of `adamw` or `lion` also shrinks the weights by `lr * weight_decay` of their size.
+            With `adam` it is an L2 penalty, as in torch: `weight_decay` times the weights is added to the gradient.
+            Norms, biases and parameters of one dimension are left out.
         warmup_epochs: Let the learning rate rise linearly over this many epochs, step by step; may be a fraction. Not
             for `one_cycle`, which has a rise of its own.
         accumulate: Batches per step of the optimiser. Gradients are means over all their targets, so this is like a
@@ -174,10 +175,6 @@ class Training:
             between("training.average_decay", self.average_decay, 0, 1)
         if isinstance(self.schedule, Plateau) and self.lr < self.schedule.min_lr:
             raise ValueError(f"training.min_lr must not be above training.lr={self.lr}, as {self.schedule.min_lr} is.")
-        if self.optimiser == "adam" and self.weight_decay:
-            raise ValueError(
-                f"training.weight_decay={self.weight_decay} is not for adam: use training.optimiser='adamw'."
-            )
         if self.max_epochs is not None and self.warmup_epochs > self.max_epochs:
             raise ValueError(
                 f"training.warmup_epochs must not be above training.max_epochs={self.max_epochs}, "

@@ -52,6 +52,22 @@ def test_networks_without_walks_have_no_settings_of_walks() -> None:
     assert not [name for name in search_space(base, recipe) if name.startswith("walk") or name == "model.layer"]
 
 
+def test_an_l2_penalty_stays_one() -> None:
+    recipe = RECIPES["csv"]()
+    recipe = replace(recipe, training=replace(recipe.training, optimiser="adam", weight_decay=0.005))
+    space = search_space(recipe, recipe)
+    values = values_of(recipe, space)
+    assert values["training.weight_decay"] == 0.005
+    assert variant(recipe, values).training == recipe.training
+    assert {drawn(space, random.Random(i))["training.weight_decay"] for i in range(60)} == {
+        0,
+        0.0005,
+        0.001,
+        0.005,
+        0.01,
+    }
+
+
 def test_all_values_make_networks(paths: Dataset, tiny: Experiment) -> None:
     features, rng = Features.of(paths), random.Random(0)
     recipe = replace(RECIPES["csv"](), data=tiny.data)

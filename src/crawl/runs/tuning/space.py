@@ -8,6 +8,7 @@ from typing import Any
 
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.features import Features
+from crawl.training.settings import Training
 from crawl.walks.plan import WalkPlan
 
 _WIDTHS = (16, 256, 16)  # of layers: least, most, step; four heads of attention divide it
@@ -52,6 +53,9 @@ class Choice:
 
 Space = dict[str, Range | Choice]
 
+_DECAYS = (0.0, 0.01, 0.05, 0.1, 0.3)  # of AdamW and Lion
+_PENALTIES = (0.0, 0.0005, 0.001, 0.005, 0.01)  # of Adam
+
 
 def search_space(base: Experiment, recipe: Experiment) -> Space:
     """What to search for an experiment: what has an effect in it and is as in its recipe, since what a person has
@@ -65,7 +69,7 @@ def search_space(base: Experiment, recipe: Experiment) -> Space:
     factor = 0.3 if training.optimiser == "lion" else 1.0
     space: Space = {
         "training.lr": Range(1e-4 * factor, 1e-2 * factor, is_log=True),
-        "training.weight_decay": Choice((0.0, 0.01, 0.05, 0.1, 0.3)),
+        "training.weight_decay": Choice(_PENALTIES if _has_penalty(training) else _DECAYS),
         "model.hidden_channels": Range(*_WIDTHS),
         "model.num_layers": Range(1, 6),
         "model.dropout": Range(0.0, 0.5, 0.05),
@@ -108,20 +112,25 @@ def _value(experiment: Experiment, name: str) -> Any:
     return " ".join(value) if isinstance(value, tuple) else value
 
 
+def _has_penalty(training: Training) -> bool:
+    return training.optimiser == "adam" and training.weight_decay > 0
+
+
 def values_of(experiment: Experiment, space: Space) -> dict[str, Any]:
     """The values that an experiment has, by name."""
     return {name: _value(experiment, name) for name in space}
 
 
 def variant(base: Experiment, values: Mapping[str, Any]) -> Experiment:
-    """The experiment with these values, and what follows from them: weight decay is for AdamW, walks in evaluation
-    keep their proportion to those in training and are never shorter than a window."""
+    """The experiment with these values, and what follows from them: Adam becomes AdamW with weight decay, unless it had
+    an L2 penalty before, and walks in evaluation keep their proportion to those in
+    training and are never shorter than a window."""
     groups: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         group, _, setting = name.partition(".")
         groups.setdefault(group, {})[setting] = value
     training, model, walk = (groups.get(group, {}) for group in ("training", "model", "walk"))
-    if training.get("weight_decay") and base.training.optimiser == "adam":
+    if training.get("weight_decay") and base.training.optimiser == "adam" and not _has_penalty(base.training):
         training["optimiser"] = "adamw"
     if "layer" in model:
         model["layer"] = tuple(model["layer"].split())
