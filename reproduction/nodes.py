@@ -72,12 +72,15 @@ def _penalised(
     *layer: str,
     walk: WalkPlan | None = None,
     decay: float = 0.005,
-    schedule: ScheduleSettings = Step(step_epoch=300),  # noqa: B008  # the learning rate stays
+    epochs: int = 300,
+    schedule: ScheduleSettings | None = None,
     **model: Any,
 ) -> Experiment:
-    """A network for Cora, trained with an L2 penalty instead of decoupled weight decay."""
+    """A network for Cora, trained with an L2 penalty instead of decoupled weight decay. The learning rate stays as it
+    is, unless a schedule is given."""
+    schedule = Step(step_epoch=epochs) if schedule is None else schedule
     rates = {"dropout": 0.6, "input_dropout": 0.6}
-    trial = _on_cora(*layer, walk=walk, decay=decay, epochs=300, **(rates | model))
+    trial = _on_cora(*layer, walk=walk, decay=decay, epochs=epochs, **(rates | model))
     return replace(trial, training=replace(trial.training, optimiser="adam", schedule=schedule))
 
 
@@ -93,6 +96,11 @@ def _cora_trials() -> dict[str, Experiment]:
         "gcn-l2": _penalised("gcn", num_layers=2, residual=False),
         "gcn-appnp-l2": _penalised("gcn", "appnp", residual=False),
         "walk-appnp-l2": _penalised("walk", "appnp", walk=_CORA_WALKS),
+        "appnp-l2-long": _penalised("appnp", epochs=600),
+        "walk-appnp-l2-long": _penalised("walk", "appnp", walk=_CORA_WALKS, epochs=600),
+        "gcn-small-l2": _penalised("gcn", decay=0.0005, num_layers=2, residual=False),
+        "gcn-appnp-small-l2": _penalised("gcn", "appnp", decay=0.0005, residual=False),
+        "walk-appnp-small-l2": _penalised("walk", "appnp", walk=_CORA_WALKS, decay=0.001),
     }
 
 

@@ -124,7 +124,7 @@ def test_unknown_keys_suggest_the_right_one():
             "training.schedule.name must be one of plateau, step, interval, cosine, ",
         ),
         ("training__optimiser", "sgd", "training.optimiser must be one of adam, adamw, lion, not 'sgd'."),
-        ("training__weight_decay", -0.1, "training.weight_decay must be 0 or more"),
+        ("training__weight_decay", -0.1, "training.weight_decay must be a number from 0"),
         ("walk__strategy", 3, "walk.strategy must be one of"),
         ("training__lr", -1, "training.lr must be a positive number"),
         ("data__targets", "logS", "data.targets must be a list, not 'logS'."),
