@@ -57,6 +57,7 @@ class Reproduce:
         progress: Show a progress bar for each run on a terminal; elsewhere there are lines anyway.
         list: Run nothing: list the rows of the tables, or of all, and how many of their runs are finished.
         on_ray: Where to share the runs out.
+        records: A folder of collected records, such as results: what is finished there is not run again.
     """
 
     tables: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TABLE", help_behavior_hint="")] = ()
@@ -72,6 +73,7 @@ class Reproduce:
     progress: Switch = False
     list: Switch = False
     on_ray: Annotated[RayFlags, tyro.conf.arg(name="")] = NO_RAY
+    records: FolderPath = None
 
     def run(self) -> None:
         """Run what is left, and print."""
@@ -84,12 +86,13 @@ class Reproduce:
         check_folder(self.out)
         compute_with(self.threads)
         from reproduction.records import read_runs
-        from reproduction.reproduce import choose_tables, reproduce
+        from reproduction.reproduce import choose_tables, recorded_runs, reproduce
         from reproduction.tables import GROUPS, TABLES
 
         if self.list:
             for table in choose_tables(self.tables or tuple(TABLES), self.rows):
-                runs = read_runs(self.out, table)
+                planned = (run for row in table.rows for run in row.runs())
+                runs = read_runs(self.out, table) | (recorded_runs(self.records, planned) if self.records else {})
                 print(f"{table.name}: {table.title}")
                 for row in table.rows:
                     is_done = [run.place in runs and runs[run.place].is_finished for run in row.runs()]
@@ -123,6 +126,7 @@ class Reproduce:
                 threads=self.threads,
                 quiet=None if self.progress or not sys.stderr.isatty() else True,
                 ray=ray,
+                records=self.records,
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("the same command resumes where it was stopped") from None

@@ -17,7 +17,9 @@ from crawl.files import parse_json, write_atomically
 from crawl.plain import read_checked, structure
 from crawl.runs.records import RunRecord, check_record, read_run_or_problem
 from reproduction.plan import PlannedRun, Table
+from reproduction.tables import TABLES
 
+OTHER_RUNS = "runs"  # the name of the table of runs that belong to none
 _FORMAT = "crawl-results-1"
 _NUM_POINTS = 40  # of a learning curve that is kept
 
@@ -62,6 +64,11 @@ def write_collected(table: str, runs: Iterable[RunRecord], path: Path) -> None:
     lines = ",\n".join(map(json.dumps, kept))  # a line for each run, so that changes can be read
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, f'{{"format": "{_FORMAT}", "table": "{table}", "runs": [\n{lines}\n]}}\n')
+
+
+def small_files(folder: Path) -> list[Path]:
+    """The small files of tables in a folder."""
+    return [file for name in (*TABLES, OTHER_RUNS) if (file := folder / f"{name}.json").is_file()]
 
 
 def read_collected(path: Path) -> tuple[str, dict[str, RunRecord]]:

@@ -16,12 +16,11 @@ from crawl.runs.records import RunRecord, read_run_or_problem
 from crawl.runs.report import run_folders
 from reproduction.page import report_page
 from reproduction.plan import PlannedRun, Row, Table
-from reproduction.records import read_collected, read_runs, write_collected
+from reproduction.records import OTHER_RUNS, read_collected, read_runs, small_files, write_collected
 from reproduction.summary import Line, metric_of, summarise, to_csv, to_markdown
 from reproduction.tables import TABLES
 
 Runs = dict[str, RunRecord]
-OTHER_RUNS = "runs"  # the name of the table of runs that belong to none
 
 
 def write_report(paths: Sequence[Path], folder: Path, *, collect: bool = False) -> list[Path]:
@@ -86,7 +85,7 @@ def find_runs(paths: Sequence[Path]) -> list[tuple[Table, Runs]]:
     names: set[str] = set()
     known: dict[str, tuple[RunRecord, Path]] = {}
     for given in paths:
-        small = _small_files(given)
+        small = small_files(given)
         if small and _runs_in(given):
             raise ValueError(f"{given} holds both runs and small files, {small[0].name} first: move these.")
         for path in small or [given]:
@@ -121,11 +120,6 @@ def _by_table(names: set[str], runs: Runs) -> list[tuple[Table, Runs]]:
 def _runs_in(folder: Path) -> list[Path]:
     """The folders of runs in a folder, except those in `NAME/runs`, beside the rows of molecules and others."""
     return [path for path in run_folders(folder) if "runs" not in path.relative_to(folder).parts[1:]]
-
-
-def _small_files(folder: Path) -> list[Path]:
-    """The small files of tables in a folder."""
-    return [file for name in (*TABLES, OTHER_RUNS) if (file := folder / f"{name}.json").is_file()]
 
 
 def _collected_in(path: Path) -> tuple[set[str], Runs]:

@@ -30,15 +30,15 @@ from crawl.runs.cluster.sharing import Job, Outcome
 from crawl.runs.cluster.worker import Tell
 from crawl.runs.experiment import Experiment, settled
 from crawl.runs.folder import InUse, RunFolder
-from crawl.runs.records import is_finished, read_config
+from crawl.runs.records import RunRecord, is_finished, read_config
 from crawl.runs.run import Stopped, resume_run, run_experiment
 from crawl.runs.several import share_jobs, tell_last
 from crawl.runs.sources import Data, InRoot
 from crawl.training.trainer import choose_device
 from reproduction.few_walks import evaluate_share
 from reproduction.plan import PlannedRun, Table
-from reproduction.records import read_planned, read_runs
-from reproduction.summary import Line, summarise, to_markdown
+from reproduction.records import read_collected, read_planned, read_runs, small_files
+from reproduction.summary import Line, differences, summarise, to_markdown
 from reproduction.synthetic import synthetic
 from reproduction.tables import GROUPS, TABLES
 
@@ -80,6 +80,7 @@ def reproduce(
     change: Change | None = None,
     threads: int | None = None,
     ray: OnRay | None = None,
+    records: Path | str | None = None,
 ) -> list[Reproduced]:
     """The tables, after running what is not finished yet. Finished runs are read, stopped ones are resumed.
 
@@ -101,24 +102,45 @@ def reproduce(
         change: What to change in every experiment. The table then says that settings are not those of the paper.
         threads: How many CPU threads compute in each run; the processor is shared evenly when None.
         ray: Share the runs out with Ray, instead of threads of this process. Evaluations of runs come after them, here.
+        records: A folder of small files that `python -m reproduction report --collect` wrote. Runs that are finished
+            there, with the planned settings, are not run again, and count in the tables.
 
     Raises:
-        ValueError: For an unknown table or row, or runs that are timed, with Ray.
+        ValueError: For an unknown table or row, runs that are timed, with Ray, or damaged records.
     """
     deadline = None if minutes is None else time.time() + 60 * minutes
     runs = _ordered(choose_tables(names, rows), num_seeds)
     if change is not None:
         runs = [replace(run, experiment=change(run.experiment)) for run in runs]
+    recorded = {} if records is None else recorded_runs(Path(records), runs)
+    left = [run for run in runs if run.place not in recorded]
+    evaluated = {run.trained for run in left}  # their weights are needed, which no record has
     work = _Work(Path(folder), device, None if root is None else os.path.realpath(root), deadline, tidy, quiet)
-    problems = work.run_all(runs, jobs, threads, ray)
+    problems = work.run_all([run for run in runs if run in left or run.place in evaluated], jobs, threads, ray)
     return [
         Reproduced(
             table,
-            summarise(table, read_runs(work.folder, table), problems),
+            summarise(table, read_runs(work.folder, table) | recorded, problems),
             {place: problems[place] for place in table.places() if place in problems},
         )
         for table in choose_tables(names)
     ]
+
+
+def recorded_runs(folder: Path, planned: Iterable[PlannedRun]) -> dict[str, RunRecord]:
+    """The runs that are finished, with the planned settings, in the small files of a folder."""
+    files = small_files(folder)
+    if not files:
+        raise ValueError(
+            f"There are no small files of tables in {folder}: name a folder such as results, or leave it out."
+        )
+    known = {place: run for path in files for place, run in read_collected(path)[1].items()}
+    found = {run.place: (run, known[run.place].record) for run in planned if run.place in known}
+    return {
+        place: known[place]
+        for place, (run, record) in found.items()
+        if record is not None and not differences(run.experiment, record["config"])
+    }
 
 
 def choose_tables(names: str | Sequence[str], rows: Sequence[str] = ()) -> list[Table]:

@@ -150,7 +150,7 @@ def _finished(table: Table, row: Row, planned: Sequence[PlannedRun], runs: Mappi
                 "seed": run.experiment.seed,
                 "mean": math.nan if mean is None or not math.isfinite(mean) else mean,
                 "deviation": math.nan if deviation is None else deviation,
-                "other": _differences(run.experiment, record["config"]),
+                "other": differences(run.experiment, record["config"]),
                 "data": str(record["data"]),
                 "device": record["device"],
                 "at_a_time": record.get("runs_at_a_time"),
@@ -260,7 +260,7 @@ def _machines(counted: pd.DataFrame) -> tuple[str, ...]:
     return tuple(machines)
 
 
-def _differences(planned: Experiment, config: dict[str, Any]) -> list[str]:
+def differences(planned: Experiment, config: dict[str, Any]) -> list[str]:
     """The settings in which a run is not the planned one."""
     found, wanted = _settings(Experiment.from_plain(config)), _settings(planned)
     return [f"{name}={found.get(name)}" for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
