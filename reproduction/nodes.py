@@ -101,6 +101,12 @@ def _cora_trials() -> dict[str, Experiment]:
         "gcn-small-l2": _penalised("gcn", decay=0.0005, num_layers=2, residual=False),
         "gcn-appnp-small-l2": _penalised("gcn", "appnp", decay=0.0005, residual=False),
         "walk-appnp-small-l2": _penalised("walk", "appnp", walk=_CORA_WALKS, decay=0.001),
+        "gcn2-l2": _penalised("gcn2"),
+        "gcn2-small-l2": _penalised("gcn2", decay=0.001),
+        "gcn2-large-l2": _penalised("gcn2", decay=0.01),
+        "gcn2-l2-less-dropout": _penalised("gcn2", dropout=0.5, input_dropout=0.5),
+        "gcn2-l2-cosine": _penalised("gcn2", schedule=Cosine()),
+        "walk-gcn2-l2": _penalised("walk", "gcn2", walk=_CORA_WALKS),
     }
 
 

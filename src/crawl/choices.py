@@ -21,6 +21,7 @@ BlockName = Literal[
     "edge_update",
     "appnp",
     "gcn",
+    "gcn2",
     "gin",
     "gine",
     "gat",

@@ -14,6 +14,7 @@ from crawl.nn.from_pyg import from_pyg
 from crawl.nn.gat import GAT
 from crawl.nn.gated_gcn import GatedGCN
 from crawl.nn.gcn import GCN
+from crawl.nn.gcn2 import GCN2
 from crawl.nn.gine import GIN, GINE
 from crawl.nn.graph_features import GraphFeatures
 from crawl.nn.linear import Linear
@@ -35,6 +36,7 @@ __all__ = [
     "BLOCKS",
     "GAT",
     "GCN",
+    "GCN2",
     "GIN",
     "GINE",
     "PNA",

@@ -18,6 +18,7 @@ from crawl.nn.from_pyg import PyGBlock
 from crawl.nn.gat import GAT
 from crawl.nn.gated_gcn import GatedGCN
 from crawl.nn.gcn import GCN
+from crawl.nn.gcn2 import GCN2
 from crawl.nn.gine import GIN, GINE
 from crawl.nn.parallel import Parallel
 from crawl.nn.pna import PNA
@@ -40,6 +41,7 @@ BLOCKS: dict[str, type[Block]] = {
     "edge_update": EdgeUpdate,
     "appnp": APPNP,
     "gcn": GCN,
+    "gcn2": GCN2,
     "gin": GIN,
     "gine": GINE,
     "gat": GAT,

@@ -56,8 +56,8 @@ class Model:
 
     Attributes:
         layer: The blocks of a layer, `walk virtual_node` in the paper: names out of walk, walk_edges, gru,
-            virtual_node, attention, feed_forward, edge_update, appnp, gcn, gin, gine, gat, sage, gated_gcn and pna;
-            with `+` between them they are side by side.
+            virtual_node, attention, feed_forward, edge_update, appnp, gcn, gcn2, gin, gine, gat, sage,
+            gated_gcn and pna; with `+` between them they are side by side.
         hidden_channels: The width of the layers (d).
         num_layers: The number of layers (L).
         kernel_size: The width of the convolution along walks, odd; window_size + 1 when not given.
@@ -397,5 +397,6 @@ def _without_effect(
 
 def _has_no_batch_norm(model: Model) -> bool:
     """Whether no block of a network, nor its readout, has one."""
-    without = {"batch": (), "layer": (*WITH_NORM, "appnp"), "none": (*WITH_NORM, *WITH_CNN, "appnp")}
+    no_norm = ("appnp", "gcn2")
+    without = {"batch": (), "layer": (*WITH_NORM, *no_norm), "none": (*WITH_NORM, *WITH_CNN, *no_norm)}
     return set(model.blocks) <= set(without[model.norm])
