@@ -104,7 +104,7 @@ def _with_edges(dataset: Dataset) -> Dataset:
 
 def network(*layer: object, **settings: object) -> Network:
     """A small network of these blocks, or of all those in `layers`."""
-    blind = ("gcn", "gin", "sage", "appnp", "virtual_node", "attention", "feed_forward")
+    blind = ("gcn", "gcn2", "gin", "sage", "appnp", "virtual_node", "attention", "feed_forward")
     sees_edges = any(name not in blind for name in layer or [None])
     names = [name for part in layer or ["walk"] for name in (part if isinstance(part, tuple) else (part,))]
     arguments = {"edge_dim": 2 if sees_edges else None, "hidden_channels": 8, "precision": "float32"}

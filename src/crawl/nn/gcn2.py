@@ -21,10 +21,10 @@ _MOST_STEPS = 1000
 class GCN2(Block):
     """GCN for many steps, each of which sees the beginning again and changes little.
 
-        z₀ = ReLU(h);   s = (1 - α) P Dropout(z) + α z₀;   z ← ReLU((1 - βₖ) s + βₖ Wₖ s), k = 1, …, `num_steps`;   h ← z
+        z₀ = ReLU(h);   s = (1 - α) P Dropout(z) + α z₀;   z ← ReLU((1 - βₖ) s + βₖ Wₖ s), `num_steps` times;   h ← z
 
-    with P as in `APPNP` and βₖ = log(1 + λ/k), which is APPNP with weights for each step. There is no other residual.
-    It does not see edge features.
+    with P as in `APPNP` and βₖ = log(1 + λ/k) in step k: APPNP with weights. There is no other residual. It does not
+    see edge features.
 
     Args:
         channels: The width of the nodes' state.
