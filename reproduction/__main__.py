@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +28,20 @@ from crawl.cli.flags import (
 from crawl.cli.output import STDOUT, check_folder, say
 
 _PROGRAM = "python -m reproduction"
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Work that says, when it is interrupted, how to resume."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command resumes where it was stopped") from None
+
+
+def _check_minutes(minutes: float | None) -> None:
+    if minutes is not None and not minutes > 0:
+        raise ValueError(f"--minutes must be more than 0, not {minutes:g}.")
 
 
 @dataclass(frozen=True)
@@ -78,8 +93,7 @@ class Reproduce:
     def run(self) -> None:
         """Run what is left, and print."""
         check_positive(jobs=self.jobs, seeds=self.seeds)
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        _check_minutes(self.minutes)
         ray = self.on_ray.settings(self.threads)
         if ray is not None and self.jobs != 1:
             raise ValueError(f"--jobs {self.jobs} is for threads of one process: use --ray-jobs {self.jobs}.")
@@ -112,7 +126,7 @@ class Reproduce:
             return
         if ray is None:
             _advise_on_overlap(self.device, self.jobs)
-        try:
+        with _resumable():
             done = reproduce(
                 self.tables,
                 self.out,
@@ -128,8 +142,6 @@ class Reproduce:
                 ray=ray,
                 records=self.records,
             )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         print("\n".join(map(str, done)))
         failed = {place for table in done for place in table.problems}
         if failed:
@@ -193,8 +205,7 @@ class Brec:
     def run(self) -> None:
         """Test the pairs that are left, and print."""
         check_positive(jobs=self.jobs, seeds=self.seeds)
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        _check_minutes(self.minutes)
         if self.report and (self.networks or self.pairs):
             raise ValueError("--report is about all rows in the folder: leave out the networks and --pairs.")
         check_folder(self.out)
@@ -208,10 +219,8 @@ class Brec:
             how: dict[str, Any] = {"networks": self.networks, "num_seeds": self.seeds, "jobs": self.jobs}
             how |= {"minutes": self.minutes, "device": self.device, "root": self.data_root, "threads": self.threads}
             _advise_on_overlap(self.device, self.jobs)
-            try:
+            with _resumable():
                 run_rows(self.out, chosen_pairs(self.pairs), settings, **how)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         written = write_brec_report(self.out)
         print(written[0].read_text(), end="")
         say("written: " + ", ".join(map(str, written)))
@@ -249,8 +258,7 @@ class Links:
     def run(self) -> None:
         """Run what is left, and print."""
         check_positive(seeds=self.seeds, epochs=self.epochs)
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        _check_minutes(self.minutes)
         if self.report and self.networks:
             raise ValueError("--report is about all rows in the folder: leave out the networks.")
         check_folder(self.out)
@@ -260,10 +268,8 @@ class Links:
         if not self.report:
             how: dict[str, Any] = {"networks": self.networks, "num_seeds": self.seeds, "epochs": self.epochs}
             how |= {"minutes": self.minutes, "device": self.device, "root": self.data_root}
-            try:
+            with _resumable():
                 run_rows(self.out, **how)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         written = write_links_report(self.out)
         print(written[0].read_text(), end="")
         say("written: " + ", ".join(map(str, written)))
@@ -304,8 +310,7 @@ class Uncertainty:
     def run(self) -> None:
         """Run what is left, and print."""
         check_positive(seeds=self.seeds, epochs=self.epochs)
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        _check_minutes(self.minutes)
         if self.report and self.data:
             raise ValueError("--report is about all rows in the folder: leave out the data sets.")
         check_folder(self.out)
@@ -315,10 +320,8 @@ class Uncertainty:
         if not self.report:
             how: dict[str, Any] = {"data": self.data, "models": self.models, "num_seeds": self.seeds}
             how |= {"epochs": self.epochs, "minutes": self.minutes, "device": self.device, "molecules": self.molecules}
-            try:
+            with _resumable():
                 run_rows(self.out, **how)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         page = self.page or self.out / "uncertainty.md"
         write_uncertainty_report(self.out, page)
         print(page.read_text(), end="")
@@ -356,8 +359,7 @@ class Molecules:
 
     def run(self) -> None:
         """Run what is left, and print."""
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        _check_minutes(self.minutes)
         if self.report and (self.data or self.models):
             raise ValueError("--report is about all rows in the folder: leave out the data sets and --models.")
         check_folder(self.out)
@@ -366,10 +368,8 @@ class Molecules:
 
         if not self.report:
             how: dict[str, Any] = {"data": self.data, "models": self.models, "minutes": self.minutes}
-            try:
+            with _resumable():
                 run_rows(self.out, **how, device=self.device, molecules=self.molecules)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         page = self.page or self.out / "molecules.md"
         write_molecules_report(self.out, page)
         print(page.read_text(), end="")
@@ -402,17 +402,14 @@ class Pretrained:
 
     def run(self) -> None:
         """Train what is left, and save."""
-        if self.minutes is not None and not self.minutes > 0:
-            raise ValueError(f"--minutes must be more than 0, not {self.minutes:g}.")
+        _check_minutes(self.minutes)
         check_folder(self.out)
         compute_with(self.threads)
         from reproduction.pretrained import PACKAGE, make_pretrained
 
         how: dict[str, Any] = {"data": self.data, "minutes": self.minutes, "device": self.device}
-        try:
+        with _resumable():
             saved = make_pretrained(self.names, self.out, package=self.package or PACKAGE, **how)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         print("\n".join(map(str, saved)))
 
 
@@ -458,10 +455,8 @@ class Explain:
         if self.report:
             written = write_explain_report(self.out)
         else:
-            try:
+            with _resumable():
                 written = run_parts(self.out, self.parts, Settings(**numbers), esol=self.esol)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt("the same command resumes where it was stopped") from None
         print(written[0].read_text(), end="")
         say("written: " + ", ".join(map(str, written)))
 
