@@ -99,14 +99,12 @@ class Reproduce:
             raise ValueError(f"--jobs {self.jobs} is for threads of one process: use --ray-jobs {self.jobs}.")
         check_folder(self.out)
         compute_with(self.threads)
-        from reproduction.records import read_runs
-        from reproduction.reproduce import choose_tables, recorded_runs, reproduce
+        from reproduction.reproduce import choose_tables, read_all, recorded_runs, reproduce
         from reproduction.tables import GROUPS, TABLES
 
         if self.list:
             for table in choose_tables(self.tables or tuple(TABLES), self.rows):
-                planned = (run for row in table.rows for run in row.runs())
-                runs = read_runs(self.out, table) | (recorded_runs(self.records, planned) if self.records else {})
+                runs = read_all(self.out, table, recorded_runs(self.records))
                 print(f"{table.name}: {table.title}")
                 for row in table.rows:
                     is_done = [run.place in runs and runs[run.place].is_finished for run in row.runs()]

@@ -45,6 +45,7 @@ from reproduction.tables import GROUPS, TABLES
 FOLDER = Path("runs/reproduce")
 _LOADING = threading.Lock()
 Change = Callable[[Experiment], Experiment]
+Runs = Mapping[str, RunRecord]
 
 
 @dataclass(frozen=True)
@@ -112,35 +113,49 @@ def reproduce(
     runs = _ordered(choose_tables(names, rows), num_seeds)
     if change is not None:
         runs = [replace(run, experiment=change(run.experiment)) for run in runs]
-    recorded = {} if records is None else recorded_runs(Path(records), runs)
-    left = [run for run in runs if run.place not in recorded]
+    recorded = recorded_runs(records)
+    left = [run for run in runs if not _is_recorded(run, recorded)]
     evaluated = {run.trained for run in left}  # their weights are needed, which no record has
     work = _Work(Path(folder), device, None if root is None else os.path.realpath(root), deadline, tidy, quiet)
     problems = work.run_all([run for run in runs if run in left or run.place in evaluated], jobs, threads, ray)
     return [
         Reproduced(
             table,
-            summarise(table, read_runs(work.folder, table) | recorded, problems),
+            summarise(table, read_all(work.folder, table, recorded), problems),
             {place: problems[place] for place in table.places() if place in problems},
         )
         for table in choose_tables(names)
     ]
 
 
-def recorded_runs(folder: Path, planned: Iterable[PlannedRun]) -> dict[str, RunRecord]:
-    """The runs that are finished, with the planned settings, in the small files of a folder."""
-    files = small_files(folder)
-    if not files:
+def read_all(folder: Path, table: Table, recorded: Runs) -> Runs:
+    """The runs of a table in a folder; where they are not finished there, those that are recorded."""
+    found = read_runs(folder, table)
+    places = {place for place in table.places() if place in recorded}
+    return {
+        **found,
+        **{place: recorded[place] for place in places if place not in found or not found[place].is_finished},
+    }
+
+
+def recorded_runs(folder: Path | str | None) -> Runs:
+    """The finished runs in the small files of a folder, by their place; none without a folder.
+
+    Raises:
+        ValueError: If there are no small files, or one is damaged.
+    """
+    files = [] if folder is None else small_files(Path(folder))
+    if folder is not None and not files:
         raise ValueError(
             f"There are no small files of tables in {folder}: name a folder such as results, or leave it out."
         )
-    known = {place: run for path in files for place, run in read_collected(path)[1].items()}
-    found = {run.place: (run, known[run.place].record) for run in planned if run.place in known}
-    return {
-        place: known[place]
-        for place, (run, record) in found.items()
-        if record is not None and not differences(run.experiment, record["config"])
-    }
+    return {place: run for path in files for place, run in read_collected(path)[1].items() if run.is_finished}
+
+
+def _is_recorded(planned: PlannedRun, recorded: Runs) -> bool:
+    """Whether a run is finished there, with the planned settings."""
+    record = recorded[planned.place].record if planned.place in recorded else None
+    return record is not None and not differences(planned.experiment, record["config"])
 
 
 def choose_tables(names: str | Sequence[str], rows: Sequence[str] = ()) -> list[Table]:

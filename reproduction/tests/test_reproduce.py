@@ -416,6 +416,36 @@ def test_small_files_give_the_same_report(tmp_path, csl_runs):
     assert "10 finished runs" in text
 
 
+def test_what_is_recorded_is_not_run_again(tmp_path, csl_runs, capsys, monkeypatch):
+    write_report([csl_runs], tmp_path / "results", collect=True)
+    how = {"num_seeds": 1, "rows": ("crawl",), "device": "cpu", "records": tmp_path / "results"}
+    (read,) = reproduce("csl", tmp_path / "runs", change=small, **how)
+    assert (read.lines[0].num_finished, capsys.readouterr().err) == (5, "")
+    assert str(read) == str(reproduce("csl", csl_runs, minutes=0)[0])
+
+    shorter = lambda planned: replace(small(planned), training=replace(small(planned).training, max_epochs=1))  # noqa: E731
+    begun: list[str] = []
+    monkeypatch.setattr(module._Work, "_do", lambda work, run, at_a_time: begun.append(run.place))
+    reproduce("csl", tmp_path / "runs", change=shorter, **how)
+    assert begun == [f"csl/crawl/seed-0-fold-{fold}" for fold in range(5)]  # the record has other settings
+    with pytest.raises(ValueError, match=r"no small files of tables in .*runs.*such as results"):
+        reproduce("csl", tmp_path, change=small, **(how | {"records": tmp_path / "runs"}))
+
+
+def test_what_a_recorded_evaluation_needs_is_not_trained(tmp_path, cycles_for_zinc, monkeypatch):
+    how = {"num_seeds": 1, "device": "cpu", "change": small}
+    reproduce("walks", tmp_path / "runs", **how)
+    write_report([tmp_path / "runs"], tmp_path / "results", collect=True)
+    begun: list[str] = []
+    monkeypatch.setattr(module._Work, "_do", lambda work, run, at_a_time: begun.append(run.place))
+    reproduce("walks", tmp_path / "empty", records=tmp_path / "results", **how)
+    assert begun == []
+    (tmp_path / "results/walks.json").unlink()  # evaluations need weights, and no record has any
+    reproduce("walks", tmp_path / "empty", records=tmp_path / "results", **how)
+    assert begun[0] == "zinc/crawl/seed-0"
+    assert len(begun) > 1
+
+
 def test_other_runs_have_a_table_of_their_own(tmp_path, csl_runs):
     run = write_run(tmp_path / "mine/run", Experiment(name="tiny"), 0.1)
     ((table, runs),) = find_runs([run])
