@@ -97,16 +97,12 @@ def _cora_trials() -> dict[str, Experiment]:
         "gcn-appnp-l2": _penalised("gcn", "appnp", residual=False),
         "walk-appnp-l2": _penalised("walk", "appnp", walk=_CORA_WALKS),
         "appnp-l2-long": _penalised("appnp", epochs=600),
-        "walk-appnp-l2-long": _penalised("walk", "appnp", walk=_CORA_WALKS, epochs=600),
         "gcn-small-l2": _penalised("gcn", decay=0.0005, num_layers=2, residual=False),
         "gcn-appnp-small-l2": _penalised("gcn", "appnp", decay=0.0005, residual=False),
-        "walk-appnp-small-l2": _penalised("walk", "appnp", walk=_CORA_WALKS, decay=0.001),
         "gcn2-l2": _penalised("gcn2"),
         "gcn2-small-l2": _penalised("gcn2", decay=0.001),
-        "gcn2-large-l2": _penalised("gcn2", decay=0.01),
-        "gcn2-l2-less-dropout": _penalised("gcn2", dropout=0.5, input_dropout=0.5),
-        "gcn2-l2-cosine": _penalised("gcn2", schedule=Cosine()),
-        "walk-gcn2-l2": _penalised("walk", "gcn2", walk=_CORA_WALKS),
+        "gcn2-tiny-l2": _penalised("gcn2", decay=0.0003),
+        "gcn-medium-l2": _penalised("gcn", decay=0.0015, num_layers=2, residual=False),
     }
 
 

@@ -433,7 +433,8 @@ def test_what_is_recorded_is_not_run_again(tmp_path, csl_runs, capsys, monkeypat
 
 
 def test_what_a_recorded_evaluation_needs_is_not_trained(tmp_path, cycles_for_zinc, monkeypatch):
-    how = {"num_seeds": 1, "device": "cpu", "change": small}
+    two_layers = lambda planned: replace(small(planned), model=replace(small(planned).model, num_layers=2))  # noqa: E731
+    how = {"num_seeds": 1, "device": "cpu", "change": two_layers}
     reproduce("walks", tmp_path / "runs", **how)
     write_report([tmp_path / "runs"], tmp_path / "results", collect=True)
     begun: list[str] = []
