@@ -9,7 +9,7 @@ from crawl.data.benchmarks import BENCHMARKS
 from crawl.runs.experiment import Experiment, Model
 from crawl.runs.recipes import with_closed_batches
 from crawl.runs.sources import Heterophilous, HeterophilousName, OneGraphData, Planetoid
-from crawl.training.settings import Cosine, Evaluation, ScheduleSettings, Step, Training
+from crawl.training.settings import Constant, Cosine, Evaluation, ScheduleSettings, Step, Training
 from crawl.walks.plan import WalkPlan
 from reproduction.plan import PlannedRun, Published, Row, Table
 
@@ -78,7 +78,7 @@ def _penalised(
 ) -> Experiment:
     """A network for Cora, trained with an L2 penalty instead of decoupled weight decay. The learning rate stays as it
     is, unless a schedule is given."""
-    schedule = Step(step_epoch=epochs) if schedule is None else schedule
+    schedule = Step(step_epoch=epochs) if schedule is None else schedule  # the rate falls when training is over
     rates = {"dropout": 0.6, "input_dropout": 0.6}
     trial = _on_cora(*layer, walk=walk, decay=decay, epochs=epochs, **(rates | model))
     return replace(trial, training=replace(trial.training, optimiser="adam", schedule=schedule))
@@ -94,7 +94,6 @@ def _cora_trials() -> dict[str, Experiment]:
         "appnp-l2-less-dropout": _penalised("appnp", dropout=0.5, input_dropout=0.5),
         "appnp-l2-cosine": _penalised("appnp", schedule=Cosine()),
         "gcn-l2": _penalised("gcn", num_layers=2, residual=False),
-        "gcn-appnp-l2": _penalised("gcn", "appnp", residual=False),
         "walk-appnp-l2": _penalised("walk", "appnp", walk=_CORA_WALKS),
         "appnp-l2-long": _penalised("appnp", epochs=600),
         "gcn-small-l2": _penalised("gcn", decay=0.0005, num_layers=2, residual=False),
@@ -267,22 +266,29 @@ def tolokers() -> Table:
 
 
 def cora() -> Table:
-    """Cora with the recipe cora, and walks and message passing beside it, trained alike."""
+    """Cora with the recipe cora, and walks and message passing beside it."""
     alone: dict[str, Any] = {"num_layers": 2, "residual": False}
     networks = {
-        "appnp": ("APPNP", _on_cora("appnp")),
-        "hybrid": ("walks and APPNP", _on_cora("walk", "appnp", walk=_CORA_WALKS)),
+        "appnp-l2": ("APPNP", _penalised("appnp", schedule=Constant())),
+        "walk-appnp-l2": ("walks and APPNP", _penalised("walk", "appnp", walk=_CORA_WALKS, schedule=Constant())),
+        "gcn2-l2": ("GCNII", _penalised("gcn2", decay=0.001, schedule=Constant())),
+        "appnp": ("APPNP, with AdamW", _on_cora("appnp")),
+        "hybrid": ("walks and APPNP, with AdamW", _on_cora("walk", "appnp", walk=_CORA_WALKS)),
         "crawl": ("CRaWl", _on_cora("walk", walk=_CORA_WALKS)),
         "gcn": ("GCN", _on_cora("gcn", **alone)),
         "gine": ("GINE", _on_cora("gine", **alone)),
         "gated-gcn": ("GatedGCN", _on_cora("gated_gcn", **alone)),
     }
-    published = {"crawl": Published(0.841, mark="[G]"), "gcn": Published(0.857, mark="[G]")}
+    published = {"walk-appnp-l2": Published(0.841, mark="[G]"), "gcn": Published(0.857, mark="[G]")}
     rows = tuple(
         Row(label, f"cora/{name}", trial, 10, published=published.get(name))
         for name, (label, trial) in networks.items()
     )
-    others = "Published beside CRaWl is RUM, a network of walks; beside GCN, a tuned one, which may have other splits."
+    others = (
+        "The first three were trained with an L2 penalty, the others with AdamW for 100 epochs, which validation "
+        "prefers for GCN. Published beside walks and APPNP is RUM, a network of walks; beside GCN, a tuned one, which "
+        "may have other splits."
+    )
     note = f"{others} {_MARKS} {_EFFORT}"
     return Table("cora", "Cora, public split: test accuracy", rows, note=note, has_effort=True)
 

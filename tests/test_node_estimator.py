@@ -76,6 +76,34 @@ def test_masks_numbers_and_labels_of_some_nodes():
     assert named.predict(nx.path_graph(9), [8]).shape == (1,)
 
 
+def test_masks_hold_also_where_classes_are_given():
+    data = ring(24)
+    small = {**SMALL, "max_epochs": 1}
+    first = CRaWlNodeClassifier(**small).fit(data)
+    given = CRaWlNodeClassifier(**small).fit(data, data.y)
+    assert np.array_equal(given.predict_proba(data), first.predict_proba(data))
+    assert first.score(data, data.y) == first.score(data)
+    named = CRaWlNodeClassifier(**small).fit(data, data.y, nodes=range(24))  # whoever names nodes means these
+    assert not np.array_equal(named.predict_proba(data), first.predict_proba(data))
+    assert first.score(data, data.y, range(24)) == np.mean(first.predict(data) == data.y.numpy())
+
+
+def test_folds_of_masks():
+    data = ring(24)
+    small = {**SMALL, "max_epochs": 1}
+    other, train, val = data.clone(), data.train_mask, data.val_mask
+    other.train_mask, other.val_mask = val, train
+    swapped = CRaWlNodeClassifier(**small).fit(other)
+    data.train_mask, data.val_mask = torch.stack([train, val], dim=1), torch.stack([val, train], dim=1)
+    second = CRaWlNodeClassifier(**small).fit(data, fold=1)
+    assert np.array_equal(second.predict_proba(data), swapped.predict_proba(data))
+    assert second.score(data, fold=1) == swapped.score(other)  # one test mask for both folds
+    with pytest.raises(ValueError, match="fold must be a whole number from 0 to 1, not 2"):
+        second.fit(data, fold=2)
+    with pytest.raises(ValueError, match="fold=1 chooses a column of the masks of PyG data, which are not used here"):
+        second.fit(data, nodes=range(24), fold=1)
+
+
 def test_a_mask_is_not_a_list_of_nodes_0_and_1():
     graph, mask = nx.path_graph(9), np.arange(9) > 6
     model = CRaWlNodeClassifier(**{**SMALL, "max_epochs": 1}).fit(graph, {i: "ab"[i % 2] for i in range(8)})
@@ -99,7 +127,8 @@ def test_labels_of_the_graph_follow_nodes_in_any_order():
         ({"nodes": [1, 99]}, r"^There is no node 99: the graph has nodes 0 to 23\.$"),
         ({"nodes": torch.ones(5, dtype=torch.bool)}, "A mask of nodes must have 24 booleans"),
         ({"nodes": [1, 1, 2]}, r"^A node is named twice in nodes: name each once\.$"),
-        ({"y": [0, 1]}, r"^y has 2 classes for 24 nodes of a graph with 24 nodes\.$"),
+        ({"y": [0, 1]}, r"^y has 2 classes for a graph of 24 nodes with masks: .* say in nodes which they are\.$"),
+        ({"y": [0, 1], "nodes": range(24)}, r"^y has 2 classes for 24 nodes of a graph with 24 nodes\.$"),
         ({"y": [0] * 24}, "y holds one class only"),
         ({"nodes": [0, 1]}, r"^2 labelled nodes are too few to learn from: give at least 3\.$"),
     ],

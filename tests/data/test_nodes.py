@@ -50,6 +50,30 @@ def test_several_masks_are_folds():
         from_graph(ring(train_mask=None, val_mask=None, test_mask=None), fold=1)
 
 
+def test_a_mask_of_one_column_is_that_of_all_folds():
+    data = ring()
+    for part in ("train", "val"):
+        data[f"{part}_mask"] = torch.stack([data[f"{part}_mask"], data[f"{part}_mask"] & (torch.arange(12) > 3)], dim=1)
+    first, second = (from_graph(data, fold=fold) for fold in (0, 1))
+    assert (len(first.split.train), len(second.split.train)) == (6, 4)
+    tests = [dataset.store.owners[dataset.split.test].tolist() for dataset in (first, second)]
+    assert tests == [[3, 7, 11]] * 2
+    data.val_mask = data.val_mask[:, [0, 0, 0]]
+    with pytest.raises(ValueError, match=r"2 columns \(train_mask\) and 3 columns \(val_mask\): give as many"):
+        from_graph(data)
+
+
+def test_one_of_several_numbers_may_be_missing():
+    y = torch.rand(12, 2)
+    y[3, 1] = torch.nan
+    dataset = from_graph(ring(y=y))
+    assert dataset.task.kind == "regression"
+    assert int(dataset.store.y.isnan().sum()) == 1
+    y[3, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"The target of node 3 is missing \(NaN\): leave that node out"):
+        from_graph(ring(y=y))
+
+
 def test_without_masks_nodes_without_a_target_are_left_out():
     y = torch.arange(12.0)
     y[4] = torch.nan

@@ -226,16 +226,16 @@ def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
                 what = "A batch of the full graph, which has all targets,"
             if setting in ("data.split", "data.fractions") and isinstance(base.data, Csv):
                 what = "The split that three files give"
-            raise ValueError(f"{what} cannot be changed by {flag}: leave it out{_choice_for(setting)}.")
+            raise ValueError(f"{what} cannot be changed by {flag}: leave it out{_choice_for(setting, base)}.")
 
 
-def _choice_for(setting: str) -> str:
+def _choice_for(setting: str, base: Experiment) -> str:
     """What to choose so that a setting of trainings has an effect; empty for others."""
     group, _, name = setting.partition(".")
     if tuple(setting.split(".")) in WITH_BATCHES:
         return ", or choose --data.batches closed"
-    if group == "data" and name in _OF_FOLDS:
-        return ", or use --protocol folds with --folds, for csv, tu and folder"
+    if group == "data" and name in _OF_FOLDS and isinstance(base.data, OwnGraphs):
+        return ", or use --protocol folds with --folds"
     kinds = [kind for kind, settings in SCHEDULES.items() if name in {field.name for field in fields(settings)}]
     return f", or choose --training.schedule {' or '.join(kinds)}" if group == "training" and kinds else ""
 

@@ -135,13 +135,16 @@ def _check_effect(split: str | Path | Split, fold: int, fractions: Fractions) ->
 
 
 def masks_of(data: Data, fold: int) -> dict[str, Tensor] | None:
-    """The three masks of a PyG `Data`, on the CPU, in the given fold; None if it has none of them."""
+    """The three masks of a PyG `Data`, on the CPU, in the given fold; None if it has none of them.
+
+    A mask with one column is that of all folds, as in data that have one test split for several trainings.
+    """
     found = {part: getattr(data, f"{part}_mask", None) for part in _PARTS}
     if all(mask is None for mask in found.values()):
         if fold != 0:
             raise ValueError(f"fold={fold} chooses a column of train_mask, val_mask and test_mask: data has none.")
         return None
-    masks = {}
+    columns = {}
     for part, mask in found.items():
         if mask is None:
             raise ValueError(f"data has masks, but no {part}_mask: give train_mask, val_mask and test_mask.")
@@ -150,9 +153,14 @@ def masks_of(data: Data, fold: int) -> dict[str, Tensor] | None:
             raise ValueError(
                 f"{part}_mask must be booleans, one for each of {data.num_nodes} nodes, not {shown(mask)}."
             )
-        columns = mask.view(len(mask), -1)
-        whole_number("fold", fold, 0, columns.shape[1] - 1)
-        masks[part] = columns[:, fold].cpu()
+        columns[part] = mask.reshape(len(mask), -1).cpu()
+    folds = {part: each.shape[1] for part, each in columns.items() if each.shape[1] != 1}
+    if len(set(folds.values())) > 1:
+        raise ValueError(
+            f"The masks have {' and '.join(f'{n} columns ({p}_mask)' for p, n in folds.items())}: give as many."
+        )
+    whole_number("fold", fold, 0, max(folds.values(), default=1) - 1)
+    masks = {part: each[:, fold if part in folds else 0] for part, each in columns.items()}
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
         both = (masks[first] & masks[second]).nonzero()
         if both.numel():

@@ -112,8 +112,10 @@ def targets_from_tensor(
         )
     is_yes_or_no = bool(((rows == 0) | (rows == 1) | is_missing).all())
     resolved = _kind_of_rows(rows, is_yes_or_no) if kind == "auto" else kind
-    if resolved != "multilabel" and bool(is_missing.any()):
-        row = int(is_missing.any(dim=1).nonzero()[0])
+    may_miss = resolved == "multilabel" or (resolved == "regression" and rows.shape[1] > 1)
+    is_unknown = is_missing.all(dim=1) if may_miss else is_missing.any(dim=1)
+    if bool(is_unknown.any()):
+        row = int(is_unknown.nonzero()[0])
         raise ValueError(f"The target of {level} {row} is missing (NaN); leave that {level} out.")
     if resolved in ("binary", "multilabel") and not is_yes_or_no:
         raise ValueError(f"The targets of a {resolved} task must be 0 or 1.")

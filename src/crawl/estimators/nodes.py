@@ -117,7 +117,9 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         model_, history_, n_iter_: As for `CRaWlRegressor`.
     """
 
-    def fit(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: OneGraphLike, y: Any = None, nodes: Nodes = None, sample_weight: Any = None, fold: int = 0
+    ) -> Self:
         """Learn the classes of some nodes of a graph.
 
         Args:
@@ -127,10 +129,11 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
                 for a class that is missing. The `y` of PyG data, or the attribute `y` of the
                 nodes of a networkx graph, when None.
             nodes: The nodes to learn from: a mask, or their numbers, or the nodes themselves for a networkx graph. When
-                None, those in `train_mask` of PyG data, with those in `val_mask` to validate (the first fold of masks
-                with several columns), or else all whose class is not missing.
+                None, those in `train_mask` of PyG data, with those in `val_mask` to validate, also if `y` is given for
+                all nodes; without masks, or if `y` names its nodes, all whose class is not missing.
             sample_weight: How much each node counts in training, numbers of 0 or more: one for each of `nodes`, or of
                 `y`, or for each node of the graph; all count alike when None.
+            fold: The column of masks that have several.
 
         Raises:
             ValueError: For graphs, classes, weights or nodes that cannot be used; the message says which and why.
@@ -138,7 +141,7 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         seed = self._seed()
         experiment = self._how(seed)
         _check_graph(X)
-        masks = masks_of(X, 0) if nodes is None and y is None and isinstance(X, PyGData) else None
+        masks = _masks(X, y, nodes, fold)
         if masks is not None:
             nodes = (masks["train"] | masks["val"]).nonzero().flatten()
         owners, labels, given = _labelled(X, y, nodes)
@@ -176,14 +179,14 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         predicted: NDArray[Any] = self.classes_[codes]
         return predicted
 
-    def score(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None) -> float:
-        """The accuracy on the nodes with a class; on those in `test_mask` of PyG data, if these and `y` are not given.
+    def score(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None, fold: int = 0) -> float:
+        """The accuracy on the nodes with a class; on those in `test_mask` of PyG data, if no nodes are named.
 
         The arguments are those of `fit`.
         """
         check_is_fitted(self)
         _check_graph(X)
-        if nodes is None and y is None and isinstance(X, PyGData) and (masks := masks_of(X, 0)) is not None:
+        if (masks := _masks(X, y, nodes, fold)) is not None:
             nodes = masks["test"].nonzero().flatten()
         owners, labels, _ = _labelled(X, y, nodes)
         if not len(owners):
@@ -193,6 +196,24 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
     def _predict(self, graph: OneGraphLike, nodes: Nodes) -> Predictions:
         how = self._applied()
         return self.model_.predict(self._store(graph, nodes), **how)
+
+
+def _masks(graph: OneGraphLike, y: Any, nodes: Nodes, fold: int) -> dict[str, Tensor] | None:
+    """The masks of PyG data in a fold, if nodes are named neither by themselves nor in `y`.
+
+    Refuses classes of some nodes only: nothing says of which.
+    """
+    if not isinstance(graph, PyGData) or nodes is not None or isinstance(y, Mapping):
+        if fold != 0:
+            raise ValueError(f"fold={shown(fold)} chooses a column of the masks of PyG data, which are not used here.")
+        return None
+    masks = masks_of(graph, fold)
+    if masks is not None and y is not None and len(_as_array(y)) != graph.num_nodes:
+        raise ValueError(
+            f"y has {len(_as_array(y))} classes for a graph of {graph.num_nodes} nodes with masks: give one for each "
+            "node, or say in nodes which they are."
+        )
+    return masks
 
 
 def node_ids(graph: OneGraphLike, nodes: Nodes) -> Tensor:

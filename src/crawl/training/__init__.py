@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from crawl.training.evaluation import Predictions, predict
     from crawl.training.pretraining import Pretrainer
     from crawl.training.settings import (
+        Constant,
         Cosine,
         CosinePerStep,
         Evaluation,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from crawl.training.trainer import Trainer
 
 __all__ = [
+    "Constant",
     "Cosine",
     "CosinePerStep",
     "Evaluation",
@@ -46,7 +48,7 @@ __getattr__, __dir__ = lazy(
         "crawl.training.pretraining": ("Pretrainer",),
         "crawl.training.settings": (
             *("Training", "Pretraining", "Evaluation", "Plateau", "Step", "Interval", "Cosine", "CosinePerStep"),
-            "OneCycle",
+            *("OneCycle", "Constant"),
         ),
         "crawl.training.trainer": ("Trainer",),
     },

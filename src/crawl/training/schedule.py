@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from crawl.checks import whole_number
-from crawl.training.settings import Cosine, CosinePerStep, Interval, OneCycle, Plateau, Step, Training
+from crawl.training.settings import Constant, Cosine, CosinePerStep, Interval, OneCycle, Plateau, Step, Training
 
 _RISE = 0.3  # share of the steps of one cycle in which the rate rises
 _FIRST, _LAST = 1 / 25, 1 / 25e4  # rates at the ends of one cycle; the highest is 1
@@ -103,6 +103,8 @@ class Schedule:
 
     def _set_rate(self) -> None:
         highest, schedule = self.settings.lr, self.settings.schedule
+        if isinstance(schedule, Constant):
+            return
         if isinstance(schedule, Plateau):
             if self.num_flat > schedule.patience:
                 self.lr, self.num_flat = self.lr * schedule.factor, 0

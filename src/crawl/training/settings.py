@@ -21,6 +21,13 @@ class _Falling:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """The learning rate as it is."""
+
+    name: ClassVar[str] = "constant"
+
+
+@dataclass(frozen=True)
 class Plateau(_Falling):
     """Lower the learning rate where the validation score does not get better, and stop when it is low.
 
@@ -85,7 +92,7 @@ class OneCycle:
     name: ClassVar[str] = "one_cycle"
 
 
-ScheduleSettings = Plateau | Step | Interval | Cosine | CosinePerStep | OneCycle
+ScheduleSettings = Plateau | Constant | Step | Interval | Cosine | CosinePerStep | OneCycle
 SCHEDULES: dict[str, type[ScheduleSettings]] = {kind.name: kind for kind in get_args(ScheduleSettings)}
 tagged(ScheduleSettings, SCHEDULES)
 
@@ -103,8 +110,9 @@ class Training:
         batch_size: Graphs per batch.
         max_epochs: Stop after this many epochs at the latest; None chooses as many as suit the number of training
             graphs: about 2,000 steps, and between 20 and 200 epochs.
-        schedule: How the learning rate changes: `plateau` (lower where validation does not improve), `step` (lower
-            once), `interval` (lower again and again), `cosine` (to 0), `cosine_per_step`, `one_cycle` (up and down).
+        schedule: How the learning rate changes: `constant`, `plateau` (lower where validation does not improve),
+            `step` (lower once), `interval` (lower again and again), `cosine` (to 0), `cosine_per_step`, `one_cycle`
+            (up and down).
         early_stop: Stop after this many epochs without a better validation score; never when not given.
         clip_norm: Clip the norm of the gradients to this; not when not given.
         loss: The loss of a regression; `auto` is L1 for the metric MAE and squared error for others. With `beta_nll`
