@@ -185,14 +185,15 @@ def choose_tables(names: str | Sequence[str], rows: Sequence[str] = ()) -> list[
 
 
 def _ordered(tables: Iterable[Table], num_seeds: int | None) -> list[PlannedRun]:
-    """Each run once: first the first seed of all rows, then the second, so that a table fills evenly."""
+    """Each run once: first the first seed and fold of all rows, then the second fold, so that a table fills evenly."""
     once: dict[str, PlannedRun] = {}
     for table in tables:
         for row in table.rows:
             fewer = row.num_seeds if num_seeds is None else min(row.num_seeds, num_seeds)
             for run in replace(row, num_seeds=fewer).runs():
                 once[run.place] = replace(run, is_timed=table.measure == "seconds")
-    return sorted(once.values(), key=lambda run: (bool(run.trained), run.experiment.seed))
+    fold = {place: getattr(run.experiment.data, "fold", 0) or 0 for place, run in once.items()}
+    return sorted(once.values(), key=lambda run: (bool(run.trained), run.experiment.seed, fold[run.place]))
 
 
 @dataclass
