@@ -10,9 +10,10 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
 from torch_geometric.data import Data
 
-from crawl import CRaWlNodeClassifier
+from crawl import CRaWlNodeClassifier, CRaWlNodeRegressor
 from crawl.estimators.nodes import _labelled
 from tests.data.test_nodes import ring
 
@@ -104,6 +105,22 @@ def test_folds_of_masks():
         second.fit(data, nodes=range(24), fold=1)
 
 
+def test_numbers_of_nodes():
+    data = ring(24)
+    data.y = 1000 + 100 * data.x[:, 0]
+    small = {**SMALL, "max_epochs": 60}
+    model = CRaWlNodeRegressor(**small, layer=("walk",)).fit(data)
+    assert model.predict(data).shape == (24,)
+    assert model.score(data) == pytest.approx(r2_score(data.y[data.test_mask], model.predict(data, data.test_mask)))
+    assert model.score(data, nodes=data.train_mask) > 0.5
+    graph = nx.path_graph(9)
+    named = CRaWlNodeRegressor(**SMALL, loss="mse").fit(graph, {node: -float(node) for node in range(8)})
+    assert named.predict(graph, [8]).shape == (1,)
+    assert clone(named).get_params() == named.get_params()
+    with pytest.raises(ValueError, match="real numbers"):
+        CRaWlNodeRegressor(**SMALL).fit(graph, list("abcabcabc"))
+
+
 def test_a_mask_is_not_a_list_of_nodes_0_and_1():
     graph, mask = nx.path_graph(9), np.arange(9) > 6
     model = CRaWlNodeClassifier(**{**SMALL, "max_epochs": 1}).fit(graph, {i: "ab"[i % 2] for i in range(8)})
@@ -127,10 +144,10 @@ def test_labels_of_the_graph_follow_nodes_in_any_order():
         ({"nodes": [1, 99]}, r"^There is no node 99: the graph has nodes 0 to 23\.$"),
         ({"nodes": torch.ones(5, dtype=torch.bool)}, "A mask of nodes must have 24 booleans"),
         ({"nodes": [1, 1, 2]}, r"^A node is named twice in nodes: name each once\.$"),
-        ({"y": [0, 1]}, r"^y has 2 classes for a graph of 24 nodes with masks: .* say in nodes which they are\.$"),
-        ({"y": [0, 1], "nodes": range(24)}, r"^y has 2 classes for 24 nodes of a graph with 24 nodes\.$"),
+        ({"y": [0, 1]}, r"^y has 2 targets for a graph of 24 nodes with masks: .* say in nodes which they are\.$"),
+        ({"y": [0, 1], "nodes": range(24)}, r"^y has 2 targets for 24 nodes of a graph with 24 nodes\.$"),
         ({"y": [0] * 24}, "y holds one class only"),
-        ({"nodes": [0, 1]}, r"^2 labelled nodes are too few to learn from: give at least 3\.$"),
+        ({"nodes": [0, 1]}, r"^2 nodes with a target are too few to learn from: give at least 3\.$"),
     ],
 )
 def test_refuses_in_one_line(arguments, message):

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 from crawl.lazy import lazy
 
 if TYPE_CHECKING:
-    from crawl.estimators import CRaWlClassifier, CRaWlLinkPredictor, CRaWlNodeClassifier, CRaWlRegressor
+    from crawl.estimators import (
+        CRaWlClassifier,
+        CRaWlLinkPredictor,
+        CRaWlNodeClassifier,
+        CRaWlNodeRegressor,
+        CRaWlRegressor,
+    )
     from crawl.explanations.explaining import explain
     from crawl.exporting import export, export_inputs
     from crawl.graph import Graph
@@ -22,6 +28,7 @@ __all__ = [
     "CRaWlConv",
     "CRaWlLinkPredictor",
     "CRaWlNodeClassifier",
+    "CRaWlNodeRegressor",
     "CRaWlRegressor",
     "Dense",
     "Embedding",
@@ -45,7 +52,9 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "crawl.estimators": ("CRaWlClassifier", "CRaWlLinkPredictor", "CRaWlNodeClassifier", "CRaWlRegressor"),
+        "crawl.estimators": (
+            *("CRaWlClassifier", "CRaWlLinkPredictor", "CRaWlNodeClassifier", "CRaWlNodeRegressor", "CRaWlRegressor"),
+        ),
         "crawl.explanations.explaining": ("explain",),
         "crawl.exporting": ("export", "export_inputs"),
         "crawl.graph": ("Graph",),

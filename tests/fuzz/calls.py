@@ -159,9 +159,9 @@ def _one_graph() -> Data:
     return data
 
 
-def _fitted_nodes(X: Any, y: Any, nodes: Any, sample_weight: Any, **settings: Any) -> Any:
-    """The probabilities that an estimator of nodes gives to what it was fitted on."""
-    return crawl.CRaWlNodeClassifier(**settings).fit(X, y, nodes, sample_weight).predict_proba(X)
+def _fitted_nodes(kind: Any, X: Any, y: Any, nodes: Any, sample_weight: Any, fold: Any = 0, **settings: Any) -> Any:
+    """What an estimator of nodes says of the graph that it was fitted on."""
+    return kind(**settings).fit(X, y, nodes, sample_weight, fold).predict(X)
 
 
 def _fitted_links(X: Any, pairs: Any, hide: Any, **settings: Any) -> Any:
@@ -601,9 +601,13 @@ TARGETS: dict[str, Callable[[World], tuple[Callable[..., Any], Arguments]]] = {
         y=[0, 1] * 3,
     ),
     "CRaWlNodeClassifier.fit": lambda _: call(
-        _fitted_nodes,
+        functools.partial(_fitted_nodes, crawl.CRaWlNodeClassifier),
         X=_one_graph(), y=["a", "b"] * 8, nodes=list(range(12)), sample_weight=[1.0, 2.0] * 6, batches="closed",
         batch_size=5, **_SMALL,
+    ),
+    "CRaWlNodeRegressor.fit": lambda _: call(
+        functools.partial(_fitted_nodes, crawl.CRaWlNodeRegressor, **_SMALL),
+        X=_one_graph(), y=list(range(16)), nodes=None, sample_weight=None, fold=0, loss="mse",
     ),
     "CRaWlLinkPredictor.fit": lambda _: call(
         _fitted_links,

@@ -2,6 +2,6 @@
 
 from crawl.estimators.graphs import CRaWlClassifier, CRaWlRegressor
 from crawl.estimators.links import CRaWlLinkPredictor
-from crawl.estimators.nodes import CRaWlNodeClassifier
+from crawl.estimators.nodes import CRaWlNodeClassifier, CRaWlNodeRegressor
 
-__all__ = ["CRaWlClassifier", "CRaWlLinkPredictor", "CRaWlNodeClassifier", "CRaWlRegressor"]
+__all__ = ["CRaWlClassifier", "CRaWlLinkPredictor", "CRaWlNodeClassifier", "CRaWlNodeRegressor", "CRaWlRegressor"]

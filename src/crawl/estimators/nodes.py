@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
@@ -22,8 +23,9 @@ from crawl.data.given_graphs import store_of
 from crawl.data.nodes import check_classes, check_labels, masks_of
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
+from crawl.data.task import Task
 from crawl.estimators.base import CRaWlEstimator
-from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, weights_of
+from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, numbers_of, weights_of
 from crawl.runs.experiment import Experiment, Model
 from crawl.tensor_checks import as_ids
 from crawl.training.evaluation import Predictions
@@ -86,7 +88,73 @@ class OneGraphEstimator(CRaWlEstimator):
         return self.embed(X)
 
 
-class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[misc]
+@dataclass(frozen=True)
+class _Known:
+    """What is known of nodes.
+
+    Attributes:
+        owners: `[M]` the numbers of the nodes whose target is known, each once.
+        values: `[M]` their targets.
+        given: The nodes that were asked for, known or not.
+        masks: The masks of PyG data, if they chose the nodes.
+    """
+
+    owners: Tensor
+    values: NDArray[Any]
+    given: Tensor
+    masks: dict[str, Tensor] | None
+
+
+class _NodeEstimator(OneGraphEstimator):
+    """What estimators for targets of nodes share."""
+
+    def _known(self, X: OneGraphLike, y: Any, nodes: Nodes, fold: int, parts: tuple[str, ...]) -> _Known:
+        """What is known of nodes; where masks hold, of those in these parts."""
+        _check_graph(X)
+        masks = _masks(X, y, nodes, fold)
+        if masks is not None:
+            nodes = torch.stack([masks[part] for part in parts]).any(dim=0).nonzero().flatten()
+        return _Known(*_labelled(X, y, nodes), masks)
+
+    def _learn(self, X: OneGraphLike, known: _Known, targets: Tensor, task: Task, weights: Any, loss: Any) -> None:
+        """Train on targets of the known nodes."""
+        seed = self._seed()
+        experiment = self._how(seed)
+        experiment = replace(experiment, training=replace(experiment.training, loss=loss))
+        owners, masks = known.owners, known.masks
+        if masks is not None and bool(masks["val"].any()):
+            train, val = (masks[part][owners].nonzero().flatten() for part in ("train", "val"))
+            split = Split(train, val, torch.empty(0, dtype=torch.long))
+        else:
+            split = self._split(targets, task, seed, "node")
+        if task.kind != "regression":
+            check_classes(targets, split, task.class_names)
+        store = self._store(X, None)
+        found = None if weights is None else _weights_at(weights, owners, known.given, store.num_nodes)
+        dataset = Dataset(
+            name=type(self).__name__,
+            store=replace(store, owners=owners, y=targets, sample_weight=found),
+            task=task,
+            split=split,
+            node_categories=categories_in("x", store.x, False),
+            edge_categories=categories_in("edge_attr", store.edge_attr, False),
+        )
+        self._train(dataset, experiment)
+
+    def _predict(self, graph: OneGraphLike, nodes: Nodes) -> Predictions:
+        how = self._applied()
+        return self.model_.predict(self._store(graph, nodes), **how)
+
+    def _compared(self, X: OneGraphLike, y: Any, nodes: Nodes, fold: int) -> tuple[NDArray[Any], Tensor | list[Any]]:
+        """The known targets of the nodes that `score` compares, and these nodes."""
+        check_is_fitted(self)
+        known = self._known(X, y, nodes, fold, ("test",))
+        if not len(known.owners):
+            raise ValueError("No node has a target to compare with: give y.")
+        return known.values, known.owners if isinstance(X, PyGData) else _names(X, known.owners)
+
+
+class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
     """Predicts classes of the nodes of a graph, of the one it has learned from or of another with the same features.
 
     A graph is a networkx graph or PyG data, with features as for `CRaWlClassifier`.
@@ -138,34 +206,12 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         Raises:
             ValueError: For graphs, classes, weights or nodes that cannot be used; the message says which and why.
         """
-        seed = self._seed()
-        experiment = self._how(seed)
-        _check_graph(X)
-        masks = _masks(X, y, nodes, fold)
-        if masks is not None:
-            nodes = (masks["train"] | masks["val"]).nonzero().flatten()
-        owners, labels, given = _labelled(X, y, nodes)
-        if len(owners) < 3:
-            raise ValueError(f"{len(owners)} labelled nodes are too few to learn from: give at least 3.")
-        classes, targets = classes_of(labels, "node")
-        task = class_task(classes, "node")
-        if masks is not None and bool(masks["val"].any()):
-            train, val = (masks[part][owners].nonzero().flatten() for part in ("train", "val"))
-            split = Split(train, val, torch.empty(0, dtype=torch.long))
-        else:
-            split = self._split(targets, task, seed, "node")
-        check_classes(targets, split, task.class_names)
-        store = self._store(X, None)
-        weights = None if sample_weight is None else _weights_at(sample_weight, owners, given, store.num_nodes)
-        dataset = Dataset(
-            name=type(self).__name__,
-            store=replace(store, owners=owners, y=targets, sample_weight=weights),
-            task=task,
-            split=split,
-            node_categories=categories_in("x", store.x, False),
-            edge_categories=categories_in("edge_attr", store.edge_attr, False),
-        )
-        self._train(dataset, experiment)
+        known = self._known(X, y, nodes, fold, ("train", "val"))
+        if known.values.dtype.kind in "if":
+            check_labels(torch.from_numpy(known.values), known.owners)
+        _check_enough(known)
+        classes, targets = classes_of(known.values, "node")
+        self._learn(X, known, targets, class_task(classes, "node"), sample_weight, "auto")
         self.classes_ = classes
         return self
 
@@ -184,24 +230,61 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
 
         The arguments are those of `fit`.
         """
-        check_is_fitted(self)
-        _check_graph(X)
-        if (masks := _masks(X, y, nodes, fold)) is not None:
-            nodes = masks["test"].nonzero().flatten()
-        owners, labels, _ = _labelled(X, y, nodes)
-        if not len(owners):
-            raise ValueError("No node has a class to compare with: give y.")
-        return float(np.mean(self.predict(X, owners if isinstance(X, PyGData) else _names(X, owners)) == labels))
+        values, compared = self._compared(X, y, nodes, fold)
+        return float(np.mean(self.predict(X, compared) == values))
 
-    def _predict(self, graph: OneGraphLike, nodes: Nodes) -> Predictions:
-        how = self._applied()
-        return self.model_.predict(self._store(graph, nodes), **how)
+
+@dataclass(eq=False, repr=False)
+class CRaWlNodeRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
+    """Predicts a number for each node of a graph, of the one it has learned from or of another with the same features.
+
+    The arguments are those of `CRaWlNodeClassifier`.
+
+    Args:
+        loss: `l1`, `mse`, or `beta_nll`, with which the network also learns how far targets scatter; `auto` is `l1`.
+
+    Attributes:
+        model_, history_, n_iter_: As for `CRaWlRegressor`.
+    """
+
+    loss: Literal["auto", "l1", "mse", "beta_nll"] = "auto"
+
+    def fit(
+        self, X: OneGraphLike, y: Any = None, nodes: Nodes = None, sample_weight: Any = None, fold: int = 0
+    ) -> Self:
+        """Learn the numbers of some nodes of a graph. The arguments are those of `CRaWlNodeClassifier.fit`.
+
+        Raises:
+            ValueError: For graphs, numbers, weights or nodes that cannot be used; the message says which and why.
+        """
+        known = self._known(X, y, nodes, fold, ("train", "val"))
+        _check_enough(known)
+        targets = numbers_of(known.values).unsqueeze(1)
+        self._learn(X, known, targets, Task(kind="regression", level="node", num_outputs=1), sample_weight, self.loss)
+        return self
+
+    def predict(self, X: OneGraphLike, nodes: Nodes = None) -> Array:
+        """`[n]` the number of each node, or of those in `nodes`."""
+        return self._predict(X, nodes).mean[:, 0]
+
+    def score(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None, fold: int = 0) -> float:
+        """R² on the nodes with a number; on those in `test_mask` of PyG data, if no nodes are named.
+
+        The arguments are those of `fit`.
+        """
+        values, compared = self._compared(X, y, nodes, fold)
+        return float(r2_score(values, self.predict(X, compared)))
+
+
+def _check_enough(known: _Known) -> None:
+    if len(known.owners) < 3:
+        raise ValueError(f"{len(known.owners)} nodes with a target are too few to learn from: give at least 3.")
 
 
 def _masks(graph: OneGraphLike, y: Any, nodes: Nodes, fold: int) -> dict[str, Tensor] | None:
     """The masks of PyG data in a fold, if nodes are named neither by themselves nor in `y`.
 
-    Refuses classes of some nodes only: nothing says of which.
+    Refuses targets of some nodes only: nothing says of which.
     """
     if not isinstance(graph, PyGData) or nodes is not None or isinstance(y, Mapping):
         if fold != 0:
@@ -210,7 +293,7 @@ def _masks(graph: OneGraphLike, y: Any, nodes: Nodes, fold: int) -> dict[str, Te
     masks = masks_of(graph, fold)
     if masks is not None and y is not None and len(_as_array(y)) != graph.num_nodes:
         raise ValueError(
-            f"y has {len(_as_array(y))} classes for a graph of {graph.num_nodes} nodes with masks: give one for each "
+            f"y has {len(_as_array(y))} targets for a graph of {graph.num_nodes} nodes with masks: give one for each "
             "node, or say in nodes which they are."
         )
     return masks
@@ -250,7 +333,7 @@ def _mask(nodes: Nodes) -> Tensor | None:
 
 
 def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray[Any], Tensor]:
-    """`[M]` the numbers of the nodes whose class is known, each once, their classes, and the nodes that were given."""
+    """`[M]` the numbers of the nodes whose target is known, each once, their targets, and the nodes that were given."""
     if isinstance(y, Mapping):
         if nodes is not None:
             raise ValueError("y names its nodes itself: leave out nodes.")
@@ -262,7 +345,7 @@ def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArra
     elif y is None:
         y = graph.y
         if y is None:
-            raise ValueError("The data have no y: give the classes of nodes as y.")
+            raise ValueError("The data have no y: give the targets of nodes as y.")
     values = _as_array(y)
     owners = torch.arange(num_nodes) if nodes is None else node_ids(graph, nodes)
     if len(owners.unique()) < len(owners):  # type: ignore[no-untyped-call]
@@ -270,14 +353,11 @@ def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArra
     if len(values) == num_nodes and (is_of_graph or len(owners) != num_nodes):
         values = values[owners.numpy()]
     if len(values) != len(owners):
-        raise ValueError(f"y has {len(values)} classes for {len(owners)} nodes of a graph with {num_nodes} nodes.")
+        raise ValueError(f"y has {len(values)} targets for {len(owners)} nodes of a graph with {num_nodes} nodes.")
     is_known = np.array([value is not None and value == value for value in values], dtype=bool)
     known = values[is_known]
     known = np.array(known.tolist()) if known.dtype == object else known
-    nodes_known = owners[torch.from_numpy(is_known)]
-    if known.dtype.kind in "if":
-        check_labels(torch.from_numpy(known), nodes_known)
-    return nodes_known, known, owners
+    return owners[torch.from_numpy(is_known)], known, owners
 
 
 def _weights_at(weights: Any, owners: Tensor, given: Tensor, num_nodes: int) -> Tensor:
@@ -290,18 +370,18 @@ def _weights_at(weights: Any, owners: Tensor, given: Tensor, num_nodes: int) -> 
 
 
 def _as_array(y: Any) -> NDArray[Any]:
-    """`[n]` classes, of which some may be None or NaN."""
+    """`[n]` targets, of which some may be None or NaN."""
     if isinstance(y, Tensor):
         values: NDArray[Any] = y.detach().cpu().numpy()
     elif isinstance(y, np.ndarray):
         values = y
     else:
-        given = as_list("y", y, "classes of nodes")
+        given = as_list("y", y, "targets of nodes")
         values = np.empty(len(given), dtype=object)
         values[:] = given
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.ndim != 1:
-        raise ValueError(f"y must hold one class for each node, a word or a number, not shape {list(values.shape)}.")
+        raise ValueError(f"y must hold one target for each node, a word or a number, not shape {list(values.shape)}.")
     return values
 
 
