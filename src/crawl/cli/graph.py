@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from crawl.cli.flags import FilePath, Int, Switch
-from crawl.cli.output import say
+from crawl.cli.output import check_apart, say
 
 if TYPE_CHECKING:
     from crawl.graph import Graph
@@ -53,6 +53,7 @@ class BuildGraph:
         if self.nodes is not None and self.num_nodes is not None:
             raise ValueError("--nodes and --num-nodes exclude each other: give one of them.")
         from crawl.graph import Graph
+        check_apart(self.output, [path for path in (self.edges, self.nodes, self.features) if path is not None])
         from crawl.graph_files import build_graph_file
         from crawl.runs.progress import lines
 

@@ -17,7 +17,7 @@ import tyro
 from crawl.checks import whole_number
 from crawl.cli.flags import FilePath, Float, Int, Switch
 from crawl.cli.inputs import Row, WithInput, counter, say_outside, say_unknown
-from crawl.cli.output import STDOUT, open_output, say
+from crawl.cli.output import STDOUT, check_apart, open_output, say
 from crawl.cli.predict_many import ROWS_AT_A_TIME, predict_many, summary
 from crawl.cli.predict_pairs import predict_pairs
 
@@ -137,8 +137,7 @@ class Predict(WithInput):
             return
         if not self.pairs.is_file():
             raise ValueError(f"There is no file {self.pairs}.")
-        if self.output.exists() and self.output.samefile(self.pairs):
-            raise ValueError(f"The output would replace the input {self.pairs}: choose another name.")
+        check_apart(self.output, [self.pairs])
 
     def _is_of_links(self, trained: TrainedModel) -> bool:
         """Whether the model answers for pairs of nodes in files. Refuses flags of such models for others."""
