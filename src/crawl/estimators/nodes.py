@@ -19,7 +19,7 @@ from crawl.checks import as_list, check_choice, shown, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.given_graphs import store_of
-from crawl.data.nodes import check_classes, check_labels, masks_of
+from crawl.data.nodes import check_classes, check_labels, check_training, masks_of
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
 from crawl.estimators.base import CRaWlEstimator
@@ -149,6 +149,7 @@ class CRaWlNodeClassifier(ClassifierMixin, OneGraphEstimator):  # type: ignore[m
         if masks is not None and bool(masks["val"].any()):
             train, val = (masks[part][owners].nonzero().flatten() for part in ("train", "val"))
             split = Split(train, val, torch.empty(0, dtype=torch.long))
+            check_training(split)
         else:
             split = self._split(targets, task, seed, "node")
         check_classes(targets, split, task.class_names)
