@@ -87,7 +87,7 @@ def test_other_ways_to_split(folder, tmp_path):
     with pytest.raises(ValueError, match=r"rows\.json names row 2 of labels\.csv, which has no label: leave it out"):
         read(folder, split=rows)
     rows.write_text('{"train": [0, 1], "val": [3], "test": [1, 4]}')
-    with pytest.raises(ValueError, match=r"rows\.json: Graph 1 occurs more than once in the split"):
+    with pytest.raises(ValueError, match=r"rows\.json: Id 1 occurs more than once in the split"):
         read(folder, split=rows)
     assert len(read(folder, split="random", fractions=(0.6, 0.2, 0.2)).split.train) == 3
 

@@ -116,7 +116,7 @@ def test_self_loops_are_no_links_and_told(folder):
         (EDGES + "n0,n4,,test\n", NODES, r"edges\.csv, line 14: kind is empty; every edge needs a value\.$"),
         (EDGES + "n0,n4,a,\n", NODES, r"The split column says '' in line 14 of .*edges\.csv; it may say train, val or"),
         (EDGES, NODES + "n3,red,1\n", r"nodes\.csv, line 11: the id 'n3' is in line 5 already\.$"),
-        (EDGES.replace("test", "train"), NODES, r"The split column puts no graph into test"),
+        (EDGES.replace("test", "train"), NODES, r"The split column puts no row into test"),
         (EDGES.replace("source", "from"), NODES, r"edges\.csv has no column 'source'"),
         ("source,target\n", None, r"edges\.csv has a header but no rows\.$"),
         ("", None, r"edges\.csv is empty; its first line must name the columns\.$"),
