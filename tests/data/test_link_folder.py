@@ -178,3 +178,12 @@ def test_another_folder_is_read_as_in_training(folder, tmp_path):
     pairs.write_text("source\nr\n")
     with pytest.raises(ValueError, match=r"pairs\.csv has no column 'target'"):
         read_pairs(pairs, links_of_tables(found))
+
+
+def test_features_that_are_no_numbers_are_refused_by_line(folder):
+    columns = from_link_folder(folder).columns
+    assert [column.name for column in columns.nodes if column.values is None] == ["size"]
+    write(folder, nodes=NODES.replace(NODES.splitlines()[2], "n1,red,nan"))
+    for read in (from_link_folder, lambda path: read_links(path, columns, Unknown())):
+        with pytest.raises(ValueError, match=r"nodes\.csv, line 3: size is 'nan', not a finite number .*: correct it"):
+            read(folder)
