@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,8 +53,8 @@ class BuildGraph:
             raise ValueError(f"{self.output}: the name of a graph file ends in {GRAPH_SUFFIX}.")
         if self.nodes is not None and self.num_nodes is not None:
             raise ValueError("--nodes and --num-nodes exclude each other: give one of them.")
-        from crawl.graph import Graph
         check_apart(self.output, [path for path in (self.edges, self.nodes, self.features) if path is not None])
+        from crawl.graph import Graph
         from crawl.graph_files import build_graph_file
         from crawl.runs.progress import lines
 
@@ -127,13 +128,20 @@ def num_nodes_of(path: Path) -> int:
 
     table = Table(path)
     table.check_column("id")
-    ids = []
+    ids, lines = array("q"), array("q")
     for row in table:
         text = row.cells["id"]
         if row.problem or not (text.isascii() and text.isdecimal() and len(text) < 11):
             raise ValueError(f"{path}, line {row.line}: {row.problem or f'the id {text[:40]!r} is not a node number'}.")
         ids.append(int(text))
-    found = np.sort(np.array(ids, np.int64))
+        lines.append(row.line)
+    order = np.argsort(np.array(ids, np.int64), kind="stable")
+    found = np.array(ids, np.int64)[order]
+    again = order[1:][found[1:] == found[:-1]]
+    if again.size:
+        place = int(again.min())
+        first = lines[ids.index(ids[place])]
+        raise ValueError(f"{path}, line {lines[place]}: the id {ids[place]} is in line {first} already; list it once.")
     wrong = np.flatnonzero(found != np.arange(found.size))
     if wrong.size:
         raise ValueError(
