@@ -62,6 +62,13 @@ def test_it_tells_links_of_this_and_of_another_graph(fitted):
         assert not np.allclose(fitted.predict_proba(pairs, graph, hide=True), probabilities, atol=1e-5)
 
 
+@pytest.mark.parametrize("hide", [False, True])
+def test_a_bound_on_memory_changes_no_prediction(fitted, hide):
+    bounded, pairs = pickle.loads(pickle.dumps(fitted)).set_params(memory_gb=1), list(groups().edges)[:20]
+    wanted = fitted.predict_proba(pairs, hide=hide)
+    assert np.allclose(bounded.predict_proba(pairs, hide=hide), wanted, atol=1e-5)
+
+
 def test_embeddings_are_of_nodes(fitted):
     assert fitted.embed().shape == (24, 16)
     assert np.allclose(fitted.embed(nodes=["n3", "n1"]), fitted.embed()[[3, 1]], atol=1e-5)

@@ -166,6 +166,9 @@ def test_refuses_other_graphs_and_settings():
     overlapping = ring(24, val_mask=torch.ones(24, dtype=torch.bool))
     with pytest.raises(ValueError, match="is in train_mask and in val_mask: masks must not overlap"):
         CRaWlNodeClassifier(**SMALL).fit(overlapping)
+    unmarked = ring(24, train_mask=torch.zeros(24, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"^No node is for training: train_mask is False for all of them; mark"):
+        CRaWlNodeClassifier(**SMALL).fit(unmarked)
     missing = ring(24, y=torch.where(torch.arange(24) == 2, 2, torch.arange(24) % 2))
     with pytest.raises(ValueError, match=r"^No target of class 2 is in the training split"):
         CRaWlNodeClassifier(**SMALL).fit(missing)

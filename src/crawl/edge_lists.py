@@ -82,15 +82,10 @@ def check_dead_ends(rowptr: Tensor, target: Tensor) -> None:
         raise ValueError(f"A node has {int(rowptr.diff().max())} arcs; at most {MAX_COUNT - 1} are supported.")
     is_dead_end = (rowptr[1:] == rowptr[:-1])[target]
     if bool(is_dead_end.any()):
-        raise ValueError(dead_end(int(target[is_dead_end][0])))
-
-
-def dead_end(node: int) -> str:
-    """What is wrong with a graph in which walks end at a node."""
-    return (
-        f"Node {node} can be entered but not left, so a walk would end there. "
-        "Make the graph undirected (PyG: ToUndirected; crawl.Graph: undirected=True), or add a self-loop there."
-    )
+        raise ValueError(
+            f"Node {int(target[is_dead_end][0])} can be entered but not left, so a walk would end there. "
+            "Make the graph undirected (PyG: ToUndirected; crawl.Graph: undirected=True), or add a self-loop there."
+        )
 
 
 def index_type(count: int) -> torch.dtype:

@@ -49,3 +49,9 @@ def test_what_is_refused(crawl, table, tmp_path):
     assert "shard-0.crawl" in error
     assert "pack the data again" in error
     assert "cannot be changed by --data.split" in crawl.error("train", "packed", "--data.split", "random")
+
+
+def test_a_store_never_replaces_its_table(crawl, table):
+    before = table.read_text()
+    assert str(table) in crawl.error("data", "pack", table, "-o", table, "--targets", "logS")
+    assert table.read_text() == before

@@ -48,7 +48,8 @@ def test_weights_header_and_nodes(crawl, tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ("id\n0\n0\n", "the ids must be the numbers from 0 to 1, each once, but 1 is missing"),
+        ("id\n0\n1\n2\n2\n", "nodes.csv, line 5: the id 2 is in line 4 already; list it once."),
+        ("id\n0\n5\n0\n5\n", "nodes.csv, line 4: the id 0 is in line 2 already"),
         ("id\n1\n2\n", "but 0 is missing"),
         ("id\n0\nx\n", "line 3: the id 'x' is not a node number"),
         ("name\n0\n", "has no column 'id'"),
@@ -67,7 +68,10 @@ def test_bad_tables_of_nodes(crawl, edges, tmp_path, nodes, message):
     [
         ("-o graph.txt", "the name of a graph file ends in .crawl"),
         ("-o graph.crawl --num-nodes 4 --nodes nodes.csv", "exclude each other"),
-        ("-o graph.crawl", "Node 3 can be entered but not left"),
+        (
+            "-o graph.crawl",
+            "Node 3 can be entered but not left, so a walk would end there: build with undirected=True (--undirected)",
+        ),
         ("-o graph.crawl --num-nodes 3", "line 4: the target 3 is not a node"),
         ("-o missing/graph.crawl", "No such file or directory"),
         ("-o graph.crawl --features none.npy", "none.npy cannot be read"),
@@ -124,3 +128,27 @@ def test_centred_walks_on_a_graph_file(crawl, edges):
     flags = ("--centred", "--num-steps", "5", "--num-walks", "2", "--start", "1", "0")
     lines = crawl("walk", "graph.crawl", *flags).out.splitlines()[1:]
     assert [line.split(",")[2] for line in lines] == ["1", "1", "0", "0"]
+
+
+def test_a_graph_never_replaces_what_it_is_built_of(crawl, edges, tmp_path):
+    link, before = tmp_path / "link.crawl", edges.read_text()
+    link.symlink_to(edges)
+    message = crawl.error("graph", "build", edges, "-o", link, "--undirected")
+    assert message == f"The output would replace the input {edges}: choose another name."
+    (tmp_path / "nodes.crawl").write_text("id\n0\n1\n2\n3\n")
+    for flag in ("--nodes", "--features"):
+        message = crawl.error("graph", "build", edges, "-o", "nodes.crawl", "--undirected", flag, "nodes.crawl")
+        assert message == "The output would replace the input nodes.crawl: choose another name."
+    assert edges.read_text() == before
+
+
+def test_what_decides_the_number_of_nodes_is_named(crawl, edges, tmp_path):
+    np.save("x.npy", np.ones((2, 1)))
+    message = crawl.error("graph", "build", edges, "-o", "graph.crawl", "--features", "x.npy")
+    assert message == f"{edges}, line 2: the target 2 is not a node: ids go from 0 to 1, since x.npy has 2 rows."
+    np.save("e.npy", np.array([[0, 2], [2, 0]]))
+    message = crawl.error("graph", "build", "e.npy", "-o", "graph.crawl", "--features", "x.npy")
+    assert message == "e.npy holds node 2, but ids go from 0 to 1, since x.npy has 2 rows."
+    (tmp_path / "none.csv").write_text("# nothing\n")
+    message = crawl.error("graph", "build", "none.csv", "-o", "graph.crawl")
+    assert message == "none.csv: there is no edge in it; give num_nodes (--num-nodes) for a graph without."

@@ -68,7 +68,7 @@ def test_mistakes_are_said_in_one_line(crawl, place, tmp_path):
     assert crawl.error(*apply, "--only", "wrong.csv").startswith(
         "wrong.csv, line 2: its id is '30', which is not a node"
     )
-    assert "would replace wrong.csv" in crawl.error(*apply, "--only", "wrong.csv", "-o", "wrong.csv")
+    assert "would replace the input wrong.csv" in crawl.error(*apply, "--only", "wrong.csv", "-o", "wrong.csv")
     assert "leave it out" in crawl.error("predict", place / "run", tmp_path, "--only", "wrong.csv")
     damaged = tmp_path / "damaged"
     damaged.mkdir()
@@ -102,3 +102,11 @@ def test_other_models_are_refused(crawl, place, tmp_path):
         assert crawl("train", "nodes", "--data.path", tables, *flags, *few, "--out", name).code == 0
     assert "was trained with batches of the full graph" in crawl.error("predict", "full", place / "data")
     assert "was trained with features of nodes.csv" in crawl.error("predict", "closed", place / "data")
+
+
+@pytest.mark.parametrize("name", ["graph.crawl", "labels.csv"])
+def test_an_output_never_replaces_the_graph_or_its_labels(crawl, place, name):
+    path = place / "data" / name
+    before = path.read_bytes()
+    assert f"would replace the input {path}" in crawl.error("predict", place / "run", place / "data", "-o", path)
+    assert path.read_bytes() == before

@@ -75,6 +75,10 @@ def test_pairs_get_probabilities_or_a_reason(crawl, runs, name, hide):
     assert [row["reason"] for row in rows] == [
         *("", "", "there is no node 'zoe'", "a link is between two different nodes", "an id is empty"),
     ]
+    if name == "closed":
+        bounded = crawl("predict", runs[name], runs["graph"], "--pairs", runs["pairs.csv"], *flags, "--memory", "1")
+        for row, other in zip(rows, csv.DictReader(bounded.out.splitlines()), strict=True):
+            assert row["probability_link"][:5] == other["probability_link"][:5]
     for row in rows[:2]:
         assert 0 < float(row["probability_link"]) < 1
         assert float(row["walk_spread_link"]) >= 0
@@ -170,3 +174,22 @@ def test_a_baseline_and_a_resumed_run(crawl, runs, tmp_path):
     (tmp_path / "run/result.json").unlink()
     assert crawl("train", "--resume", "run", "--quiet").code == 0
     assert (tmp_path / "run/predictions.csv").read_text() == first
+
+
+def test_an_output_never_replaces_the_graph(crawl, runs):
+    for name in ("edges.csv", "nodes.csv"):
+        path = runs["graph"] / name
+        before = path.read_text()
+        message = crawl.error("predict", runs["full"], runs["graph"], "--pairs", runs["pairs.csv"], "-o", path)
+        assert message == f"The output would replace the input {path}: choose another name."
+        assert path.read_text() == before
+
+
+def test_what_a_recipe_has_on_is_said_or_turned_off(crawl, runs, tmp_path):
+    start = ("train", "links", "--data.path", runs["graph"], "--data.batches", "closed", *TINY)
+    for flag, is_on in (("--walk.centred", True), ("--walk.no-centred", False)):
+        assert crawl(*start, "--training.max-epochs", "1", flag, "--out", flag[7:]).code == 0
+        assert json.loads((tmp_path / flag[7:] / "config.json").read_text())["walk"].get("centred", False) is is_on
+    text = " ".join(crawl("train", "links", "--help").out.replace("│", " ").split())
+    assert "--model.padding, --model.no-padding Pool all positions of walks" in text
+    assert "Do not " not in text

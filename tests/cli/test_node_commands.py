@@ -171,3 +171,35 @@ def test_explain_nodes(crawl, runs):
     assert "leave out --rows" in crawl.error(*words, "--ids", "n3", "--rows", "1")
     closed = crawl.error("explain", runs["closed"], runs["graph"], "-o", "page.html", "--ids", "n3")
     assert "closed batches" in closed
+
+
+@pytest.mark.parametrize("name", ["nodes.csv", "edges.csv"])
+def test_an_output_never_replaces_a_file_that_is_read(crawl, runs, name, tmp_path):
+    """Not by its name, nor by a link to it; other files in the folder may be replaced."""
+    other = write(tmp_path / "other", 9)
+    link = tmp_path / "link.npy"
+    link.symlink_to(other / name)
+    before = (other / name).read_text()
+    for command, output in (("predict", other / name), ("predict", link), ("embed", link)):
+        message = crawl.error(command, runs["full"], other, "-o", output)
+        assert message == f"The output would replace the input {other / name}: choose another name."
+    message = crawl.error("explain", runs["full"], other, "--ids", "n1", "-o", "a.html", "--json", other / name)
+    assert "would replace the input" in message
+    assert (other / name).read_text() == before
+    for _ in range(2):
+        assert crawl("predict", runs["full"], other, "-o", other / "out.csv", "--device", "cpu").code == 0
+
+
+@pytest.mark.parametrize("name", ["config.json", "best.safetensors"])
+def test_an_output_never_replaces_the_model(crawl, runs, name):
+    path = runs["full"] / name
+    before = path.read_bytes()
+    message = crawl.error("predict", runs["full"], runs["graph"], "-o", path)
+    assert message == f"The output would replace the input {path}: choose another name."
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("flags", [("--interval", "0.9"), ("--calibrated",)])
+def test_there_is_no_calibration_for_nodes(crawl, runs, flags):
+    message = crawl.error("predict", runs["full"], runs["graph"], *flags)
+    assert message == f"{runs['full']} predicts nodes, for which there is no {flags[0]}: leave it out."

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from crawl.cli.output import open_output, print_table, say
+from crawl.cli.output import STDOUT, check_apart, open_output, print_table, say
 from tests.cli.conftest import in_shell
 
 
@@ -198,3 +198,15 @@ def test_a_report_is_printed_and_nothing_is_written(crawl, csl_run, tmp_path):
 def test_a_folder_of_runs_cannot_be_printed(crawl, tmp_path):
     assert "--out - is not possible: a run is a folder of files" in crawl.error("train", "csl", "--out", "-")
     assert os.listdir(tmp_path) == []
+
+
+def test_an_output_is_apart_from_inputs(tmp_path):
+    given, link, other = (tmp_path / name for name in ("given", "link", "other"))
+    given.touch()
+    other.touch()
+    link.symlink_to(given)
+    for output in (given, link):
+        with pytest.raises(ValueError, match=r"would replace the input \S+given: choose another name"):
+            check_apart(output, [tmp_path / "nowhere", given])
+    for output in (other, tmp_path / "new", STDOUT, Path("/dev/null")):
+        check_apart(output, [given, Path("/dev/null")])

@@ -154,7 +154,8 @@ class TestHelp:
             "--training.interval",
         ):
             assert f"{flag} " not in text
-        assert "Do not use the identity bits of walks." in text
+        assert "--model.identity, --model.no-identity" in text
+        assert "Use the identity bits of walks. (on by default)" in " ".join(text.replace("│", " ").split())
         assert "default: None" not in text
         assert "default: False" not in text
         assert "default: True" not in text

@@ -150,3 +150,10 @@ def test_binary_files_are_refused(crawl, tmp_path):
 
 def test_the_strategies_are_those_of_the_library():
     assert get_args(get_type_hints(WalkEdges)["strategy"]) == get_args(Strategy)
+
+
+def test_walks_never_replace_their_edges(crawl, edges, tmp_path):
+    before, link = edges.read_text(), tmp_path / "link.csv"
+    link.symlink_to(edges)
+    assert crawl.error("walk", edges, "-o", link) == f"The output would replace the input {edges}: choose another name."
+    assert edges.read_text() == before

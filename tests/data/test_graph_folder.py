@@ -87,7 +87,7 @@ def test_other_ways_to_split(folder, tmp_path):
     with pytest.raises(ValueError, match=r"rows\.json names row 2 of labels\.csv, which has no label: leave it out"):
         read(folder, split=rows)
     rows.write_text('{"train": [0, 1], "val": [3], "test": [1, 4]}')
-    with pytest.raises(ValueError, match=r"rows\.json: Graph 1 occurs more than once in the split"):
+    with pytest.raises(ValueError, match=r"rows\.json: Id 1 occurs more than once in the split"):
         read(folder, split=rows)
     assert len(read(folder, split="random", fractions=(0.6, 0.2, 0.2)).split.train) == 3
 
@@ -107,7 +107,10 @@ def test_other_ways_to_split(folder, tmp_path):
             r"labels\.csv, line 8: node 7 is in line 3 already: a node has one label and one part",
         ),
         (LABELS + "8\n", r"labels\.csv, line 8: it has 1 fields, but the header 3; correct it"),
-        (LABELS.replace("no,train", "yes,train"), "No target of class no is in the training split"),
+        (
+            LABELS.replace("no,train", "yes,train"),
+            r"labels\.csv, line \d: No target of class no is in the training split: choose another",
+        ),
         (LABELS.replace("no,test", "no,check"), r"says 'check' in line 6 of .*labels\.csv; it may say train, val or"),
         (LABELS.replace("label", "kind"), r"labels\.csv has no column 'label'"),
         (LABELS.replace("id,", "node,"), r"labels\.csv has no column 'id'"),

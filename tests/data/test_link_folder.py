@@ -116,7 +116,7 @@ def test_self_loops_are_no_links_and_told(folder):
         (EDGES + "n0,n4,,test\n", NODES, r"edges\.csv, line 14: kind is empty; every edge needs a value\.$"),
         (EDGES + "n0,n4,a,\n", NODES, r"The split column says '' in line 14 of .*edges\.csv; it may say train, val or"),
         (EDGES, NODES + "n3,red,1\n", r"nodes\.csv, line 11: the id 'n3' is in line 5 already\.$"),
-        (EDGES.replace("test", "train"), NODES, r"The split column puts no graph into test"),
+        (EDGES.replace("test", "train"), NODES, r"The split column puts no row into test"),
         (EDGES.replace("source", "from"), NODES, r"edges\.csv has no column 'source'"),
         ("source,target\n", None, r"edges\.csv has a header but no rows\.$"),
         ("", None, r"edges\.csv is empty; its first line must name the columns\.$"),
@@ -178,3 +178,12 @@ def test_another_folder_is_read_as_in_training(folder, tmp_path):
     pairs.write_text("source\nr\n")
     with pytest.raises(ValueError, match=r"pairs\.csv has no column 'target'"):
         read_pairs(pairs, links_of_tables(found))
+
+
+def test_features_that_are_no_numbers_are_refused_by_line(folder):
+    columns = from_link_folder(folder).columns
+    assert [column.name for column in columns.nodes if column.values is None] == ["size"]
+    write(folder, nodes=NODES.replace(NODES.splitlines()[2], "n1,red,nan"))
+    for read in (from_link_folder, lambda path: read_links(path, columns, Unknown())):
+        with pytest.raises(ValueError, match=r"nodes\.csv, line 3: size is 'nan', not a finite number .*: correct it"):
+            read(folder)

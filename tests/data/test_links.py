@@ -162,6 +162,28 @@ def test_parts_of_random_link_split() -> None:
         from_links(parts[0], parts[1])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_self_loops_in_parts_are_said(seed: int) -> None:
+    """`RandomLinkSplit` makes a self-loop a labelled pair of some part, and a test link of it."""
+    torch.manual_seed(seed)
+    data = random_graph()
+    loops = torch.tensor([[3, 4], [3, 4]])
+    data.edge_index = torch.cat([data.edge_index, loops], dim=1)
+    train, val, test = RandomLinkSplit(0.1, 0.2, is_undirected=True)(data)
+    given = test.edge_label_index.clone()
+    test.edge_label_index = torch.cat([torch.tensor([[22], [22]]), test.edge_label_index], dim=1)
+    test.edge_label = torch.cat([torch.ones(1), test.edge_label])
+    num_loops = int((test.edge_label_index[0] == test.edge_label_index[1]).sum())
+    dataset = from_links(train, val, test)
+    assert f"self-loops in test.edge_label_index, which are not links: {num_loops}" in dataset.skipped
+    of_two = pair_numbers(given[:, given[0] != given[1]].t())
+    assert len(dataset.split.test) == len(torch.unique(of_two))
+    assert bool((dataset.store.owners[:, 0] != dataset.store.owners[:, 1]).all())
+    test.edge_label_index, test.edge_label = torch.tensor([[3], [3]]), None
+    with pytest.raises(ValueError, match="No pair of two nodes is linked in test: edge_label must be 1 for some"):
+        from_links(train, val, test)
+
+
 def test_refusals() -> None:
     data = random_graph()
     for wanted, change in {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,11 @@ def test_directed_edges_are_walked_one_way(folder):
             EDGES,
             r"says 'check' in line 6 of .*nodes\.csv; it may say train, val or",
         ),
-        (NODES.replace("no,train", "yes,train"), EDGES, "No target of class no is in the training split"),
+        (
+            NODES.replace("no,train", "yes,train"),
+            EDGES,
+            r"nodes\.csv, line 6: No target of class no is in the training split: choose another",
+        ),
         (NODES.replace("label", "kind"), EDGES, r"nodes\.csv has no column 'label'"),
         (NODES.replace("id,", "name,"), EDGES, r"nodes\.csv has no column 'id'"),
         (NODES, EDGES.replace("source", "from"), r"edges\.csv has no column 'source'"),
@@ -122,6 +127,49 @@ def test_mistakes_are_refused_by_line(folder, nodes, edges, message):
     with pytest.raises(ValueError, match=message) as caught:
         from_nodes(folder)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("owner", ["nodes", "edges"])
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        *((cell, "not a finite number up to 3.4e+38: correct it") for cell in ("nan", "-inf", "1e39", "9" * 39)),
+        *((cell, "which may be a number or a word: write the digits 0 to 9 alone") for cell in ("1_000", "１２")),
+    ],
+)
+def test_features_that_are_no_numbers_are_refused_by_line(folder, owner, cell, message):
+    if owner == "nodes":
+        write(folder, nodes=NODES.replace("bob,blue,1.5", f"bob,blue,{cell}"))
+    else:
+        write(folder, edges=EDGES.replace("bob,eve,2", f"bob,eve,{cell}").replace("eve,tom,1", "eve,tom,0.5"))
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        from_nodes(folder)
+    column = {"nodes": "size", "edges": "kind"}[owner]
+    assert str(caught.value) == f"{folder / owner}.csv, line 3: {column} is '{cell}', {message}."
+
+
+def test_a_feature_of_another_kind_than_in_training_is_refused_by_line(folder):
+    columns = from_nodes(folder).columns
+    write(folder, nodes=NODES.replace("red,2.5", "red,many"))
+    with pytest.raises(
+        ValueError, match=r"nodes\.csv, line 4: size is 'many', not a number as in training: correct it"
+    ):
+        read_nodes(folder, columns, Unknown(), others=("label", "split"))
+    write(folder, nodes=NODES.replace("red,2.5", "red,1_0"))
+    with pytest.raises(ValueError, match="line 4: size is '1_0', not a number as in training"):
+        read_nodes(folder, columns, Unknown(), others=("label", "split"))
+    write(folder, edges=EDGES.replace("tom,tom,2", "tom,tom,x"))
+    with pytest.raises(
+        ValueError, match=r"edges\.csv, line 5: kind is 'x', not a whole number as in training: correct"
+    ):
+        read_nodes(folder, columns, Unknown(), others=("label", "split"))
+
+
+def test_many_whole_numbers_are_numbers_and_words_may_have_lines_below(folder):
+    rows = [f"n{i},{i % 2},{i},a_{i % 3},{('train', 'val', 'test')[i // 2 % 3]}" for i in range(120)]
+    write(folder, "\n".join(["id,label,size,word,split", *rows]) + "\n", "source,target\nn0,n1\n")
+    size, word = from_nodes(folder).columns.nodes
+    assert (size.values, word.values) == (None, ("a_0", "a_1", "a_2"))
 
 
 def test_files_that_are_missing_are_named(folder):

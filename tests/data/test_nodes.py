@@ -106,6 +106,11 @@ def test_without_masks_nodes_without_a_target_are_left_out():
             r"^The target of node 9 is missing \(NaN\): leave that node out\.$",
         ),
         ({"y": (torch.arange(12) == 3).long()}, {}, r"^No target of class 1 is in the training split: choose another"),
+        (
+            {"train_mask": torch.zeros(12, dtype=torch.bool)},
+            {},
+            "^No node is for training: train_mask is False for all of them; mark those to learn from",
+        ),
         ({"y": torch.arange(5)}, {}, "^y must have a row for each of the 12 nodes"),
     ],
 )

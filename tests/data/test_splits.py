@@ -76,7 +76,7 @@ def test_split_from_column():
     assert parts(split_from_column(["Train", "valid", "test ", "training", "dev"])) == [[0, 3], [1, 4], [2]]
     with pytest.raises(ValueError, match="says 'tset' in row 2"):
         split_from_column(["train", "tset"])
-    with pytest.raises(ValueError, match="no graph into val and test"):
+    with pytest.raises(ValueError, match="no row into val and test: give each part one"):
         split_from_column(["train", "train"])
 
 
@@ -101,7 +101,7 @@ def test_from_json_refuses(text):
 def test_parts_may_be_empty_but_not_overlap():
     nothing = torch.tensor([])
     assert Split(torch.tensor([0, 1]), nothing, nothing).val.dtype == torch.int64
-    with pytest.raises(ValueError, match="Graph 1 occurs more than once"):
+    with pytest.raises(ValueError, match="Id 1 occurs more than once in the split: name it once"):
         Split(torch.tensor([0, 1]), torch.tensor([1]), nothing)
     with pytest.raises(ValueError, match="val part of a split"):
         Split(torch.tensor([0, 1]), torch.tensor([0.5]), nothing)

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from crawl.data.table import Row, Table
+from crawl.data.table import Row, Table, number_in
 
 
 def write(tmp_path, text, name="table.csv", encoding="utf-8"):
@@ -122,3 +122,20 @@ def test_refuses_missing_file(tmp_path):
 def test_errors_in_later_lines(tmp_path):
     with pytest.raises(ValueError, match=r"table\.csv, line 3: "):
         list(Table(write(tmp_path, "a,b\n1,2\n" + "x" * 200_000 + ",3\n")))
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [
+        ("1.5", 1.5),
+        ("-3e1", -30.0),
+        ("+2", 2.0),
+        ("1_000", None),
+        ("１２", None),
+        ("a", None),
+        ("", None),
+        ("0x1", None),
+    ],
+)
+def test_numbers_in_cells(cell, number):
+    assert number_in(cell) == number

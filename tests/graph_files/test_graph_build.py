@@ -143,7 +143,7 @@ EDGES = torch.tensor([[0, 1], [1, 0]])
         ({"source": EDGES, "num_nodes": 1}, "source holds node 1, but ids go from 0 to 0"),
         ({"source": EDGES.float()}, "source must hold integers of shape"),
         ({"source": EDGES[0]}, "source must hold integers of shape"),
-        ({"source": torch.empty(2, 0)}, "there is no edge in it; give num_nodes"),
+        ({"source": torch.empty(2, 0)}, r"there is no edge in it; give num_nodes \(--num-nodes\)"),
         ({"source": "missing.txt"}, "missing.txt cannot be read or written: No such file"),
         ({"source": "missing.npy"}, "missing.npy cannot be read: No such file"),
         ({"source": EDGES, "weighted": True}, "weighted and header are for text"),
@@ -151,7 +151,11 @@ EDGES = torch.tensor([[0, 1], [1, 0]])
         ({"source": EDGES, "edge_weight": torch.tensor([1.0, 0.0])}, "edge_weight must be positive and finite"),
         ({"source": EDGES, "features": torch.ones(3, 1), "num_nodes": 2}, "features has 3 rows, but there are 2"),
         ({"source": EDGES, "features": torch.ones(2)}, "features must have shape"),
-        ({"source": EDGES, "features": torch.tensor([[1.0], [torch.nan]])}, "not finite in row 1"),
+        ({"source": EDGES, "features": torch.tensor([[1.0], [torch.nan]])}, "has nan in row 1: give finite numbers"),
+        (
+            {"source": EDGES, "features": torch.tensor([[1, 2], [1, -1e60]], dtype=torch.float64)},
+            r"features has -1e\+60 in row 1: give finite numbers that float32 can hold",
+        ),
         ({"source": EDGES, "memory_gb": 0}, "memory_gb must be a positive number"),
     ],
 )

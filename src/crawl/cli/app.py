@@ -133,7 +133,7 @@ def parse(arguments: Sequence[str]) -> Command:
         prog="crawl",
         description=_DESCRIPTION,
         args=arguments or ["--help"],
-        config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff),
+        config=(tyro.conf.CascadeSubcommandArgs,),
     )
     return command
 

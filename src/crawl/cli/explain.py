@@ -65,8 +65,8 @@ class Explain(WithInput):
             raise ValueError(f"Explanations are a page: give a name that ends in .html, not {self.output}.")
         chosen = chosen_rows("1-10" if self.rows is None else self.rows)
         self.check_input(self.output)
-        if self.json is not None and self.json.exists() and self.json.samefile(self.input):
-            raise ValueError(f"The output would replace the input {self.input}: choose another name.")
+        if self.json is not None:
+            self.check_input(self.json)
         trained = self.load()
         from crawl.data.features import Unknown
         from crawl.explanations import Subject

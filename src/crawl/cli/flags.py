@@ -27,7 +27,7 @@ Words = Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")]
 FilePath = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
 FolderPath = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")]
 AnyPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
-Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
+Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint=""), tyro.conf.FlagCreatePairsOff]
 
 
 def check_positive(**flags: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from crawl.cli.flags import FilePath, Int, Switch
-from crawl.cli.output import say
+from crawl.cli.output import check_apart, say
 
 if TYPE_CHECKING:
     from crawl.graph import Graph
@@ -52,6 +53,7 @@ class BuildGraph:
             raise ValueError(f"{self.output}: the name of a graph file ends in {GRAPH_SUFFIX}.")
         if self.nodes is not None and self.num_nodes is not None:
             raise ValueError("--nodes and --num-nodes exclude each other: give one of them.")
+        check_apart(self.output, [path for path in (self.edges, self.nodes, self.features) if path is not None])
         from crawl.graph import Graph
         from crawl.graph_files import build_graph_file
         from crawl.runs.progress import lines
@@ -126,13 +128,20 @@ def num_nodes_of(path: Path) -> int:
 
     table = Table(path)
     table.check_column("id")
-    ids = []
+    ids, lines = array("q"), array("q")
     for row in table:
         text = row.cells["id"]
         if row.problem or not (text.isascii() and text.isdecimal() and len(text) < 11):
             raise ValueError(f"{path}, line {row.line}: {row.problem or f'the id {text[:40]!r} is not a node number'}.")
         ids.append(int(text))
-    found = np.sort(np.array(ids, np.int64))
+        lines.append(row.line)
+    order = np.argsort(np.array(ids, np.int64), kind="stable")
+    found = np.array(ids, np.int64)[order]
+    again = order[1:][found[1:] == found[:-1]]
+    if again.size:
+        place = int(again.min())
+        first = lines[ids.index(ids[place])]
+        raise ValueError(f"{path}, line {lines[place]}: the id {ids[place]} is in line {first} already; list it once.")
     wrong = np.flatnonzero(found != np.arange(found.size))
     if wrong.size:
         raise ValueError(

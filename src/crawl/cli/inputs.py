@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from crawl.cli.flags import WithModel, Words
-from crawl.cli.output import say
+from crawl.cli.output import check_apart, say
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from crawl.data.packed import PackedStore
     from crawl.data.table import Row as TableRow
     from crawl.runs import TrainedModel
+
+# The names of files that are read in a folder of data, and in that of a run or a saved model.
+_OF_DATA = re.compile(
+    r"(nodes|edges|labels)\.csv(\.gz)?|.*\.(crawl|graphml|json)|skipped\.txt"
+    r"|.*_(A|graph_indicator|(graph|node|edge)_(labels|attributes))\.txt"
+)
+_OF_RUN = re.compile(r"(config|where|data|split|result|ensemble|calibration)\.json|.*\.safetensors")
 
 Row = tuple[dict[str, str], "Data | str"]  # the columns of a line of the input, and its graph or why there is none
 
@@ -53,16 +61,24 @@ class WithInput(WithModel):
         self.check()
         if not self.input.exists():
             raise ValueError(f"There is no file or folder {self.input}.")
-        if output.exists() and output.samefile(self.input):
-            raise ValueError(f"The output would replace the input {self.input}: choose another name.")
+        check_apart(output, self._files())
         if self.smiles and self.input.is_dir():
             raise ValueError(f"{self.input} is a folder, which has no SMILES column: leave out --smiles.")
         if self.only is not None and not (self.input / "graph.crawl").is_file():
             raise ValueError(
                 f"{self.input} is not a folder with graph.crawl, whose nodes --only chooses: leave it out."
             )
-        if self.only is not None and output.exists() and self.only.exists() and output.samefile(self.only):
-            raise ValueError(f"The output would replace {self.only}: choose another name.")
+
+    def _files(self) -> Iterator[Path]:
+        """What the command reads: files, and folders with the files in them."""
+        yield self.input
+        if self.input.is_dir():
+            yield from (path for path in self.input.iterdir() if _OF_DATA.fullmatch(path.name))
+        if self.only is not None:
+            yield self.only
+        yield self.run_folder
+        if self.run_folder.is_dir():  # an ensemble has its models in folders of their own
+            yield from (path for path in self.run_folder.rglob("*") if _OF_RUN.fullmatch(path.name))
 
     def is_of_one_graph(self, trained: TrainedModel) -> bool:
         """Whether the model answers for nodes, or links, of one graph. Refuses others of nodes, whose input is not

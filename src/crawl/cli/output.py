@@ -6,7 +6,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -47,6 +47,15 @@ def open_output(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
         return
     with whole_file(path, binary) as file:
         yield file
+
+
+def check_apart(output: Path, inputs: Iterable[Path]) -> None:
+    """Refuse an output that would replace an input, itself or through links."""
+    if output == STDOUT or not (output.is_file() or output.is_dir()):  # a terminal is input and output at once
+        return
+    for path in inputs:
+        if path.exists() and path.samefile(output):
+            raise ValueError(f"The output would replace the input {path}: choose another name.")
 
 
 def is_stream(path: Path) -> bool:

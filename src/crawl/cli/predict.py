@@ -17,7 +17,7 @@ import tyro
 from crawl.checks import whole_number
 from crawl.cli.flags import FilePath, Float, Int, Switch
 from crawl.cli.inputs import Row, WithInput, counter, say_outside, say_unknown
-from crawl.cli.output import STDOUT, open_output, say
+from crawl.cli.output import STDOUT, check_apart, open_output, say
 from crawl.cli.predict_many import ROWS_AT_A_TIME, predict_many, summary
 from crawl.cli.predict_pairs import predict_pairs
 
@@ -86,10 +86,11 @@ class Predict(WithInput):
             predict_pairs(trained, found, graph, self.pairs, self.output, self.hide, self.how)
             say_unknown(unknown)
             return
-        self.check_calibration(trained)
         if self.is_of_one_graph(trained):
+            self._refuse_calibration("nodes")
             self._predict_nodes(trained, unknown)
             return
+        self.check_calibration(trained)
         columns, rows = self.table(trained, unknown)
         added, outside = self.added(trained, columns), Counter[str]()
         num_rows, num_bad, num_far, first_reason = 0, 0, 0, ""
@@ -137,8 +138,7 @@ class Predict(WithInput):
             return
         if not self.pairs.is_file():
             raise ValueError(f"There is no file {self.pairs}.")
-        if self.output.exists() and self.output.samefile(self.pairs):
-            raise ValueError(f"The output would replace the input {self.pairs}: choose another name.")
+        check_apart(self.output, [self.pairs])
 
     def _is_of_links(self, trained: TrainedModel) -> bool:
         """Whether the model answers for pairs of nodes in files. Refuses flags of such models for others."""
@@ -149,14 +149,18 @@ class Predict(WithInput):
                 raise ValueError(f"{self.run_folder} predicts links: say of which pairs, with --pairs FILE.")
             if self.only is not None:
                 raise ValueError(f"{self.run_folder} predicts links, those that --pairs names: leave out --only.")
-            for flag, is_given in (("--interval", self.interval is not None), ("--calibrated", self.calibrated)):
-                if is_given:
-                    raise ValueError(f"{self.run_folder} predicts links, for which there is no {flag}: leave it out.")
+            self._refuse_calibration("links")
             return True
         for flag, value in (("--pairs", self.pairs), ("--hide", self.hide)):
             if value:
                 raise ValueError(f"{flag} is for models of links, which {self.run_folder} is not: leave it out.")
         return False
+
+    def _refuse_calibration(self, what: str) -> None:
+        """Refuse what there is for sets of graphs only."""
+        for flag, is_given in (("--interval", self.interval is not None), ("--calibrated", self.calibrated)):
+            if is_given:
+                raise ValueError(f"{self.run_folder} predicts {what}, for which there is no {flag}: leave it out.")
 
     def _predict_nodes(self, trained: TrainedModel, unknown: Unknown) -> None:
         """Write the rows of the nodes with their predictions, many at a time."""

@@ -151,10 +151,12 @@ def _refuse_without_epochs(usual: Pretraining, values: dict[str, Any]) -> None:
 
 def _flag(hint: Any, default: Any, sentence: str) -> Any:
     """The type of a field with its help: what it does, and the default where the sentence does not tell it."""
-    if default is True:
-        sentence = f"Do not {sentence[:1].lower()}{sentence[1:]}"
+    if default is True:  # both --walk.centred and --walk.no-centred: a command need not know what the recipe has
+        return Annotated[hint, tyro.conf.arg(help=sentence, help_behavior_hint="(on by default)")]
+    if default is False:
+        return Annotated[hint, tyro.conf.arg(help=sentence, help_behavior_hint=""), tyro.conf.FlagCreatePairsOff]
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    is_told = shown in (None, "") or isinstance(default, bool)
+    is_told = shown in (None, "")
     inner = next((each for each in typing.get_args(hint) if each is not type(None)), None)
     metavar = getattr(inner, "__name__", "").upper() if type(None) in typing.get_args(hint) else None
     behaviour = "" if is_told else f"(default: {shown})"

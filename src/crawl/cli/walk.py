@@ -20,7 +20,7 @@ import tyro
 from crawl.choices import Strategy
 from crawl.cli.flags import Int, Switch, Words, check_positive, check_seed, compute_with
 from crawl.cli.graph import GRAPH_SUFFIX
-from crawl.cli.output import STDOUT, is_stream, open_output, say
+from crawl.cli.output import STDOUT, check_apart, is_stream, open_output, say
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,6 +87,7 @@ class WalkEdges:
         """Read, walk, write."""
         if self.output.suffix not in (".npz", ".csv") and not is_stream(self.output):
             raise ValueError(f"{self.output}: walks are written as .npz or .csv, or with - as CSV to the terminal.")
+        check_apart(self.output, [self.edges])
         check_positive(num_walks=self.num_walks)
         check_seed(self.seed)
         if self.strategy != "node2vec" and (self.p, self.q) != (1, 1):

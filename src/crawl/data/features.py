@@ -31,7 +31,7 @@ ATOM_COLUMNS = (
 BOND_COLUMNS = (("bond type", 0), ("stereo configuration", 0), ("is conjugated", 0))
 
 _MOST_WORDS = 1000  # in one attribute; more are taken for names
-_MOST_INTEGERS = 100  # in one attribute; more are taken for quantities
+MOST_INTEGERS = 100  # in one attribute; more are taken for quantities
 _MOST_SHOWN = 5  # values in a message
 _MEANT = {("atomic number", 119): "0 (a dummy atom)"}  # values of columns of molecules that stand for something else
 
@@ -117,7 +117,7 @@ def find_columns(attributes: Mapping[str, Sequence[Any]]) -> tuple[Column, ...]:
     for name, values in attributes.items():
         kinds = {type(value) for value in values}
         distinct = set(values) if kinds <= {str, bool, int} else set()
-        if kinds <= {str} or kinds <= {bool} or (kinds <= {int} and len(distinct) <= _MOST_INTEGERS):
+        if kinds <= {str} or kinds <= {bool} or (kinds <= {int} and len(distinct) <= MOST_INTEGERS):
             if len(distinct) > _MOST_WORDS:
                 raise ValueError(
                     f"Attribute {name!r} has {len(distinct)} different words, too many for categories: leave it out."

@@ -14,12 +14,12 @@ from torch_geometric.data import Data
 from crawl.checks import as_list, as_path, check_type, shown, suggestion
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
-from crawl.data.features import Columns, Unknown, category_sizes, check_names, find_columns
+from crawl.data.features import Columns, Unknown, category_sizes, check_names
 from crawl.data.graph_folder import GRAPH, has_graph_file, node_of, read_graph_folder
 from crawl.data.link_graph_file import from_link_graph_file, num_linked
 from crawl.data.link_list import LinkList
 from crawl.data.links import FEWEST_LINKS, dataset_of_links
-from crawl.data.node_folder import NodeFolder, guessed, read_tables
+from crawl.data.node_folder import NodeFolder, read_tables
 from crawl.data.one_graph import OneGraph
 from crawl.data.pairs import pair_numbers
 from crawl.data.splits import Fractions, random_split, split_from_column
@@ -76,7 +76,7 @@ def from_link_folder(
     if is_column and fractions != _USUAL_FRACTIONS:
         raise ValueError(f"fractions={shown(fractions)} cannot change the split in the column {split!r}: leave it out.")
     of_nodes, of_edges = _attributes(found, split)
-    columns = Columns(find_columns(guessed(of_nodes)), find_columns(guessed(of_edges)))
+    columns = Columns(found.columns("node", of_nodes), found.columns("edge", of_edges))
     store = found.store(columns, of_nodes, of_edges, Unknown(), (), batches)
     if is_column:
         places = [f"line {row.line} of {table.path}" for row in found.edge_rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -76,8 +77,10 @@ def from_links(
         training = links.only(split.train)
         parts = [(links.numbers[ids], None) for ids in (split.val, split.test)]
     else:
-        parts = [_labelled(part, data.num_nodes, title) for part, title in ((val, "val"), (test, "test"))]
-        training = links.joined(_labelled(data, data.num_nodes, "data")[0])
+        loops: list[str] = []
+        parts = [_labelled(part, data.num_nodes, title, loops) for part, title in ((val, "val"), (test, "test"))]
+        training = links.joined(_labelled(data, data.num_nodes, "data", loops)[0])
+        training = replace(training, skipped=(*training.skipped, *loops))
         _check_apart({"train": training.numbers, "val": parts[0][0], "test": parts[1][0]})
     return dataset_of_links(
         training,
@@ -144,9 +147,9 @@ def dataset_of_links(
     return Dataset(name, store, task, Split(*ids), node_categories, edge_categories, skipped=training.skipped)
 
 
-def _labelled(data: Data, num_nodes: int, part: str) -> tuple[Tensor, Tensor | None]:
+def _labelled(data: Data, num_nodes: int, part: str, skipped: list[str]) -> Part:
     """The numbers of the pairs that `edge_label_index` says are linked, and of those that are not; None if there are
-    none of the latter."""
+    none of the latter. Adds to `skipped` how many pairs are self-loops, which are neither."""
     check_type(part, data, Data, "give a part of RandomLinkSplit")
     pairs, labels = getattr(data, "edge_label_index", None), getattr(data, "edge_label", None)
     if pairs is None and part == "data":
@@ -157,17 +160,18 @@ def _labelled(data: Data, num_nodes: int, part: str) -> tuple[Tensor, Tensor | N
     wrong = pairs[(pairs < 0) | (pairs >= num_nodes)]
     if wrong.numel():
         raise ValueError(f"There is no node {int(wrong[0])} ({part}): the graph has nodes 0 to {num_nodes - 1}.")
-    pairs_are_loops = pairs[:, 0] == pairs[:, 1]
-    if bool(pairs_are_loops.any()):
-        raise ValueError(f"{part}.edge_label_index pairs node {int(pairs[pairs_are_loops][0, 0])} with itself.")
     if labels is None:
         labels = torch.ones(len(pairs), device="cpu")
     labels = plain_tensor(f"{part}.edge_label", labels).cpu()
     if labels.shape != (len(pairs),) or not bool(((labels == 0) | (labels == 1)).all()):
         raise ValueError(f"{part}.edge_label must be 0 or 1 for each of {len(pairs)} pairs, not {shown(labels)}.")
+    are_two = pairs[:, 0] != pairs[:, 1]
+    if num_loops := int((~are_two).sum()):
+        skipped.append(f"self-loops in {part}.edge_label_index, which are not links: {num_loops}")
+        pairs, labels = pairs[are_two], labels[are_two]
     linked, others = (torch.unique(pair_numbers(pairs[labels == label])) for label in (1, 0))
     if len(linked) == 0:
-        raise ValueError(f"No pair of {part} is linked: edge_label is 0 everywhere.")
+        raise ValueError(f"No pair of two nodes is linked in {part}: edge_label must be 1 for some.")
     both = linked[torch.isin(linked, others)]
     if both.numel():
         raise ValueError(f"{part}.edge_label says both of nodes {pairs_of_numbers(both)[0].tolist()}: 0 and 1.")

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from crawl.checks import as_path, truth
+from crawl.checks import as_path, shown, truth
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
-from crawl.data.features import Column, Columns, Unknown, category_sizes, check_names, encode_columns, find_columns
+from crawl.data.features import (
+    MOST_INTEGERS,
+    Column,
+    Columns,
+    Unknown,
+    category_sizes,
+    check_names,
+    encode_columns,
+    find_columns,
+)
 from crawl.data.graph_folder import from_graph_folder, has_graph_file
 from crawl.data.node_labels import USUAL_FRACTIONS, LabelChoice
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Fractions, Split
-from crawl.data.table import UNNAMED, Row, Table
+from crawl.data.table import UNNAMED, Row, Table, number_in
 from crawl.data.targets import AnyKind
 from crawl.graph import Graph
+
+_LARGEST = torch.finfo(torch.float32).max
 
 
 def from_nodes(
@@ -66,7 +77,7 @@ def from_nodes(
     labelled = labels.labelled(lambda column: [row.cells[column] for row in found.rows], [r.line for r in found.rows])
     of_nodes = found.attributes("node", labels.columns)
     of_edges = found.attributes("edge", {"source", "target"})
-    columns = Columns(find_columns(guessed(of_nodes)), find_columns(guessed(of_edges)))
+    columns = Columns(found.columns("node", of_nodes), found.columns("edge", of_edges))
     store = found.store(columns, of_nodes, of_edges, Unknown(), labelled.places, batches)
     return Dataset(
         name=as_path("folder", folder).resolve().name,
@@ -105,7 +116,7 @@ class NodeFolder:
 
     def attributes(self, owner: str, without: Iterable[str]) -> dict[str, list[str]]:
         """The cells of each column of features. Refuses an empty one."""
-        table, rows = (self.nodes, self.rows) if owner == "node" else (self.edges, self.edge_rows)
+        table, rows = self._listed(owner)
         if table is None:
             return {}
         names = [name for name in table.columns if name not in without and not name.startswith(UNNAMED)]
@@ -116,6 +127,13 @@ class NodeFolder:
                 if not row.cells[name]:
                     raise ValueError(f"{table.path}, line {row.line}: {name} is empty; every {owner} needs a value.")
         return {name: [row.cells[name] for row in rows] for name in names}
+
+    def columns(self, owner: str, attributes: Mapping[str, Sequence[str]]) -> tuple[Column, ...]:
+        """What each column of features is: whole numbers if all of its values are, else numbers if all are, or words.
+
+        Refuses a column of which that is not clear, and numbers that are not finite.
+        """
+        return find_columns({name: self._guessed(owner, name, cells) for name, cells in attributes.items()})
 
     def store(
         self,
@@ -128,14 +146,75 @@ class NodeFolder:
     ) -> OneGraph:
         """The graph with features as the columns say, and targets of `owners`, without `y`."""
         edge_index = self.ends
-        edge_attr = encode_columns("edge", _typed(of_edges, columns.edges), columns.edges, unknown)
+        edge_attr = encode_columns("edge", self._typed("edge", of_edges, columns.edges), columns.edges, unknown)
         if not self.directed:
             back = (edge_index[0] != edge_index[1]).nonzero().flatten()  # a self-loop is its own reverse
             edge_index = torch.cat([edge_index, edge_index[:, back].flip(0)], dim=1)
             edge_attr = None if edge_attr is None else torch.cat([edge_attr, edge_attr[back]])
         graph = Graph.from_edge_index(edge_index, len(self.rows))
-        x = encode_columns("node", _typed(of_nodes, columns.nodes), columns.nodes, unknown)
+        x = encode_columns("node", self._typed("node", of_nodes, columns.nodes), columns.nodes, unknown)
         return OneGraph(graph, torch.tensor(owners, dtype=torch.long), x, edge_attr, None, edge_index, batches)
+
+    def _listed(self, owner: str) -> tuple[Table | None, list[Row]]:
+        return (self.nodes, self.rows) if owner == "node" else (self.edges, self.edge_rows)
+
+    def _guessed(self, owner: str, name: str, cells: Sequence[str]) -> list[Any]:
+        """The values of a column, of the kind that all of them are."""
+        are_numbers = [number_in(cell) is not None for cell in cells]
+        if not all(are_numbers):
+            if all(map(_python_reads, cells)):
+                place = are_numbers.index(False)
+                self._refuse(
+                    owner, place, name, cells, "which may be a number or a word: write the digits 0 to 9 alone"
+                )
+            return list(cells)
+        whole = _whole_numbers(cells)
+        if whole is None or len(set(whole)) > MOST_INTEGERS:
+            return self._numbers(owner, name, cells)
+        return whole
+
+    def _typed(
+        self, owner: str, attributes: Mapping[str, Sequence[str]], columns: Sequence[Column]
+    ) -> dict[str, list[Any]]:
+        """The values in each column, of the kind that it says. Refuses others."""
+        found: dict[str, list[Any]] = {}
+        for column in columns:
+            cells = attributes.get(column.name, ())
+            if column.values is None:
+                found[column.name] = self._numbers(owner, column.name, cells)
+            elif isinstance(column.values[0], int):
+                found[column.name] = self._categories(owner, column.name, cells)
+            else:
+                found[column.name] = list(cells)
+        return found
+
+    def _numbers(self, owner: str, name: str, cells: Sequence[str]) -> list[float]:
+        """Numbers that the network can take."""
+        numbers = []
+        for place, cell in enumerate(cells):
+            number = number_in(cell)
+            if number is None:
+                self._refuse(owner, place, name, cells, "not a number as in training: correct it")
+            if not abs(number) <= _LARGEST:  # NaN is not, either
+                self._refuse(owner, place, name, cells, f"not a finite number up to {_LARGEST:.1e}: correct it")
+            numbers.append(number)
+        return numbers
+
+    def _categories(self, owner: str, name: str, cells: Sequence[str]) -> list[int]:
+        """Whole numbers."""
+        numbers = []
+        for place, cell in enumerate(cells):
+            whole = None if number_in(cell) is None else _whole_numbers([cell])
+            if whole is None:
+                self._refuse(owner, place, name, cells, "not a whole number as in training: correct it")
+            numbers += whole
+        return numbers
+
+    def _refuse(self, owner: str, place: int, name: str, cells: Sequence[str], problem: str) -> NoReturn:
+        table, rows = self._listed(owner)
+        assert table is not None
+        where = f"{table.path}, line {rows[place].line}"
+        raise ValueError(f"{where}: {name} is {shown(cells[place])}, {problem}.")
 
 
 def read_nodes(
@@ -260,25 +339,20 @@ def _refuse_dead_ends(edge_index: Tensor, rows: Sequence[Row], path: Path) -> No
         )
 
 
-def guessed(attributes: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
-    """The values in each column: whole numbers if all are, else numbers if all are, else words."""
-    return {name: _as(int, cells) or _as(float, cells) or list(cells) for name, cells in attributes.items()}
-
-
-def _typed(attributes: Mapping[str, Sequence[str]], columns: Sequence[Column]) -> dict[str, list[Any]]:
-    """The values in each column, of the kind that it says; as words where they are not, which is refused later."""
-    kinds: dict[str, Callable[[str], Any]] = {}
-    for column in columns:
-        is_number = column.values is None or isinstance(column.values[0], int)
-        kinds[column.name] = float if column.values is None else int if is_number else str
-    return {name: _as(kinds[name], cells) or list(cells) for name, cells in attributes.items() if name in kinds}
-
-
-def _as(kind: Callable[[str], Any], cells: Sequence[str]) -> list[Any] | None:
+def _whole_numbers(cells: Sequence[str]) -> list[int] | None:
+    """The values of cells that hold numbers, if all are whole."""
     try:
-        return [kind(cell) for cell in cells]
+        return [int(cell) for cell in cells]
     except ValueError:
         return None
+
+
+def _python_reads(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_graph_file(folder: str | Path, directed: bool, batches: Batches) -> None:

@@ -130,7 +130,9 @@ class TableOfLabels:
         else:
             chosen = self._chosen(places, len(lines), labels)
         if labels is not None:
-            check_classes(labels, chosen, kind.class_names)
+            check_classes(
+                labels, chosen, kind.class_names, lambda target: f"{table.path}, line {lines[places[target]]}"
+            )
         return LabelledNodes(replace(kind, level="node"), y, places, chosen, skipped)
 
     def _chosen(self, places: Sequence[int], num_rows: int, labels: Tensor | None) -> Split:

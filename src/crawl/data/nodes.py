@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -91,6 +91,7 @@ def from_graph(
         _check_effect(split, fold, fractions)
     if split == "auto" and masks is not None:
         split = Split(*(mask[nodes].nonzero().flatten() for mask in masks.values()))
+        check_training(split)
     elif split == "auto":
         split = "random"
     labels = targets if found.kind in ("binary", "multiclass") else None
@@ -168,9 +169,24 @@ def masks_of(data: Data, fold: int) -> dict[str, Tensor] | None:
     return masks
 
 
-def check_classes(labels: Tensor, split: Split, names: tuple[str, ...]) -> None:
-    """Refuses a class that validation or test has and training lacks: nothing could learn it."""
+def check_training(split: Split) -> None:
+    """Refuses masks of which the one for training is empty."""
+    if not len(split.train):
+        raise ValueError("No node is for training: train_mask is False for all of them; mark those to learn from.")
+
+
+def check_classes(
+    labels: Tensor, split: Split, names: tuple[str, ...], where: Callable[[int], str] | None = None
+) -> None:
+    """Refuses a class that validation or test has and training lacks: nothing could learn it.
+
+    `where` says in which file and line the label of a target is.
+    """
     missing = sorted(set(labels[split.ids].tolist()) - set(labels[split.train].tolist()))
     if missing:
         name = names[int(missing[0])] if names else int(missing[0])
-        raise ValueError(f"No target of class {name} is in the training split: choose another split, or leave it out.")
+        first = next(i for i in split.ids.tolist() if labels[i] == missing[0])
+        place = "" if where is None else f"{where(first)}: "
+        raise ValueError(
+            f"{place}No target of class {name} is in the training split: choose another split, or leave it out."
+        )

@@ -44,7 +44,7 @@ class Split:
         ids = self.ids
         repeated = ids[1:][ids[1:] == ids[:-1]]
         if repeated.numel():
-            raise ValueError(f"Graph {int(repeated[0])} occurs more than once in the split.")
+            raise ValueError(f"Id {int(repeated[0])} occurs more than once in the split: name it once, in one part.")
 
     @property
     def ids(self) -> Tensor:
@@ -254,7 +254,7 @@ def split_from_column(values: Sequence[str], places: Sequence[str] | None = None
         raise ValueError(f"The split column says {shown(values[i])} in {place}; it may say train, val or test.")
     ids = {name: [i for i, part in enumerate(parts) if part == name] for name in ("train", "val", "test")}
     if empty := [part for part, members in ids.items() if not members]:
-        raise ValueError(f"The split column puts no graph into {' and '.join(empty)}.")
+        raise ValueError(f"The split column puts no row into {' and '.join(empty)}: give each part one.")
     return Split(**{part: torch.tensor(members) for part, members in ids.items()})
 
 

@@ -103,6 +103,16 @@ class Table:
             raise ValueError(f"{self.path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
+def number_in(cell: str) -> float | None:
+    """The number in a cell; None for words, also for `1_000` and digits of other scripts, which Python would take."""
+    if "_" in cell or not cell.isascii():
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
 def _different(header: Sequence[str]) -> tuple[str, ...]:
     """A name for each column that no other has; the first that is called so keeps it."""
     taken, kept = set(header), set[str]()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from crawl.checks import check_choice
+from crawl.data.table import number_in
 from crawl.data.task import Kind, Level, Task
 from crawl.tensor_checks import plain_tensor
 
@@ -182,11 +183,8 @@ def _refuse_large_numbers(name: str, column: Sequence[Value]) -> None:
 
 def _is_too_large(word: str) -> bool:
     """Whether a word is a number that float32 cannot hold; a row of digits may be a name."""
-    try:
-        number = float(word.translate(_MINUS))
-    except ValueError:
-        return False
-    return abs(number) > _LARGEST and "inf" not in word.lower() and not word.isdigit()
+    number = number_in(word.translate(_MINUS))
+    return number is not None and abs(number) > _LARGEST and "inf" not in word.lower() and not word.isdigit()
 
 
 def _number_in_word(word: str) -> str | None:
@@ -349,11 +347,8 @@ def _plain(cell: str) -> Value:
     """What a cell without brackets holds."""
     if cell.lower() in _MISSING:
         return None
-    try:
-        number = float(cell.translate(_MINUS))
-    except ValueError:
-        return cell
-    return number if abs(number) <= _LARGEST else cell
+    number = number_in(cell.translate(_MINUS))
+    return number if number is not None and abs(number) <= _LARGEST else cell
 
 
 def _in_brackets(cell: str) -> str | None:

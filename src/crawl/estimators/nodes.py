@@ -20,7 +20,7 @@ from crawl.checks import as_list, check_choice, shown, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.given_graphs import store_of
-from crawl.data.nodes import check_classes, check_labels, masks_of
+from crawl.data.nodes import check_classes, check_labels, check_training, masks_of
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
 from crawl.data.task import Task
@@ -125,6 +125,7 @@ class _NodeEstimator(OneGraphEstimator):
         if masks is not None and bool(masks["val"].any()):
             train, val = (masks[part][owners].nonzero().flatten() for part in ("train", "val"))
             split = Split(train, val, torch.empty(0, dtype=torch.long))
+            check_training(split)
         else:
             split = self._split(targets, task, seed, "node")
         if task.kind != "regression":

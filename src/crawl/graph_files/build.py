@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from crawl.checks import MAX_COUNT, as_path, positive_number, shown, truth, whole_number
-from crawl.edge_lists import dead_end, index_type, integer_weight_sums
+from crawl.edge_lists import index_type, integer_weight_sums
 from crawl.files import is_regular, named_if_full, whole_file
 from crawl.graph_files.arrays import DTYPES, Part, name_of
 from crawl.graph_files.layout import write
@@ -82,8 +82,10 @@ def build_graph_file(
         raise ValueError(f"on_progress must be a function of a text, not {shown(on_progress)}.")
     tell = on_progress or (lambda _: None)
     rows = None if features is None else _checked_features(features)
+    why = ""
     if num_nodes is None and rows is not None:
         num_nodes = rows.shape[0]
+        why = f", since {rows.name} has {num_nodes} rows"
     if num_nodes is not None:
         num_nodes = whole_number("num_nodes", num_nodes, 0, MAX_COUNT - 1)
     if rows is not None and rows.shape[0] != num_nodes:
@@ -93,12 +95,14 @@ def build_graph_file(
         is_weighted = weighted or edge_weight is not None
         edges = _Edges(files, folder, is_weighted)
         most_id = MAX_COUNT - 2 if num_nodes is None else num_nodes - 1
-        for block in edge_blocks(source, edge_weight, most_id, weighted=weighted, header=header):
+        for block in edge_blocks(source, edge_weight, most_id, why, weighted=weighted, header=header):
             edges.append(*block)
             tell(f"{edges.count:,} edges read")
         if num_nodes is None:
             if edges.count == 0:
-                raise ValueError(f"{_name(source)}: there is no edge in it; give num_nodes for a graph without edges.")
+                raise ValueError(
+                    f"{_name(source)}: there is no edge in it; give num_nodes (--num-nodes) for a graph without."
+                )
             num_nodes = edges.most_id + 1
         parts = _rows(files, folder, edges, num_nodes, undirected, memory, tell)
         if rows is not None:
@@ -189,7 +193,10 @@ def _rows(
         tell(f"{first:,} of {edges.count:,} edges counted")
     ends = np.flatnonzero(is_entered & (num_arcs == 0))
     if ends.size:
-        raise ValueError(dead_end(int(ends[0])))
+        raise ValueError(
+            f"Node {ends[0]} can be entered but not left, so a walk would end there: build with undirected=True "
+            "(--undirected), or add a self-loop there."
+        )
     if num_nodes and num_arcs.max() > MAX_COUNT - 1:
         raise ValueError(f"Node {num_arcs.argmax()} has {num_arcs.max()} arcs; at most {MAX_COUNT - 1} are supported.")
     del is_entered, ends
@@ -324,9 +331,13 @@ def _features_part(rows: Numbers) -> Part:
     """The features, gone through once for their checksum; refuses what is not finite."""
     crc = begin = 0
     for piece in _feature_pieces(rows):
-        bad = np.flatnonzero(~np.isfinite(piece).all(axis=1))
-        if bad.size:
-            raise ValueError(f"{rows.name} has a number that is not finite in row {begin + bad[0]}: give finite ones.")
+        with np.errstate(over="ignore"):
+            is_finite = np.isfinite(piece.astype(np.float32, copy=False))  # as the network takes them
+        if not is_finite.all():
+            row, column = np.argwhere(~is_finite)[0]
+            raise ValueError(
+                f"{rows.name} has {piece[row, column]} in row {begin + row}: give finite numbers that float32 can hold."
+            )
         crc, begin = zlib.crc32(piece.data if piece.size else b"", crc), begin + len(piece)
     return Part(name_of(rows.dtype) or "", rows.shape, crc, _feature_pieces(rows))
 

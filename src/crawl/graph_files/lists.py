@@ -53,13 +53,18 @@ class Numbers:
             raise ValueError(f"{self.path} is not a .npy file of numbers, or it is damaged ({error}).") from None
 
 
-def edge_blocks(source: Any, edge_weight: Any, most_id: int, *, weighted: bool, header: bool) -> Iterator[Block]:
-    """Sources and targets, int32, and weights, float64 or None, of all edges, in blocks; see `build_graph_file`."""
+def edge_blocks(
+    source: Any, edge_weight: Any, most_id: int, why: str = "", *, weighted: bool, header: bool
+) -> Iterator[Block]:
+    """Sources and targets, int32, and weights, float64 or None, of all edges, in blocks; see `build_graph_file`.
+
+    `why` says in messages what decided the largest id.
+    """
     if isinstance(source, str | Path) and Path(source).suffix != ".npy":
         if edge_weight is not None:
             raise ValueError("edge_weight belongs to an array of edges: give text a third column, and weighted=True.")
         with _opened(as_path("source", source)) as file:
-            yield from edges_of_text(file, str(source), most_id, weighted=weighted, header=header)
+            yield from edges_of_text(file, str(source), most_id, why, weighted=weighted, header=header)
         return
     if weighted or header:
         raise ValueError("weighted and header are for text: leave them out, and give the weights as edge_weight.")
@@ -76,7 +81,7 @@ def edge_blocks(source: Any, edge_weight: Any, most_id: int, *, weighted: bool, 
         block = edges[:, part]
         if block.min() < 0 or block.max() > most_id:
             wrong = block.min() if block.min() < 0 else block.max()
-            raise ValueError(f"{edges.name} holds node {wrong}, but ids go from 0 to {most_id}.")
+            raise ValueError(f"{edges.name} holds node {wrong}, but ids go from 0 to {most_id}{why}.")
         weight = None
         if weights is not None:
             weight = weights[part].astype(np.float64)

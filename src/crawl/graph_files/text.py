@@ -26,7 +26,7 @@ _BLANK, _TAB, _RETURN, _ZERO, _NINE, _POINT = (ord(c) for c in " \t\r09.")
 
 
 def edges_of_text(
-    file: IO[bytes] | gzip.GzipFile, name: str, most_id: int, *, weighted: bool, header: bool
+    file: IO[bytes] | gzip.GzipFile, name: str, most_id: int, why: str = "", *, weighted: bool, header: bool
 ) -> Iterator[Block]:
     """Sources and targets, int32, and weights, float64, of the edges in a file, in blocks.
 
@@ -36,6 +36,7 @@ def edges_of_text(
         file: The file, open to read bytes.
         name: What it is called in messages.
         most_id: The largest node id.
+        why: What decided it, for messages.
         weighted: Whether there is a third column with a positive weight.
         header: Whether the first line names the columns.
 
@@ -61,7 +62,7 @@ def edges_of_text(
             wrong = int(bad_weights[0])
         if wrong >= 0:
             is_first_line = is_first and not header and num_edges == 0
-            problem = _problem(_line_at(text, wrong), most_id, weighted, is_first_line)
+            problem = _problem(_line_at(text, wrong), most_id, why, weighted, is_first_line)
             line += text.count(b"\n", 0, wrong)
             raise ValueError(f"{name}, line {line}: {problem}")
         yield source[:num_edges], target[:num_edges], weight if weighted else None
@@ -108,7 +109,7 @@ def _as_float(field: str) -> float:
         return -1.0
 
 
-def _problem(line: str, most_id: int, weighted: bool, may_be_header: bool) -> str:
+def _problem(line: str, most_id: int, why: str, weighted: bool, may_be_header: bool) -> str:
     """Why a line is not an edge."""
     fields = _fields(line)
     columns = ["source", "target", "weight"][: 3 if weighted else 2]
@@ -120,7 +121,7 @@ def _problem(line: str, most_id: int, weighted: bool, may_be_header: bool) -> st
         if not re.fullmatch("[0-9]+", field):
             return f"the {column} {shown(field)} is not a whole number from 0 on.{hint}"
         if len(field) > 20 or int(field) > most_id:
-            return f"the {column} {field[:40]} is not a node: ids go from 0 to {most_id}."
+            return f"the {column} {field[:40]} is not a node: ids go from 0 to {most_id}{why}."
     return f"the weight {shown(fields[-1])} is not a positive number; leave out edges that must not be walked."
 
 

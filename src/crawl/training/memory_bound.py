@@ -37,7 +37,8 @@ def targets_within(runner: Runner, memory_gb: float, *, num_steps: int | None) -
     num_targets = len(runner.store)
     if not num_targets:
         return 1
-    run = _run(runner)
+    store = runner.store
+    run = runner.predict if isinstance(store, OneGraph) and store.are_pairs else _run(runner)
     run(torch.zeros(1, dtype=torch.long), 1, seed=0, num_steps=num_steps)  # compiles what has to be
     size, each = min(_FEW_TARGETS, num_targets), _least_bytes(runner, num_steps)
     while True:  # more targets tell more: small tensors may find memory that was freed before
@@ -122,7 +123,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def _run(runner: Runner) -> Callable[..., object]:
-    """What a pass of the model is, up to its head, which may be for pairs."""
+    """What a pass of the model over nodes is, up to its head, which may be for pairs."""
     return runner.embed if hasattr(runner.model, "embed") else runner.predict
 
 

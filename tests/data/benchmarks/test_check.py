@@ -31,7 +31,7 @@ def test_a_file_in_the_root_with_damaged_arrays_is_refused_by_name(zinc_folder, 
         ("x", lambda array: array[1:], "x must have 12 entries"),
         ("edge_index", put((0, 0), 9), "Graph 0 has 3 nodes but an edge from 9 to 1"),
         ("num_nodes", lambda array: array[1:], "node_ptr has 4 entries, but edge_ptr 5"),
-        ("test", put(0, 0), "Graph 0 occurs more than once"),
+        ("test", put(0, 0), "Id 0 occurs more than once"),
     ):
         good = path.read_bytes()
         with pytest.raises(ValueError, match=rf"^\S+zinc\.npz [^\n]*{message}[^\n]*$"):
