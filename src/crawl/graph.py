@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from crawl import edge_lists
 from crawl.checks import truth
+from crawl.compressed_rows import compressed_rows, one_way_arc
+from crawl.edge_lists import arguments_of_data, arguments_of_networkx, checked_edge_list, checked_graph_ids
 from crawl.graph_files.layout import open_graph
-from crawl.tensor_checks import as_device, in_memory
+from crawl.tensor_checks import as_device
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 class Graph:
     """A graph, or a batch of graphs side by side, in compressed rows. Memory is O(N + E).
 
-    Build one with `from_edge_index`, `from_data` or `from_networkx`, which check it, or open a file; the constructor
-    checks nothing.
+    Build one with `from_edge_index`, `from_data` or `from_networkx`, or open a file. They raise a ValueError, with the
+    remedy, for what is not a graph, a file that is damaged or weights that are not positive. The constructor checks
+    nothing.
 
     * **Order** of the edges does not matter. Arcs are kept sorted by (source, target, column).
     * **Parallel edges** are separate arcs: a step picks an arc, so a doubled edge is twice as likely.
@@ -93,7 +95,7 @@ class Graph:
     @cached_property
     def one_way(self) -> tuple[int, int] | None:
         """Source and target of an arc that no arc leads back along; None if all edges can be walked both ways."""
-        return edge_lists.one_way_arc(self.rowptr, self.col)
+        return one_way_arc(self.rowptr, self.col)
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
@@ -109,7 +111,7 @@ class Graph:
                 or the position in the batch when None. On a GPU the range is not checked, which would wait for it.
         """
         own = torch.arange(self.num_graphs, device=self.device) if self.graph_keys is None else self.graph_keys
-        graph_ids = edge_lists.checked_graph_ids(own if graph_ids is None else graph_ids, self.num_graphs)
+        graph_ids = checked_graph_ids(own if graph_ids is None else graph_ids, self.num_graphs)
         local = torch.arange(self.num_nodes, device=self.device) - self.graph_ptr[self.batch].long()
         return (graph_ids.to(self.device)[self.batch] << 32) | local
 
@@ -136,38 +138,12 @@ class Graph:
             num_graphs: The number of graphs; needed only if the last ones have no nodes.
             undirected: Let every edge be walked both ways. Both arcs carry the id of the one given column; where a
                 direction is listed already, nothing is added.
-
-        Raises:
-            ValueError: For anything that is not a graph, with the remedy.
         """
         undirected = truth("undirected", undirected)
-        edge_index, num_nodes, batch, graph_ptr, edge_weight = edge_lists.checked_edge_list(
-            edge_index, num_nodes, edge_weight, batch, num_graphs
-        )
-        device, num_edges = edge_index.device, edge_index.shape[1]
-        source, target = edge_index[0], edge_index[1]
-        edge_id = torch.arange(num_edges, device=device, dtype=edge_lists.index_type(num_edges))
-        order_key = source * num_nodes + target
-        if undirected:
-            reverse_key = target * num_nodes + source
-            missing = ~torch.isin(reverse_key, order_key)
-            source, target = torch.cat([source, target[missing]]), torch.cat([target, source[missing]])
-            edge_id = torch.cat([edge_id, edge_id[missing]])
-            order_key = torch.cat([order_key, reverse_key[missing]])
-            del reverse_key, missing
-        if bool((order_key[1:] < order_key[:-1]).any()):
-            order = torch.sort(order_key, stable=True).indices
-            source, target, edge_id = source[order], target[order], edge_id[order]
-        del order_key
-        with in_memory(f"A graph of {num_nodes} nodes"):
-            rowptr = torch.zeros(num_nodes + 1, device=device, dtype=torch.int64)
-            torch.cumsum(torch.bincount(source, minlength=num_nodes), 0, out=rowptr[1:])
-        edge_lists.check_dead_ends(rowptr, target)
-        cum_weight = None
-        if edge_weight is not None:
-            cum_weight = edge_lists.integer_weight_sums(edge_weight[edge_id], source, rowptr)
-        rowptr = rowptr.to(edge_lists.index_type(source.numel()))
-        return cls(rowptr, target.int(), edge_id, batch, graph_ptr, num_edges, cum_weight)
+        checked = checked_edge_list(edge_index, num_nodes, edge_weight, batch, num_graphs)
+        edge_index, num_nodes, batch, graph_ptr, edge_weight = checked
+        rowptr, col, edge_id, cum_weight = compressed_rows(edge_index, num_nodes, edge_weight, undirected)
+        return cls(rowptr, col, edge_id, batch, graph_ptr, edge_index.shape[1], cum_weight)
 
     @classmethod
     def open(cls, path: str | Path, *, verify: bool = True) -> Graph:
@@ -177,9 +153,6 @@ class Graph:
             path: The file. It must not change while the graph is used; building it anew does not change it.
             verify: Compare the checksums and look at all numbers, which reads the file once. Sizes are always compared.
                 Leave it out only for files that were verified before: what walks do on damaged rows is not defined.
-
-        Raises:
-            ValueError: If it is not a graph file, or it is damaged; the message says what to do.
         """
         return cls(**open_graph(path, verify))
 
@@ -192,11 +165,8 @@ class Graph:
             weighted: Whether a step takes an edge in proportion to its `edge_weight`; False ignores the weights. When
                 None, weights that are not all equal are refused, so that they are not lost unnoticed.
             undirected: Let every edge be walked both ways; see `from_edge_index`.
-
-        Raises:
-            ValueError: For anything that is not a graph, and for unequal weights when `weighted` is None.
         """
-        graph = cls.from_edge_index(**edge_lists.arguments_of_data(data, weighted), undirected=undirected)
+        graph = cls.from_edge_index(**arguments_of_data(data, weighted), undirected=undirected)
         return replace(graph, graph_keys=getattr(data, "graph_keys", None))
 
     @classmethod
@@ -207,11 +177,8 @@ class Graph:
             graph: An undirected graph is walked both ways along each edge; a directed one along the arrows.
             weight: The edge attribute that holds the weights; unweighted when None.
             undirected: Let the edges of a directed graph be walked both ways, too.
-
-        Raises:
-            ValueError: If a walk would end at some node, or a weight is missing or not a positive number.
         """
-        arguments, undirected = edge_lists.arguments_of_networkx(graph, weight), truth("undirected", undirected)
+        arguments, undirected = arguments_of_networkx(graph, weight), truth("undirected", undirected)
         return cls.from_edge_index(**arguments, undirected=undirected or not graph.is_directed())
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ answer = readout(state.nodes, features of the graphs), per graph or per node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -22,8 +22,7 @@ from crawl.nn.checks import state_after
 from crawl.nn.encoders import Encoder
 from crawl.nn.graph_features import GraphFeatures
 from crawl.nn.inputs import NetworkInputs
-from crawl.nn.pair_readout import PairReadout
-from crawl.nn.readout import Readout
+from crawl.nn.pair_readout import readout_for
 from crawl.nn.settings import BlockSettings
 from crawl.ops.precision import check_precision, precision
 from crawl.tensor_checks import in_memory
@@ -49,19 +48,15 @@ class Network(NetworkInputs):
         out_channels: The width of the answer.
         layer: The blocks of a layer: names (`walk`, `virtual_node`, `edge_update`, `gine`, …, see `crawl.nn.BLOCKS`) or
             `Block` objects, which are copied for each layer. A tuple among them is a `Parallel` of its blocks. What
-            nothing after it would hear is left out of the last layer, as a name or an object: a virtual node at the
-            end, and an edge update that no later block sees. `walk, virtual_node` when None.
+            nothing after it would hear is left out of the last layer: a virtual node at the end, and an edge update
+            that no later block sees. `walk, virtual_node` when None.
         num_layers: The number of layers (L); 3 when None.
         layers: All blocks one by one instead, as names or objects; the same object twice shares its weights.
         hidden_channels: The width of the layers (d).
         edge_dim: The width of the edge features `edge_attr`, or an encoder for them. With 1, data may come without
             `edge_attr`, as if it were zero: a constant would tell the first position of a walk from the others. 0 for
             data without edge features; None ignores those that data may have.
-        window_size: How far back the structural bits look (s).
-        kernel_size: The width of the convolutions along walks, odd; s + 1 when None.
-        identity: Use the identity bits.
-        adjacency: Use the adjacency bits.
-        padding: Pool all positions of walks, not those alone that have a whole window around them; see `CRaWlConv`.
+        window_size, kernel_size, identity, adjacency, padding, implementation: The walk convolutions; see `CRaWlConv`.
         pool: `sum` or `mean` over the nodes of a graph; None for one answer per node.
         head: `mlp` or `linear`.
         pair: `dot`, `bilinear` or `mlp` for one answer per pair of nodes, see `PairReadout`; it needs `pool=None`.
@@ -69,15 +64,10 @@ class Network(NetworkInputs):
         graph_channels: The width of the features `u` of graphs, which the head sees beside the pooled nodes, or
             `crawl.nn.GraphFeatures` with their means and deviations. 0 for data without.
         input_dropout: The dropout rate of the node features.
-        norm: `batch` or `layer` norms in blocks that pass messages and before the head, or `none` for a learned scale
-            and shift alone, there and in walk convolutions. Other blocks have batch norms.
-        residual: Let blocks that pass messages add to the state; without it, what they would add is the new state.
-        num_heads: The number of heads of attention.
-        mean_log_degree: For `pna`, the mean of log(degree + 1) over the nodes of the training graphs.
-        strategy, p, q, restart, centred: Which walks; see `crawl.WalkPlan`.
-        num_steps, num_eval_steps, start_share, eval_start_share, num_walks: How long they are, where they start and how
-            many there are; see there.
-        implementation: `fast` or `reference`; see `CRaWlConv`.
+        norm: `batch`, `layer` or `none`, in the readout, too; see `crawl.nn.BlockSettings`.
+        residual, num_heads, mean_log_degree: Other blocks than those of the paper; see there.
+        strategy, p, q, restart, num_steps, num_eval_steps, start_share, eval_start_share, centred, num_walks: Which
+            walks; see `crawl.WalkPlan`.
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
 
     Attributes:
@@ -128,13 +118,11 @@ class Network(NetworkInputs):
         check_precision(precision)
         super().__init__(in_channels, edge_dim, parts, channels, graph_channels, input_dropout)
         self.precision = precision
-        shares = (start_share, eval_start_share)
-        plan = WalkPlan(
-            strategy, num_steps, num_eval_steps, *shares, window_size, p, q, restart, centred, num_walks=num_walks
-        )
-        widths, window_size = (self.node_channels, channels, self.edge_channels), plan.window_size
+        steps, shares = (num_steps, num_eval_steps), (start_share, eval_start_share)
+        plan = WalkPlan(strategy, *steps, *shares, window_size, p, q, restart, centred, num_walks)
+        widths = (self.node_channels, channels, self.edge_channels)
         settings = BlockSettings(
-            *(*widths, dropout, window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),
+            *(*widths, dropout, plan.window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),
             *(implementation, padding, plan.has_jumps, norm, residual),
         )
         blocks = built_blocks(parts, settings, plan)
@@ -142,17 +130,7 @@ class Network(NetworkInputs):
         self.order = tuple(list(self.blocks).index(block) for block in blocks)
         self.walk_plan = plan if any(block.uses_walks for block in blocks) else None
         self.widths = [width_taken(block, channels) for block in (*blocks[1:], None)]
-        self.readout: Readout | PairReadout
-        if pair is None:
-            width = 0 if self.graph_features is None else self.graph_features.out_channels
-            how: Any = {"pool": pool, "head": head, "dropout": dropout, "graph_channels": width, "norm": norm}
-            self.readout = Readout(channels, out_channels, **how)
-        elif self.graph_features is not None:
-            raise ValueError("A network for pairs of nodes sees no features of graphs: leave out graph_channels.")
-        elif pool is not None or head != "mlp":
-            raise ValueError(f"pair={pair!r} scores pairs of nodes: give pool=None, and leave out head.")
-        else:
-            self.readout = PairReadout(channels, out_channels, score=pair, dropout=dropout, norm=norm)
+        self.readout = readout_for(channels, out_channels, pool, head, pair, dropout, norm, self.graph_features)
 
     def forward(
         self, data: Data | Batch, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
@@ -161,41 +139,25 @@ class Network(NetworkInputs):
 
         Args:
             data: A PyG `Data` or `Batch`, which is only read. `x`, `edge_attr` and `batch` may be missing; `u`, `[G,
-                graph_channels]`, must be there if the network has `graph_channels`. If it has
-                `graph_keys`, `[G]` numbers from 0 to 2^31 - 1, a graph gets the same walks whichever batch it is in.
-                If it has `edge_weight`, steps are drawn in proportion to it. Or a `crawl.nn.Batch` with its walks.
-            walks: The walks to use; drawn afresh when None.
+                graph_channels]`, must be there if the network has `graph_channels`. If it has `graph_keys`, `[G]`
+                numbers from 0 to 2^31 - 1, a graph gets the same walks whichever batch it is in. If it has
+                `edge_weight`, steps are drawn in proportion to it. Or a `crawl.nn.Batch` with its walks.
+            walks: The walks to use; drawn afresh when None. With them, `num_steps` and `seed` are refused.
             num_steps: Steps of the walks drawn; `num_steps` in training and `num_eval_steps` in evaluation when None.
             seed: The seed of the walks drawn; taken from torch's generator when None.
-
-        Raises:
-            ValueError: If an argument about walks would have no effect, or a `crawl.nn.Batch` has no walks.
         """
-        return self._read(self.readout, data, walks, num_steps, seed)
+        batch = self.encoded(data, walks, num_steps, seed)
+        with precision(self.precision):
+            answer: Tensor = self.readout(self.last_state(batch).nodes, batch.nodes, batch.targets, batch.u)
+        return answer
 
     def embed(
         self, data: Data | Batch, walks: Walks | None = None, num_steps: int | None = None, seed: int | None = None
     ) -> Tensor:
-        """`[G, hidden_channels + graph_channels]`, or with N rows: what the head of the readout sees.
-
-        The arguments are those of `forward`.
-        """
-        return self._read(self.readout.embed, data, walks, num_steps, seed)
-
-    def _read(
-        self,
-        readout: Callable[..., Tensor],
-        data: Data | Batch,
-        walks: Walks | None,
-        num_steps: int | None,
-        seed: int | None,
-    ) -> Tensor:
-        """What a readout makes of the states after the last block."""
-        self.check_walk_arguments(data, walks, num_steps, seed)
-        batch = data if isinstance(data, Batch) else self.batch_of(data, walks, num_steps, seed)
-        batch = batch if batch.is_encoded else self.encode(batch)
+        """`[G, hidden_channels + graph_channels]`, or N rows: what the head sees; for the arguments see `forward`."""
+        batch = self.encoded(data, walks, num_steps, seed)
         with precision(self.precision):
-            return readout(self.last_state(batch).nodes, batch.nodes, batch.targets, batch.u)
+            return self.readout.embed(self.last_state(batch).nodes, batch.nodes, batch.targets, batch.u)
 
     def last_state(self, batch: Batch) -> State:
         """The state after the last block, for a batch that is encoded."""

@@ -1,4 +1,4 @@
-"""Whether all arcs lead both ways, on the CPU: the fast twin of `crawl.edge_lists.one_way_arc_by_search`.
+"""Whether all arcs lead both ways, on the CPU: the fast twin of `crawl.compressed_rows.one_way_arc_by_search`.
 
 Sources ascend, and so do the targets in a row. So a place in each row, which only moves ahead, is enough to find the
 arcs that lead back: every arc is looked at twice, and memory is needed for a number per node.

@@ -99,7 +99,7 @@ def test_long_rows_and_default_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_numbers_of_edges_and_arcs_choose_the_integers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if 2^31 were 7: there are 5 edges, so ids are int32, and 10 arcs, so rows are int64; then 7 edges."""
-    for module in ("crawl.edge_lists", "crawl.graph_files.build"):
+    for module in ("crawl.compressed_rows", "crawl.graph_files.build"):
         monkeypatch.setattr(f"{module}.index_type", lambda count: torch.int32 if count < 7 else torch.int64)
     for num_edges, types in ((5, (torch.int64, torch.int32)), (7, (torch.int64, torch.int64))):
         edge_index = torch.stack([torch.arange(num_edges), torch.arange(num_edges) + 1])

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from crawl import Graph, Walks, build_graph_file, edge_lists, sample_walks
+from crawl import Graph, Walks, build_graph_file, compressed_rows, sample_walks
 from crawl.walks.coverage import Seen
-from crawl.walks.reference import StepLaw
+from crawl.walks.strategies import StepLaw
 
 FAR = 2**31 + 10  # the first arc, and the first edge
 LAWS: list[dict[str, Any]] = [
@@ -140,7 +140,7 @@ def test_pairs_that_numba_counts_are_those_of_torch(undirected: bool) -> None:
 
 def test_arcs_that_do_not_lead_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """numba, torch and a search of all arcs find the first one, in parts and where rows begin far out."""
-    monkeypatch.setattr(edge_lists, "_PART", 7)
+    monkeypatch.setattr(compressed_rows, "_PART", 7)
     num_found = 0
     for seed in range(60):
         generator = torch.Generator().manual_seed(seed)
@@ -152,12 +152,12 @@ def test_arcs_that_do_not_lead_back(monkeypatch: pytest.MonkeyPatch) -> None:
         num_found += expected is not None
         far = graph.rowptr.long() + 5, torch.cat([graph.col.new_full((5,), 3), graph.col])
         for rowptr, col in ((graph.rowptr, graph.col), far):
-            assert edge_lists.one_way_arc(rowptr, col) == expected
-            assert edge_lists.one_way_arc_by_search(rowptr, col) == expected
+            assert compressed_rows.one_way_arc(rowptr, col) == expected
+            assert compressed_rows.one_way_arc_by_search(rowptr, col) == expected
     assert 10 < num_found < 50
     for empty in (
         Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 3),
         Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), 0),
     ):
-        assert edge_lists.one_way_arc(empty.rowptr, empty.col) is None
-        assert edge_lists.one_way_arc_by_search(empty.rowptr, empty.col) is None
+        assert compressed_rows.one_way_arc(empty.rowptr, empty.col) is None
+        assert compressed_rows.one_way_arc_by_search(empty.rowptr, empty.col) is None

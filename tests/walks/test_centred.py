@@ -16,7 +16,7 @@ from torch import Tensor
 
 from crawl import Graph, WalkPlan, Walks, sample_walks
 from crawl.walks import cpu, reference
-from crawl.walks.reference import StepLaw
+from crawl.walks.strategies import StepLaw
 
 STRATEGIES = ["uniform", "non_backtracking", "min_degree", "min_degree_non_backtracking"]
 OTHERS = ["numba", "triton"] if find_spec("triton") else ["numba"]
@@ -426,7 +426,7 @@ def test_centred_is_true_or_false() -> None:
 
 @pytest.mark.parametrize("part", [2, 2**24])
 def test_a_graph_with_one_way_edges_is_refused(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawl.edge_lists._PART", part)
+    monkeypatch.setattr("crawl.compressed_rows._PART", part)
     edge_index = torch.tensor([[0, 1, 1, 2, 2, 3, 3], [1, 0, 2, 1, 3, 2, 0]])
     graph = Graph.from_edge_index(edge_index)
     assert graph.one_way == (3, 0)
@@ -438,7 +438,7 @@ def test_a_graph_with_one_way_edges_is_refused(part: int, monkeypatch: pytest.Mo
 
 def test_a_graph_is_searched_for_one_way_edges_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
-    search = "crawl.edge_lists.one_way_arc"
+    search = "crawl.graph.one_way_arc"
     monkeypatch.setattr(search, lambda rowptr, col: searched.append(len(col)))
     graph = make_graph(ODD, 8)
     for seed in range(3):

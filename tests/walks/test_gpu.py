@@ -10,7 +10,7 @@ from torch import Tensor
 
 from crawl import Graph
 from crawl.walks import reference
-from crawl.walks.reference import StepLaw
+from crawl.walks.strategies import StepLaw
 
 triton = pytest.importorskip("triton")
 from crawl.walks import gpu  # noqa: E402 - needs Triton

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from crawl import Graph, Walks, sample_walks
-from crawl.walks.reference import StepLaw
+from crawl.walks.strategies import StepLaw
 
 # A triangle and a 4-cycle that share node 2, a parallel edge 1 2, a self-loop at 4, a leaf 6, an isolated node 7.
 UNDIRECTED = [(5, 6), (0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (5, 2), (1, 2), (4, 4)]

@@ -8,7 +8,7 @@ from measure import progress, spread_cell
 from torch import Tensor
 
 from crawl import Graph, sample_walks
-from crawl.walks.reference import StepLaw
+from crawl.walks.strategies import StepLaw
 from gpu.bench import Bench
 from gpu.report import Section
 from gpu.timing import in_turns

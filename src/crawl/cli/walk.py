@@ -125,19 +125,12 @@ class WalkEdges:
         return Graph.open(self.edges), None
 
     def _walks(self, graph: Graph, names: list[str] | None) -> _Walks:
-        from crawl.walks.sampling import start_nodes, walks_from
+        from crawl.walks.sampling import walks_from
+        from crawl.walks.starts import start_nodes
+        from crawl.walks.strategies import StepLaw
 
-        draw = walks_from(
-            graph,
-            num_steps=self.num_steps,
-            strategy=self.strategy,
-            window_size=self.window_size,
-            seed=self.seed,
-            p=self.p,
-            q=self.q,
-            restart=self.restart,
-            centred=self.centred,
-        )
+        law = StepLaw.named(self.strategy, self.p, self.q, self.restart, self.centred)
+        draw = walks_from(graph, law, self.num_steps, self.window_size, self.seed)
         if self.start:
             first = self._named(names, graph.num_nodes)
         else:

@@ -14,15 +14,16 @@ from torch import Tensor
 
 from crawl.checks import MAX_COUNT
 from crawl.data.store import GraphStore, rows_of
-from crawl.edge_lists import check_both_ways, checked_edge_list
+from crawl.edge_lists import checked_edge_list
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
+from crawl.walks.backends import sampler_for
+from crawl.walks.centred import check_both_ways
 from crawl.walks.plan import WalkPlan
-from crawl.walks.reference import StepLaw
-from crawl.walks.repeats import repeated_starts
-from crawl.walks.sampling import sampler_for, start_nodes
+from crawl.walks.starts import repeated_starts, start_nodes
+from crawl.walks.strategies import StepLaw
 from crawl.walks.walks import Walks
 
 _SMALLEST_RATIO, _LARGEST_RATIO = 1.01, 1.125  # between one bucket size and the next

@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from crawl.checks import MAX_COUNT, as_path, positive_number, shown, truth, whole_number
-from crawl.edge_lists import index_type, integer_weight_sums
+from crawl.compressed_rows import index_type, integer_weight_sums
 from crawl.files import is_regular, named_if_full, whole_file
 from crawl.graph_files.arrays import DTYPES, Part, name_of
 from crawl.graph_files.layout import write

@@ -26,6 +26,20 @@ def check_rows(x: Tensor, members: Segments, like: Tensor) -> None:
     _check_dtype("x", x, like.dtype)
 
 
+def check_graph_features(u: Tensor | None, graph_channels: int) -> None:
+    """Refuses features of graphs for a readout that takes another number of them."""
+    if (0 if u is None else u.shape[1]) != graph_channels:
+        wanted = f"u of {graph_channels} columns" if graph_channels else "no u"
+        raise ValueError(f"This readout has graph_channels={graph_channels}: give it {wanted}.")
+
+
+def check_targets(targets: tuple[Segments, ...] | None, pool: str | None) -> None:
+    """Refuses nodes to answer for if the readout pools them, and pairs of nodes."""
+    if targets is not None and (pool is not None or len(targets) > 1):
+        owners, wanted = ("nodes", "pool=None") if len(targets) == 1 else ("pairs of nodes", "pair, such as pair='mlp'")
+        raise ValueError(f"The targets of this batch are {owners}: the network needs {wanted}.")
+
+
 def check_state(state: Tensor, num_graphs: int, channels: int) -> None:
     """Refuses what is not a row of this many channels for each graph."""
     if plain_tensor("state", state).shape != (num_graphs, channels):

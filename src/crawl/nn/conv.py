@@ -119,11 +119,9 @@ class CRaWlConv(nn.Module):
         check_walk_features(x, edge_attr, walks, self.in_channels, self.edge_dim, self.project.weight.dtype)
         walks = walks.sized(x.shape[0], edge_attr)
         num_edges = checked_num_edges(walks, edge_attr) if into_edges else None
-        if self.jumps or walks.has_jumps:
-            walks, edge_attr = with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps)
-            of_nodes, of_edges = self._pooled(x, walks, edge_attr, None if num_edges is None else num_edges + 1)
-            return of_nodes, None if of_edges is None else of_edges[:-1]
-        return self._pooled(x, walks, edge_attr, num_edges)
+        walks, edge_attr = with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps)
+        of_nodes, of_edges = self._pooled(x, walks, edge_attr, None if num_edges is None else num_edges + self.jumps)
+        return of_nodes, of_edges[:-1] if self.jumps and of_edges is not None else of_edges
 
     def _pooled(
         self, x: Tensor, walks: Walks, edge_attr: Tensor | None, num_edges: int | None
@@ -149,9 +147,7 @@ class CRaWlConv(nn.Module):
     def walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None = None) -> Tensor:
         """The walk feature matrix X = [h | g | I | A], `[W, T, D]`: node features, the features of the edge that led
         there (zeros at the first position, or without `edge_attr`), the flag of jumps, identity and adjacency bits."""
-        if self.jumps or walks.has_jumps:
-            walks, edge_attr = with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps)
-        return self._walk_features(x, walks, edge_attr)
+        return self._walk_features(x, *with_jumps(x, walks, edge_attr, self.edge_dim, has_flag=self.jumps))
 
     def _walk_features(self, x: Tensor, walks: Walks, edge_attr: Tensor | None) -> Tensor:
         edges = x.new_zeros(*walks.edges.shape, self.edge_dim) if edge_attr is None else edge_attr[walks.edges]

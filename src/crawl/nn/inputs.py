@@ -107,6 +107,12 @@ class NetworkInputs(nn.Module):
         if useless := [name for name, value in given.items() if value is not None]:
             raise ValueError(f"{' and '.join(useless)} would have no effect, since {source}: leave it out.")
 
+    def encoded(self, data: Data | Batch, walks: Walks | None, num_steps: int | None, seed: int | None) -> Batch:
+        """The batch that the first block sees, made of PyG's or of one of ours; the arguments of `forward`."""
+        self.check_walk_arguments(data, walks, num_steps, seed)
+        batch = data if isinstance(data, Batch) else self.batch_of(data, walks, num_steps, seed)
+        return batch if batch.is_encoded else self.encode(batch)
+
     def batch_of(self, data: Data, walks: Walks | None, num_steps: int | None, seed: int | None) -> Batch:
         """The batch of a PyG `Data` or `Batch`, with the given walks or fresh ones; the arguments of `forward`."""
         if walks is not None:

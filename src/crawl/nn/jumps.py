@@ -14,12 +14,14 @@ from crawl.walks import Walks
 
 def with_jumps(
     x: Tensor, walks: Walks, edge_attr: Tensor | None, edge_dim: int, *, has_flag: bool
-) -> tuple[Walks, Tensor]:
+) -> tuple[Walks, Tensor | None]:
     """The walks and `[E + 1, edge_dim + 1]` edge features, in which a jump is one more edge, the last one.
 
-    Its features are 0, except the flag in the last column, which is 1 there alone. Refuses walks that jump for a layer
-    that has no weights for the flag.
+    Its features are 0, except the flag in the last column, which is 1 there alone. If neither the layer nor the walks
+    have jumps, nothing changes. Refuses walks that jump for a layer that has no weights for the flag.
     """
+    if not has_flag and not walks.has_jumps:
+        return walks, edge_attr
     if not has_flag:
         raise ValueError("These walks jump, so give the layer jumps=True, or take walks of another strategy.")
     num_edges = checked_num_edges(walks, edge_attr)

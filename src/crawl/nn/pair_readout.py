@@ -1,4 +1,4 @@
-"""From node features to the answer, for pairs of nodes."""
+"""From node features to the answer, for pairs of nodes; and which readout a network has."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, whole_number
-from crawl.choices import NormName, PairScore
-from crawl.nn.checks import check_rows
+from crawl.choices import Head, NormName, PairScore, Pool
+from crawl.nn.checks import check_graph_features, check_rows
 from crawl.nn.dropout import Dropout
+from crawl.nn.graph_features import GraphFeatures
 from crawl.nn.linear import Linear
 from crawl.nn.norm import make_norm
+from crawl.nn.readout import Readout
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
 
@@ -56,9 +58,10 @@ class PairReadout(nn.Module):
             self.head = nn.Sequential(hidden, nn.ReLU(), Linear(in_channels, out_channels, bias=True))
 
     def forward(
-        self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None, u: None = None
+        self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None, u: Tensor | None = None
     ) -> Tensor:
-        """`[M, out_channels]` for the M pairs of `targets`; see `Readout`. There are no features of graphs."""
+        """`[M, out_channels]` for the M pairs of `targets`; see `Readout`. Features of graphs, `u`, are refused."""
+        check_graph_features(u, 0)
         if targets is None or len(targets) != 2:
             raise ValueError("This network answers for pairs of nodes, but the batch has none as targets: give pairs.")
         x = self.embed(x, members)
@@ -75,11 +78,33 @@ class PairReadout(nn.Module):
         return both
 
     def embed(
-        self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None, u: None = None
+        self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None, u: Tensor | None = None
     ) -> Tensor:
         """`[M, in_channels]` what scores compare, for the nodes of `targets`; `[N, in_channels]` for all when None."""
+        check_graph_features(u, 0)
         check_rows(x, members, self.norm.bias)
         if targets is not None and len(targets) != 1:
             raise ValueError("Pairs of nodes have no embeddings: give nodes as targets.")
         z: Tensor = self.embedding(self.dropout(self.norm(x, members.rows, relu=True)))
         return z if targets is None else targets[0].spread(z)
+
+
+def readout_for(
+    channels: int,
+    out_channels: int,
+    pool: Pool | None,
+    head: Head,
+    pair: PairScore | None,
+    dropout: float,
+    norm: NormName,
+    graph_features: GraphFeatures | None,
+) -> Readout | PairReadout:
+    """The readout of a network with these settings. Refuses settings that one for pairs would not use."""
+    if pair is None:
+        width = 0 if graph_features is None else graph_features.out_channels
+        return Readout(channels, out_channels, pool=pool, head=head, dropout=dropout, graph_channels=width, norm=norm)
+    if graph_features is not None:
+        raise ValueError("A network for pairs of nodes sees no features of graphs: leave out graph_channels.")
+    if pool is not None or head != "mlp":
+        raise ValueError(f"pair={pair!r} scores pairs of nodes: give pool=None, and leave out head.")
+    return PairReadout(channels, out_channels, score=pair, dropout=dropout, norm=norm)

@@ -9,14 +9,12 @@ from torch import Tensor, nn
 
 from crawl.checks import MAX_CHANNELS, MAX_WIDTH, check_choice, whole_number
 from crawl.choices import Head, NormName, Pool
-from crawl.nn.checks import check_rows
+from crawl.nn.checks import check_graph_features, check_rows, check_targets
 from crawl.nn.dropout import Dropout
 from crawl.nn.linear import Linear
 from crawl.nn.norm import make_norm
 from crawl.ops.segments import Segments
 from crawl.tensor_checks import in_memory
-
-_OWNERS = {1: "nodes", 2: "pairs of nodes"}
 
 
 class Readout(nn.Module):
@@ -59,10 +57,7 @@ class Readout(nn.Module):
     def forward(
         self, x: Tensor, members: Segments, targets: tuple[Segments, ...] | None = None, u: Tensor | None = None
     ) -> Tensor:
-        """`[G, out_channels]`, or `[N, out_channels]` without pooling. A graph without nodes pools to 0.
-
-        The arguments are those of `embed`.
-        """
+        """`[G, out_channels]`, or N rows without pooling; for the arguments see `embed`. No nodes pool to 0."""
         out: Tensor = self.head(self.dropout(self.embed(x, members, targets, u)))
         return out
 
@@ -77,13 +72,9 @@ class Readout(nn.Module):
             targets: The nodes to answer for, as the owners of M rows; all when None.
             u: `[G, graph_channels]` features of the graphs; a node sees those of its graph.
         """
-        if (0 if u is None else u.shape[1]) != self.graph_channels:
-            wanted = f"u of {self.graph_channels} columns" if self.graph_channels else "no u"
-            raise ValueError(f"This readout has graph_channels={self.graph_channels}: give it {wanted}.")
+        check_graph_features(u, self.graph_channels)
         check_rows(x, members, self.norm.bias)
-        if targets is not None and (self.pool is not None or len(targets) > 1):
-            wanted = "pair, such as pair='mlp'" if len(targets) > 1 else "pool=None"
-            raise ValueError(f"The targets of this batch are {_OWNERS[len(targets)]}: the network needs {wanted}.")
+        check_targets(targets, self.pool)
         x = self.norm(x, members.rows, relu=True)
         if self.pool is not None:
             x = members.sum(x) if self.pool == "sum" else members.mean(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crawl.edge_lists import first_not_below
+from crawl.compressed_rows import first_not_below
 from crawl.graph import Graph
 
 
@@ -48,10 +48,3 @@ class SortedArcs:
         if self.graph.cum_weight is None:
             return begin + mass
         return first_not_below(self.graph.cum_weight, begin, end, mass + 1)
-
-    def reverse(self, source: Tensor, arc: Tensor) -> Tensor:
-        """The arc that leads back to the source of one; of parallel arcs the one of its rank, or the last if fewer."""
-        target = self.graph.col[arc].long()
-        rank = arc - self.between(source, target)[0]
-        first, last = self.between(target, source)
-        return torch.minimum(first + rank, last - 1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from types import ModuleType
 
 import torch
+from torch import Tensor
 
 
 def backend_for(device: torch.device, backend: str = "auto") -> ModuleType:
@@ -19,3 +21,9 @@ def backend_for(device: torch.device, backend: str = "auto") -> ModuleType:
     # numba and triton take a second to import, and one device needs one of them
     module = {"reference": "crawl.walks.reference", "numba": "crawl.walks.cpu", "triton": "crawl.walks.gpu"}[backend]
     return importlib.import_module(module)
+
+
+def sampler_for(device: torch.device, backend: str = "auto") -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """The function that samples there; its arguments are those of `reference.sample`."""
+    sampler: Callable[..., tuple[Tensor, Tensor, Tensor]] = backend_for(device, backend).sample
+    return sampler

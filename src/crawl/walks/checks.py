@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crawl.checks import MAX_COUNT, check_type, share, shown, whole_number
-from crawl.edge_lists import first_not_below
+from crawl.checks import MAX_COUNT, check_type, check_window_size, share, shown, truth, whole_number
+from crawl.compressed_rows import first_not_below
 from crawl.graph import Graph
 from crawl.tensor_checks import holds_integers, plain_tensor
 from crawl.walks.arcs import SortedArcs
@@ -22,6 +22,7 @@ def check_graph(graph: object) -> None:
 
 def check_parts(nodes: Tensor, edges: Tensor, code: Tensor, window_size: int) -> None:
     """Refuses tensors that are not the parts of `Walks`."""
+    check_window_size(window_size)
     for value in (nodes, edges, code):
         if not isinstance(value, Tensor) or value.is_nested or value.layout != torch.strided or value.dim() != 2:
             raise ValueError(f"Walks hold tensors of two dimensions, not {shown(value)}: use Walks.from_nodes.")
@@ -30,6 +31,12 @@ def check_parts(nodes: Tensor, edges: Tensor, code: Tensor, window_size: int) ->
     fits &= (nodes.dtype, code.dtype) == (torch.int32, code_dtype(window_size))
     if not fits or edges.dtype not in (torch.int32, torch.int64):
         raise ValueError("nodes, edges and code do not belong together: make walks with Walks.from_nodes.")
+
+
+def check_jumps(has_jumps: object, num_edges: int | None) -> None:
+    """Refuses walks that may jump, but do not know the number that stands for it."""
+    if truth("has_jumps", has_jumps) and num_edges is None:
+        raise ValueError("num_edges stands for a jump in `edges`: give Walks the num_edges of their graph.")
 
 
 def check_ids(

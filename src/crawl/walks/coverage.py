@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from crawl.graph import Graph
-from crawl.walks.checks import check_graph_of
+from crawl.walks.checks import check_graph, check_graph_of
 
 
 class Coverage(NamedTuple):
@@ -27,6 +27,7 @@ class Seen:
     """The nodes and edges of a graph that walks have seen so far: a byte for each."""
 
     def __init__(self, graph: Graph) -> None:
+        check_graph(graph)
         self.graph = graph
         self.is_visited = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
         self.is_walked = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)

@@ -19,7 +19,8 @@ from crawl.graph import Graph
 from crawl.threads import share_out
 from crawl.walks import philox
 from crawl.walks.cpu_rows import BLOCK, arc_at, arcs_between, is_arc, look_back, lower_bound, mass_before, reverse_arc
-from crawl.walks.reference import StepLaw, code_dtype
+from crawl.walks.reference import code_dtype
+from crawl.walks.strategies import StepLaw
 
 
 @torch.compiler.disable

@@ -90,7 +90,7 @@ def arc_at(cum_weight, row, end, mass):
 
 @njit
 def reverse_arc(rowptr, col, node, row, end, arc):
-    """The arc that leads back along one of the arcs [row, end) of a node; see `SortedArcs.reverse`."""
+    """The arc that leads back along one of the arcs [row, end) of a node; see `centred.reverse_arc`."""
     target = col[arc]
     rank = arc - arcs_between(col, row, end, target)[0]
     first, last = arcs_between(col, rowptr[target], rowptr[target + 1], node)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from crawl.walks.arcs import SortedArcs, scaled
+from crawl.walks.philox import step_word
 
 
 class DepthFirst:
@@ -16,15 +17,15 @@ class DepthFirst:
     current node alone. If all arcs are self-loops, it takes any of them.
     """
 
-    def __init__(self, arcs: SortedArcs, start: Tensor) -> None:
-        self.arcs = arcs
-        self.seen = start.unsqueeze(
-            1
-        ).clone()  # [W, T] nodes in the order in which they were found; -1 where a step found none
+    def __init__(self, arcs: SortedArcs, start: Tensor, keys: Tensor, seed: int) -> None:
+        self.arcs, self.keys, self.seed = arcs, keys, seed
+        # [W, T] nodes in the order in which they were found; -1 where a step found none
+        self.seen = start.unsqueeze(1).clone()
         self.parent = torch.full_like(self.seen, -1)  # of each of them; -1 for a root
 
-    def next_arc(self, here: Tensor, word: Tensor) -> Tensor:
+    def next_arc(self, visited: list[Tensor], step: int) -> Tensor:
         """The arc that each search takes from the current node."""
+        here, word = visited[-1], step_word(self.seed, step, self.keys)
         total = self.arcs.total(here)
         before, skipped = self._masses(here, self.seen)
         parent = torch.where(self.seen == here.unsqueeze(1), self.parent, -1).amax(1, keepdim=True)

@@ -21,7 +21,8 @@ from crawl.graph import Graph
 from crawl.walks import philox
 from crawl.walks.gpu_depth_first import depth_first_arc, parent_in_search
 from crawl.walks.gpu_rows import NO_NODE, NO_TARGET, arc_at, mass_before, reverse_arc, row_of, search
-from crawl.walks.reference import StepLaw, code_dtype
+from crawl.walks.reference import code_dtype
+from crawl.walks.strategies import StepLaw
 
 # A program is one warp: a thread is a walk, no warp waits for another, and a small batch spreads over the whole GPU.
 _BLOCK = 32

@@ -58,7 +58,7 @@ def reverse_arc(
     target: tl.tensor,
     is_walk: tl.tensor,
 ) -> tl.tensor:
-    """The arc that leads back from the target of an arc of a node, whose row is given; see `SortedArcs.reverse`."""
+    """The arc that leads back from the target of an arc of a node, whose row is given; see `centred.reverse_arc`."""
     first, last = arcs_between(col, begin, end, target)
     rank = arc - first
     begin, end = row_of(rowptr, target, is_walk)

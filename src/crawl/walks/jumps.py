@@ -1,4 +1,4 @@
-"""Steps that follow no edge, and what a gather along walks adds there."""
+"""Steps that follow no edge: when they are taken, and what a gather along walks adds there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import torch
 from torch import Tensor
 
 from crawl.tensor_checks import plain_tensor
+from crawl.walks.philox import RESTART, philox
+
+
+def are_jumps(restart: int, step: int, keys: Tensor, seed: int) -> Tensor:
+    """Which walks jump back to their start at a step; see `StepLaw.restart`."""
+    return philox(seed, step, RESTART, keys)[0] < restart
 
 
 def rows_of_steps(

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from crawl.edge_lists import integer_weight_sums
+from crawl.compressed_rows import integer_weight_sums
 from crawl.graph import Graph
 
 _WEIGHED: WeakKeyDictionary[Graph, Graph] = WeakKeyDictionary()  # closed batches walk on one graph again and again

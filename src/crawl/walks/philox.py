@@ -35,5 +35,10 @@ def philox(seed: int, block: Tensor | int, purpose: Tensor | int, key: Tensor) -
     return c0, c1, c2, c3
 
 
+def step_word(seed: int, step: int, key: Tensor) -> Tensor:
+    """The 32-bit word of a step; a Philox block holds those of four steps."""
+    return philox(seed, step // 4, STEP, key)[step % 4]
+
+
 def _like(value: Tensor | int, key: Tensor) -> Tensor:
     return value.long().expand_as(key) if isinstance(value, Tensor) else torch.full_like(key, value)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from crawl.graph import Graph
-    from crawl.walks.reference import StepLaw
+    from crawl.walks.strategies import StepLaw
     from crawl.walks.walks import Walks
 
 
@@ -80,7 +80,7 @@ class WalkPlan:
     @property
     def law(self) -> StepLaw:
         """How a step is drawn."""
-        from crawl.walks.reference import StepLaw
+        from crawl.walks.strategies import StepLaw
 
         return StepLaw.named(self.strategy, self.p, self.q, self.restart, self.centred)
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
-import torch
 from torch import Tensor
 
 from crawl.checks import MAX_SEED, check_choice, check_window_size, whole_number
 from crawl.choices import Backend, Strategy
 from crawl.graph import Graph
 from crawl.tensor_checks import in_memory
-from crawl.walks.backends import backend_for
-from crawl.walks.checks import check_graph, checked_keys, checked_share, checked_starts
-from crawl.walks.philox import START, philox
-from crawl.walks.reference import StepLaw
-from crawl.walks.repeats import several_walks, start_keys
+from crawl.walks.backends import sampler_for
+from crawl.walks.checks import check_graph
+from crawl.walks.starts import several_walks, start_nodes
+from crawl.walks.strategies import StepLaw
 from crawl.walks.walks import Walks
 
 
@@ -45,11 +43,8 @@ def sample_walks(
         graph: The graph or batch of graphs. If it has edge weights, steps are drawn in proportion to them.
         num_steps: The number of steps; a walk visits one more node.
         strategy: `uniform` draws among all arcs of a node; `non_backtracking` leaves out those that lead back where the
-            walk came from, unless there are no others; `node2vec` weighs an arc by 1/p if it leads back, by 1 if it
-            leads to a neighbour of the previous node, and by 1/q otherwise; `min_degree` weighs an arc u → v by
-            1 / min(degree of u, degree of v), and `min_degree_non_backtracking` also leaves out those that lead back;
-            `depth_first` goes to nodes that it has not seen, and back along its tree where there are none; `restart`
-            is `uniform`, except that a step jumps back to the start of its walk with the chance `restart`.
+            walk came from, unless there are no others. The paper does not use `node2vec`, `min_degree`,
+            `min_degree_non_backtracking`, `depth_first` and `restart`: docs/walks.md has their rules.
         start: None for one walk from every node that has an edge; a share in (0, 1] to draw that share of them at
             random, at least one in every graph that has an edge; or a tensor of nodes, repeated ones allowed.
         window_size: How far back the bits look (s), 0 to 32.
@@ -62,18 +57,13 @@ def sample_walks(
             which do not depend on the batch, if the graph has `graph_keys`. For a tensor `start` it is the id, and each
             repetition of a node within the call gets another: to split such starts into several calls, give keys.
         restart: The chance of a jump back, between 0 and 1; the other strategies do not use it.
-        centred: Put the start in the middle of its walk, at position `num_steps // 2`: an arm leads ahead from there,
-            and another one, which is read backwards, leads there. The walk is then a long one seen from its middle.
-            Every edge must be there in both directions; `node2vec`, `depth_first` and `restart` walks cannot be.
-        num_walks: Walks from each start; they come one after the other. Walk r = 0, 1, … has the key of the start plus
-            r · 2^32, or, if keys are given, plus r times the number of nodes of its graph, which keeps the keys of
-            `Graph.node_keys` apart.
-
-    Raises:
-        ValueError: If an argument is out of its range.
+        centred: Put the start in the middle of its walk, at position `num_steps // 2`. Every edge must be there in both
+            directions; `node2vec`, `depth_first` and `restart` walks cannot be.
+        num_walks: Walks from each start, one after the other; docs/walks.md says which keys they have.
     """
     seed, num_walks = whole_number("seed", seed, 0, MAX_SEED), whole_number("num_walks", num_walks)
-    draw = walks_from(graph, num_steps, strategy, window_size, seed, p, q, backend, restart, centred)
+    law = StepLaw.named(strategy, p, q, restart, centred)
+    draw = walks_from(graph, law, num_steps, window_size, seed, backend)
     nodes, own_keys = start_nodes(graph, start, keys, seed)
     if num_walks > 1:
         with in_memory(f"{nodes.numel() * num_walks} walks of {num_steps} steps"):
@@ -82,24 +72,12 @@ def sample_walks(
 
 
 def walks_from(
-    graph: Graph,
-    num_steps: int,
-    strategy: Strategy,
-    window_size: int,
-    seed: int,
-    p: float = 1.0,
-    q: float = 1.0,
-    backend: Backend = "auto",
-    restart: float = 0.1,
-    centred: bool = False,
+    graph: Graph, law: StepLaw, num_steps: int, window_size: int, seed: int, backend: Backend = "auto"
 ) -> Callable[[Tensor, Tensor], Walks]:
-    """A function of start nodes and keys, as `start_nodes` gives them, that samples their walks; see `sample_walks`.
-
-    Call it with some of them at a time, and memory for these is enough.
-    """
+    """A function of start nodes and keys, as `start_nodes` gives them, all or a part, that samples their walks."""
     check_graph(graph)
     num_steps, window_size = whole_number("num_steps", num_steps, 0, 2**31 - 2), check_window_size(window_size)
-    seed, law = whole_number("seed", seed, 0, MAX_SEED), StepLaw.named(strategy, p, q, restart, centred)
+    seed = whole_number("seed", seed, 0, MAX_SEED)
     check_choice("backend", backend, get_args(Backend))
     sampler = sampler_for(graph.device, backend)
     with in_memory(f"The weights of {graph.num_arcs} arcs"):
@@ -111,34 +89,3 @@ def walks_from(
         return Walks(*sampled, window_size, graph.num_nodes, graph.num_edges, has_jumps=law.restart > 0)
 
     return draw
-
-
-def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
-    """The start node and the key of every walk; see `sample_walks`."""
-    if isinstance(start, Tensor):
-        start = checked_starts(graph, start)
-        return start.int(), start_keys(start) if keys is None else checked_keys(keys, start)
-    walkable = graph.degree > 0
-    all_nodes = torch.arange(graph.num_nodes, device=graph.device)
-    own = all_nodes if graph.graph_keys is None else graph.node_keys()
-    keys = own if keys is None else checked_keys(keys, all_nodes)
-    if start is not None:
-        walkable = walkable & _drawn_share(graph, walkable, keys, checked_share(start), seed)
-    nodes = walkable.nonzero().squeeze(1)
-    return nodes.int(), keys[nodes]
-
-
-def _drawn_share(graph: Graph, walkable: Tensor, keys: Tensor, share: float, seed: int) -> Tensor:
-    """Which nodes start a walk: each with the given chance, and in every graph the one with the smallest draw."""
-    word = philox(seed, 0, START, keys)[0]
-    rank = (word << 31) | torch.arange(graph.num_nodes, device=graph.device)  # ties go to the first node
-    rank = torch.where(walkable, rank, torch.iinfo(torch.int64).max)
-    smallest = rank.new_full((graph.num_graphs,), torch.iinfo(torch.int64).max)
-    smallest = smallest.scatter_reduce(0, graph.batch.long(), rank, "amin")
-    return (word < round(share * 2**32)) | (rank == smallest[graph.batch])
-
-
-def sampler_for(device: torch.device, backend: str = "auto") -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """The function that samples there; its arguments are those of `reference.sample`."""
-    sampler: Callable[..., tuple[Tensor, Tensor, Tensor]] = backend_for(device, backend).sample
-    return sampler

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crawl.checks import check_window_size, truth
+from crawl.checks import check_window_size
 from crawl.graph import Graph
 from crawl.ops.backends import can_use_triton
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.tensor_checks import as_device
 from crawl.walks.backends import backend_for
-from crawl.walks.checks import check_graph, check_ids, check_parts, check_rows_to_add, check_values, checked_steps
+from crawl.walks.checks import check_ids, check_jumps, check_parts, check_rows_to_add, check_values, checked_steps
 from crawl.walks.coverage import Coverage, Seen
 from crawl.walks.jumps import rows_of_steps
 
@@ -52,10 +52,8 @@ class Walks:
     has_jumps: bool = False
 
     def __post_init__(self) -> None:
-        check_window_size(self.window_size)
         check_parts(self.nodes, self.edges, self.code, self.window_size)
-        if truth("has_jumps", self.has_jumps) and self.num_edges is None:
-            raise ValueError("num_edges stands for a jump in `edges`: give Walks the num_edges of their graph.")
+        check_jumps(self.has_jumps, self.num_edges)
         if self.num_real is None:
             check_ids(self.nodes, self.num_nodes, self.edges, self.num_edges, self.has_jumps)
 
@@ -65,12 +63,9 @@ class Walks:
 
         Args:
             graph: The graph the walks run on.
-            nodes: `[W, T]` node ids.
+            nodes: `[W, T]` node ids. Two that follow each other must be joined by an edge.
             window_size: How far back the bits look (s).
             edges: `[W, T - 1]` the column of each step, where edges are parallel; the first one that fits when None.
-
-        Raises:
-            ValueError: If two nodes that follow each other are not joined by an edge.
         """
         window_size = check_window_size(window_size)
         nodes, edges = checked_steps(graph, nodes, edges)
@@ -133,11 +128,7 @@ class Walks:
         return Segments(owner, Rows(owner.numel()), Rows(num_ids), ptr, order)
 
     def gather(
-        self,
-        nodes: Tensor,
-        edges: Tensor | None = None,
-        bits: Tensor | None = None,
-        jump: Tensor | None = None,
+        self, nodes: Tensor, edges: Tensor | None = None, bits: Tensor | None = None, jump: Tensor | None = None
     ) -> Tensor:
         """`[W, T, C]`: at each position the sum of the rows of its node, of the edge that leads there, and of its bits.
 
@@ -148,9 +139,6 @@ class Walks:
             edges: `[E, C]`; the first position has no edge.
             bits: `[2s - 1, C]` a row for each bit, in the order of `bits()`.
             jump: `[C]` the row of positions that a jump leads to, which have no edge either; 0 when None.
-
-        Raises:
-            ValueError: If there is not a row for each node, edge or bit, or they differ in width.
         """
         check_rows_to_add(nodes, edges, bits, num_bits(self.window_size))
         num_walks, num_positions = self.nodes.shape
@@ -182,7 +170,6 @@ class Walks:
 
     def coverage(self, graph: Graph) -> Coverage:
         """The shares of the nodes and edges of each graph that these walks, which must be on it, see."""
-        check_graph(graph)
         seen, walks = Seen(graph), self.without_padding()
         seen.add(walks.nodes, walks.edges, walks.num_nodes, walks.num_edges, walks.has_jumps)
         return seen.coverage()

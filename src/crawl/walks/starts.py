@@ -1,4 +1,4 @@
-"""Several walks from one start: their keys."""
+"""Where walks start, and their keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,33 @@ from torch import Tensor
 
 from crawl.checks import MAX_COUNT
 from crawl.graph import Graph
+from crawl.walks.checks import checked_keys, checked_share, checked_starts
+from crawl.walks.philox import START, philox
+
+
+def start_nodes(graph: Graph, start: float | Tensor | None, keys: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
+    """The start node and the key of every walk; see `sample_walks`."""
+    if isinstance(start, Tensor):
+        start = checked_starts(graph, start)
+        return start.int(), start_keys(start) if keys is None else checked_keys(keys, start)
+    walkable = graph.degree > 0
+    all_nodes = torch.arange(graph.num_nodes, device=graph.device)
+    own = all_nodes if graph.graph_keys is None else graph.node_keys()
+    keys = own if keys is None else checked_keys(keys, all_nodes)
+    if start is not None:
+        walkable = walkable & _drawn_share(graph, walkable, keys, checked_share(start), seed)
+    nodes = walkable.nonzero().squeeze(1)
+    return nodes.int(), keys[nodes]
+
+
+def _drawn_share(graph: Graph, walkable: Tensor, keys: Tensor, share: float, seed: int) -> Tensor:
+    """Which nodes start a walk: each with the given chance, and in every graph the one with the smallest draw."""
+    word = philox(seed, 0, START, keys)[0]
+    rank = (word << 31) | torch.arange(graph.num_nodes, device=graph.device)  # ties go to the first node
+    rank = torch.where(walkable, rank, torch.iinfo(torch.int64).max)
+    smallest = rank.new_full((graph.num_graphs,), torch.iinfo(torch.int64).max)
+    smallest = smallest.scatter_reduce(0, graph.batch.long(), rank, "amin")
+    return (word < round(share * 2**32)) | (rank == smallest[graph.batch])
 
 
 def start_keys(start: Tensor) -> Tensor:
@@ -22,7 +49,11 @@ def start_keys(start: Tensor) -> Tensor:
 
 
 def several_walks(graph: Graph, nodes: Tensor, keys: Tensor | None, num_walks: int) -> tuple[Tensor, Tensor]:
-    """Start nodes and keys of several walks from each start; of starts with default keys when None."""
+    """Start nodes and keys of `num_walks` walks from each start, one after the other.
+
+    Walk r = 0, 1, … has the key of the start plus r · 2^32, which is what repeated starts have by default; or, if keys
+    are given, plus r times the number of nodes of its graph, which keeps the keys of `Graph.node_keys` apart.
+    """
     if keys is not None:
         sizes = graph.graph_ptr.diff()[graph.batch[nodes]]
         return repeated_starts(nodes, keys, sizes, graph.num_nodes, num_walks)
