@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,6 +53,21 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def as_rank(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Lets this process take itself for one of two that `torchrun` has started; it has their store."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    words = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port}
+    for name, value in {**words, "TORCHELASTIC_USE_AGENT_STORE": True}.items():
+        monkeypatch.setenv(name, str(value))
+
+    def set_rank(rank: int) -> None:
+        assert store.port  # which keeps it alive
+        monkeypatch.setenv("RANK", str(rank))
+
+    return set_rank
 
 
 torch.set_num_threads(1)  # tensors as small as in tests only wait for a second thread, and long if the machine is busy

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -11,6 +14,7 @@ from crawl.checks import whole_number
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
+_SECONDS_BETWEEN_LOOKS = 1.0
 _AHEAD = 2  # items for each process that are under way or wait for their turn
 
 
@@ -25,7 +29,8 @@ def in_order(
     """The result of the function for each item, in their order.
 
     Items are taken as results are asked for, so that at most a few are in memory at a time. One job works in this
-    process. Function and `prepare`, which each process calls first with what is `given`, must be importable.
+    process. Function and `prepare`, which each process calls first with what is `given`, must be importable. The
+    processes end when this one does, also if it is killed.
 
     Raises:
         RuntimeError: If a process died, as when the system ended it because memory was short.
@@ -39,7 +44,7 @@ def in_order(
     from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
     from joblib.externals.loky.process_executor import TerminatedWorkerError  # type: ignore[import-untyped]
 
-    executor: Any = ProcessPoolExecutor(jobs, initializer=prepare, initargs=given)
+    executor: Any = ProcessPoolExecutor(jobs, initializer=_begin, initargs=(os.getpid(), prepare, given))
     waiting: deque[Any] = deque()
     try:
         for item in items:
@@ -57,3 +62,20 @@ def in_order(
         raise
     finally:
         executor.shutdown(wait=True)
+
+
+def _begin(parent: int, prepare: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+    """What a process calls first."""
+    threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
+    if prepare is not None:
+        prepare(*given)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone: after `kill -9`, nobody else would end it.
+
+    It is a thread because Linux's signal of a parent's death comes when the thread ends that started a process.
+    """
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    os._exit(1)

@@ -57,6 +57,7 @@ def test_the_output_is_that_of_one_process(crawl, trained, tmp_path, jobs):
     done = crawl(*words, "--threads", "1")
     assert (done.code, done.out) == (0, "")
     assert "32 rows, 3 without a prediction" in done.err
+    assert ("starting 2 processes" in done.err) == (jobs == "2")
     assert "silicon" in done.err or "atomic number" in done.err  # which did not occur in training
     assert (tmp_path / "out.csv").read_bytes() == (trained / "plain.csv").read_bytes()
     assert files(tmp_path) == ["out.csv"]

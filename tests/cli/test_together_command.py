@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from crawl.cli.describe import Datasets
 from crawl.training.ranks import Ranks
 from tests.training.test_ranks import start
 
@@ -34,6 +37,51 @@ def test_refuses_several_trainings_from_the_command_line(monkeypatch, crawl):
     done = crawl("train", "csl", "--protocol", "folds")
     assert done.code == 2
     assert "2 processes share one training" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("predict", "run", "in.csv", "-o", "out.csv"), r"crawl predict works in one process, not 2.*--jobs"),
+        (("data", "pack", "in.csv", "-o", "out"), r"crawl data works in one process, not 2.*--jobs"),
+        (("data", "check", "out"), r"without torchrun and srun\.$"),
+        (("embed", "run", "in.csv", "-o", "out.npy"), r"crawl embed works in one process, not 2"),
+    ],
+)
+def test_other_commands_refuse_several_processes(crawl, monkeypatch, words, message):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert re.search(message, crawl.error(*words))
+
+
+def test_what_is_wrong_in_all_processes_is_said_by_the_first(crawl, monkeypatch, as_rank):
+    commands = [("train", "csv", "--data.path", "nowhere.csv"), ("train", "csl", "--training.lr", "fast")]
+    for words in commands:
+        as_rank(0)
+        said = crawl(*words)
+        assert said.code == 2
+        assert "nowhere.csv" in said.err or "--training.lr" in said.err
+        as_rank(1)
+        assert crawl(*words) == (2, "", "")
+    monkeypatch.setattr(Datasets, "run", fail_alone)
+    monkeypatch.setattr("crawl.training.said._PATIENCE", timedelta(seconds=0.1))
+    monkeypatch.setattr("crawl.cli.app.started_together", lambda: 1)
+    assert crawl("datasets") == (2, "", "crawl: rank 1: error: the disk of this machine is full\n")
+
+
+def fail_alone(_: object) -> None:
+    raise ValueError("the disk of this machine is full")
+
+
+def test_an_interrupt_of_all_processes_is_told_by_the_first(crawl, monkeypatch, as_rank):
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Datasets, "run", interrupt)
+    monkeypatch.setattr("crawl.cli.app.started_together", lambda: 1)
+    for rank, said in enumerate(("crawl: interrupted\n", "")):
+        as_rank(rank)
+        assert crawl("datasets") == (130, "", said)
 
 
 def process_of(rank: int, torchrun: int) -> int:

@@ -109,7 +109,7 @@ def test_three_files_several_molecules_and_processes(tmp_path: Path) -> None:
     assert_same(open_packed(tmp_path / "store"), expected)
 
 
-def test_it_is_what_from_pyg_has(tmp_path: Path) -> None:
+def test_it_is_what_from_pyg_has(tmp_path: Path, monkeypatch: Any) -> None:
     generator = torch.Generator().manual_seed(0)
     graphs = []
     for i in range(12):
@@ -126,6 +126,9 @@ def test_it_is_what_from_pyg_has(tmp_path: Path) -> None:
     assert_same(open_packed(tmp_path / "store"), from_pyg(graphs, name="list"))
     with pytest.raises(ValueError, match=r"from number 0 on.*have no targets"):
         pack_graphs([Data(x=torch.rand(2, 1))], tmp_path / "other")
+    monkeypatch.setattr("crawl.data.pack._ROWS_AT_A_TIME", 5)
+    with pytest.raises(ValueError, match=r"^Graph 9 has x of shape \[2, 1\]"):
+        pack_graphs([*graphs[:9], Data(x=torch.ones(2, 1).long(), y=torch.tensor([1]))], tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 

@@ -11,8 +11,9 @@ import torch
 from torch_geometric.data import Data
 
 from crawl.data import Dataset, GraphStore, open_packed
-from crawl.data.pack import pack_graphs
-from crawl.data.packed import PackedStore
+from crawl.data.pack import pack_csv, pack_graphs
+from crawl.data.packed import PackedStore, manifest_text
+from crawl.data.packing import new_folder
 
 
 def graphs(number: int = 8) -> list[Data]:
@@ -86,6 +87,36 @@ def test_files_of_another_store_are_refused(packed: Dataset, tmp_path: Path) -> 
     shutil.copy(tmp_path / "other" / "shard-1.crawl", tmp_path / "store" / "shard-1.crawl")
     with pytest.raises(ValueError, match=r"shard-1.crawl .*not the one that pack.json names"):
         open_packed(tmp_path / "store")
+
+
+def test_a_list_of_skipped_rows_that_was_changed_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    (tmp_path / "rows.csv").write_text("SMILES,y\n" + "C,1.5\nCC,2\nCCC,3\nCCCC,4\nCCCCC,5\n" + "x,1\nyz,2\n")
+    expected = pack_csv(tmp_path / "rows.csv", tmp_path / "store", "SMILES", "y").skipped
+    assert [line.partition(":")[0] for line in expected] == ["line 7", "line 8"]
+    store = tmp_path / "store"
+    path, content = store / "skipped.txt", (store / "skipped.txt").read_bytes()
+    values = json.loads((store / "pack.json").read_text())
+    del values["crc32"], values["files"]["skipped.txt"]
+    for is_older in (False, True):
+        if is_older:
+            (store / "pack.json").write_text(manifest_text(values))
+        for changed in (content[:-1], content + b"more\n", b"\xff" + content, b"", None):
+            path.unlink()
+            if changed is not None:
+                path.write_bytes(changed)
+            with pytest.raises(ValueError, match=r"skipped.txt (is damaged|cannot be read).*pack the data again"):
+                open_packed(store, verify=False)
+            path.write_bytes(content)
+        assert open_packed(store).skipped == expected
+
+
+def test_a_folder_that_somebody_was_faster_to_write_is_named(tmp_path: Path) -> None:
+    for make in (lambda place: place.mkdir() or (place / "a").touch(), Path.touch):
+        place = tmp_path / f"store{make.__name__}"
+        with pytest.raises(ValueError, match=f"{place} exists already: choose another"), new_folder(place):
+            make(place)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_forged_list_is_refused(packed: Dataset, tmp_path: Path) -> None:

@@ -76,6 +76,13 @@ def test_only_the_first_process_writes_and_the_record_says_how_many_there_were(r
     assert epochs == [1, 2, 3, 4]
 
 
+def test_batches_that_cannot_be_shared_are_refused_before_there_is_a_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(Ranks, "of_this_process", classmethod(lambda cls: cls(0, 7)))
+    with pytest.raises(ValueError, match=r"7 processes cannot share batches of 6.*--training.batch-size"):
+        run_experiment(EXPERIMENT, tmp_path / "new", dataset=float32_dataset(), device="cpu", quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_several_trainings_are_refused_before_there_is_a_folder(monkeypatch, tmp_path):
     monkeypatch.setattr(Ranks, "of_this_process", classmethod(lambda cls: cls(0, 2)))
     remedy = r"2 processes.*in one process"

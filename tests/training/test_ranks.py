@@ -17,6 +17,7 @@ import torch
 from crawl.data import from_graph
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training import ranks as ranks_module
+from crawl.training.launched import started_together
 from crawl.training.norms import Norms
 from crawl.training.ranks import Process, Ranks, backend_for_gpus
 from tests.training.together import dataset, outcome, trainer
@@ -177,6 +178,20 @@ class TestEnvironment:
     def test_refuses_what_contradicts_itself(self, variables, message):
         with pytest.raises(ValueError, match=message):
             Ranks.of_this_process(variables)
+
+    @pytest.mark.parametrize(
+        ("variables", "size"),
+        [
+            ({}, 1),
+            ({"WORLD_SIZE": "3", "RANK": "0"}, 3),
+            ({"WORLD_SIZE": "1", "RANK": "0"}, 1),
+            ({"WORLD_SIZE": "two", "RANK": "0"}, 1),  # which a training will say
+            ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "MASTER_ADDR": "first"}, 1),  # the script of a job
+            ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "MASTER_ADDR": "first", "SLURM_STEP_NUM_TASKS": "4"}, 4),
+        ],
+    )
+    def test_how_many_were_started_together(self, variables, size):
+        assert started_together(variables) == size
 
 
 def test_refuses_norms_that_cannot_be_synchronised():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from typing import Annotated, Any, Protocol, Union, get_origin
 
 import tyro
@@ -32,7 +33,8 @@ from crawl.cli.train import Train, train_type
 from crawl.cli.tune import Tune, tune_type
 from crawl.cli.walk import WalkEdges
 from crawl.files import named_if_full
-from crawl.training.launched import launched
+from crawl.training.launched import launched, started_together
+from crawl.training.said import is_said_by_first
 
 _DESCRIPTION = """CRaWl: graph learning with random walks and 1D CNNs.
 
@@ -64,9 +66,14 @@ def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Com
     arguments = [word for word in arguments if word != "--debug"]
     replace_closed_streams()
     rank = _rank()
-    if rank:  # the first process speaks for all
-        prog = f"{prog}: rank {rank}"
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if not rank:
+        return _run(arguments, parse, prog, rank, debug)
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # the first process speaks for all
+        return _run(arguments, parse, f"{prog}: rank {rank}", rank, debug)
+
+
+def _run(arguments: Sequence[str], parse: Callable[[Sequence[str]], Command], prog: str, rank: int, debug: bool) -> int:
+    """Run a command line in the process of this rank; the exit code."""
     with as_interrupts() as came:
         try:
             with _warnings_in_one_line(prog):
@@ -74,7 +81,7 @@ def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Com
                     with named_if_full(STDOUT_NAME):
                         print(f"{prog} {__version__}")
                 else:
-                    parse(arguments).run()
+                    _parsed(parse, arguments, rank).run()
                 with named_if_full(STDOUT_NAME):
                     sys.stdout.flush()
         except SystemExit as stop:  # tyro has printed its help or what is wrong with a flag
@@ -83,7 +90,7 @@ def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Com
             signals.ignore()
             death = _death_of_another() if came else None
             what = death or (f"stopped by {came[0].name}" if came else "interrupted")
-            if getattr(death, "is_told_here", True):
+            if getattr(death, "is_told_here", rank == 0):  # the first one tells what came to all
                 with suppress(OSError):  # the terminal may be gone
                     say("; ".join([f"{prog}: {what}", *map(str, interrupt.args)]))
             if came:
@@ -96,8 +103,9 @@ def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Com
             signals.ignore()
             if debug:
                 traceback.print_exc()
-            if getattr(error, "is_told_here", True):
-                say(f"{prog}: error: {_in_one_line(error)}")
+            text = _in_one_line(error)
+            if error.is_told_here if hasattr(error, "is_told_here") else not is_said_by_first(text):
+                say(f"{prog}: error: {text}")
             if isinstance(error, OSError):  # perhaps it cannot be flushed, in which case Python would complain again
                 _drop_stdout()
             return USAGE if _is_users(error) else BUG
@@ -126,6 +134,7 @@ def parse(arguments: Sequence[str]) -> Command:
     if arguments[:1] == ["reproduce"]:
         raise ValueError("crawl reproduce is now, in a copy of the repository: python -m reproduction TABLE.")
     chosen = next((word for word in arguments if word in types), None)
+    _refuse_several(chosen, arguments)
     commands = [Annotated[type_, _subcommand(name, type_, name == chosen)] for name, type_ in types.items()]
     any_command: Any = Union[tuple(commands)]  # noqa: UP007
     command: Command = tyro.cli(
@@ -136,6 +145,16 @@ def parse(arguments: Sequence[str]) -> Command:
         config=(tyro.conf.CascadeSubcommandArgs,),
     )
     return command
+
+
+def _refuse_several(command: str | None, arguments: Sequence[str]) -> None:
+    """Refuse several processes for what each of them would do, and write, again."""
+    size = started_together()
+    if size == 1 or command in (None, "train"):
+        return
+    flags = {"predict": "--jobs", "tune": "--ray"} | ({"data": "--jobs"} if "pack" in arguments else {})
+    remedy = f"; {flags[command]} shares the work out" if command in flags else ""
+    raise ValueError(f"crawl {command} works in one process, not {size}: call it without torchrun and srun{remedy}.")
 
 
 def _subcommand(name: str, type_: Any, is_chosen: bool) -> Any:
@@ -175,6 +194,18 @@ def _in_one_line(error: Exception) -> str:
     if isinstance(error, MemoryError) or _lacks_memory(error):
         return f"there is not enough memory: take a smaller batch, shorter walks or a smaller model. {text}".strip()
     return text if _is_users(error) and text else f"{type(error).__name__}: {text} (--debug shows where)"
+
+
+def _parsed(parse: Callable[[Sequence[str]], Command], arguments: Sequence[str], rank: int) -> Command:
+    """The command the arguments ask for; of several processes, the first one prints what is wrong with a flag."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said) if rank else nullcontext():
+            return parse(arguments)
+    except SystemExit as stop:
+        if stop.code and not is_said_by_first(f"wrong flags: {' '.join(arguments)}"):
+            sys.stderr.write(said.getvalue())
+        raise
 
 
 def _rank() -> int:

@@ -284,8 +284,9 @@ def say_outside(outside: Mapping[str, int]) -> None:
 
 
 @contextmanager
-def counter() -> Iterator[Callable[[int], None]]:
-    """A function that counts rows for a person to watch; by a line every ten seconds where there is no terminal."""
+def counter(*, from_first: bool = False) -> Iterator[Callable[[int], None]]:
+    """A function that counts rows for a person to watch; by a line every ten seconds where there is no terminal, or
+    only `from_first` rows on, which are counted."""
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
@@ -298,7 +299,11 @@ def counter() -> Iterator[Callable[[int], None]]:
 
         def line() -> str:
             done = sum(numbers)
-            return f"{done} rows, {done / (time.monotonic() - began):,.0f} per second"
+            return (
+                ""
+                if from_first and not numbers
+                else f"{done} rows, {done / (time.monotonic() - began):,.0f} per second"
+            )
 
         with lines(line):
             yield numbers.append

@@ -116,7 +116,9 @@ def predict_many(command: Command, jobs: int) -> None:
         if rows_before:
             say(f"{output}: resuming after {rows_before} rows")
         pieces = islice(work.pieces(), note.num_pieces, None)
-        with tempfile.TemporaryDirectory() as claims, counter() as count:
+        if jobs > 1:
+            say(f"starting {jobs} processes")
+        with tempfile.TemporaryDirectory() as claims, counter(from_first=jobs > 1) as count:
             given = (command, claims, _threads(command, jobs))
             for piece in in_order(answer, pieces, jobs, prepare=prepare, given=given):
                 text = piece.text if note.num_pieces else work.header + piece.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from array import array
@@ -381,7 +382,8 @@ def pack_graphs(
 
 
 def _piece(graphs: list[Data], first: int, ignore: Collection[str]) -> GraphStore:
-    """Some graphs with targets; what is refused is named by its place among all."""
+    """Some graphs with targets; what is refused is named by its place among all, of which `first` is that of the
+    first."""
     try:
         store = GraphStore.from_graphs(graphs, level="graph", ignore=ignore)
         if store.y is None:
@@ -389,7 +391,9 @@ def _piece(graphs: list[Data], first: int, ignore: Collection[str]) -> GraphStor
         if store.u is not None:
             raise ValueError("A packed store does not keep features u of graphs: give ignore=['u'].")
     except ValueError as error:
-        raise ValueError(f"Of the graphs from number {first} on, counted from 0: {error}") from None
+        text, is_named = re.subn(r"(?<=[Gg]raph )\d+", lambda place: str(first + int(place[0])), str(error), count=1)
+        where = "" if is_named else f"Of the graphs from number {first} on, counted from 0: "
+        raise ValueError(f"{where}{text}") from None
     return store
 
 

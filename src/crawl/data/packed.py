@@ -46,7 +46,8 @@ class Manifest:
         name: What to call the data in reports.
         task: What is to be predicted.
         shards: How many graphs each file of nodes and edges has.
-        files: The checksum of the header of each file, which has those of its arrays.
+        files: The checksum of the header of each file, which has those of its arrays, and that of `skipped.txt`, which
+            stores of older versions do not have.
         hashes: The parts of the fingerprint of the data, except the split.
         node_categories: As in `Dataset`.
         edge_categories: As in `Dataset`.
@@ -317,8 +318,6 @@ def open_packed(path: Path | str, *, verify: bool = True) -> Dataset:
     assert y is not None
     store = PackedStore(sizes, shards, y, weights, manifest.hashes)
     _check(graphs, shards, manifest, store)
-    skipped = folder / SKIPPED
-    lines = skipped.read_text(encoding="utf-8").splitlines() if manifest.num_skipped and skipped.is_file() else []
     return Dataset(
         name=manifest.name,
         store=store,
@@ -326,7 +325,7 @@ def open_packed(path: Path | str, *, verify: bool = True) -> Dataset:
         split=Split(*(torch.from_numpy(graphs.arrays[part].copy()) for part in ("train", "val", "test"))),
         node_categories=manifest.node_categories,
         edge_categories=manifest.edge_categories,
-        skipped=tuple(lines),
+        skipped=_skipped(folder / SKIPPED, manifest),
         graph_names=Names(graphs.arrays["names_ptr"], graphs.arrays["names"]),
     )
 
@@ -336,10 +335,15 @@ def shard_name(i: int) -> str:
     return f"shard-{i}.crawl"
 
 
+def crc_of_text(content: bytes) -> str:
+    """The checksum of the content of a file that has none itself."""
+    return f"{zlib.crc32(content):08x}"
+
+
 def manifest_text(manifest: Mapping[str, Any]) -> str:
     """The manifest as JSON, with a checksum."""
     text = json.dumps(manifest, sort_keys=True)
-    return json.dumps({**manifest, "crc32": f"{zlib.crc32(text.encode()):08x}"}, indent=1, sort_keys=True) + "\n"
+    return json.dumps({**manifest, "crc32": crc_of_text(text.encode())}, indent=1, sort_keys=True) + "\n"
 
 
 def _manifest(text: str) -> Manifest:
@@ -347,9 +351,31 @@ def _manifest(text: str) -> Manifest:
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise ValueError("it is not the list of files of a packed store")
     crc = values.pop("crc32", None)
-    if crc != f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}":
+    if crc != crc_of_text(json.dumps(values, sort_keys=True).encode()):
         raise ValueError("its checksum differs")
     return structure(Manifest, values, "A packed store")
+
+
+def _skipped(path: Path, manifest: Manifest) -> tuple[str, ...]:
+    """The lines about rows that were left out. Refuses a list that is missing or was changed."""
+    if not manifest.num_skipped:
+        return ()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be read ({error.strerror}), and {MANIFEST} says that it lists {manifest.num_skipped} rows: "
+            f"{_REMEDY}."
+        ) from None
+    try:
+        if path.name in manifest.files and manifest.files[path.name] != crc_of_text(content):
+            raise ValueError("its checksum differs")
+        lines = content.decode().split("\n")[:-1]
+        if len(lines) != manifest.num_skipped:
+            raise ValueError(f"it has {len(lines)} lines, not {manifest.num_skipped}")
+    except ValueError as error:  # also for what is not UTF-8
+        raise ValueError(f"{path} is damaged ({error}): {_REMEDY}.") from None
+    return tuple(lines)
 
 
 def _check(graphs: ArrayFile, shards: Sequence[ArrayFile], manifest: Manifest, store: PackedStore) -> None:

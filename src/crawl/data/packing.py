@@ -5,6 +5,7 @@ Memory is a few numbers for each graph: its sizes, its targets and its place. Di
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -21,7 +22,7 @@ from torch import Tensor
 from crawl.checks import as_path, whole_number
 from crawl.data.dataset import Dataset
 from crawl.data.fingerprint import Fingerprint
-from crawl.data.packed import FORMAT, GRAPHS, MANIFEST, SKIPPED, manifest_text, open_packed, shard_name
+from crawl.data.packed import FORMAT, GRAPHS, MANIFEST, SKIPPED, crc_of_text, manifest_text, open_packed, shard_name
 from crawl.data.splits import Split
 from crawl.data.task import Task
 from crawl.files import named_if_full, whole_file, write_atomically
@@ -29,6 +30,7 @@ from crawl.graph_files.arrays import Array, Part, name_of, write_arrays
 from crawl.plain import unstructure
 
 _GRAPHS_AT_ONCE = 2**14
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)  # what is in the place of a new folder
 _WHOLE = tuple(np.dtype(name) for name in ("u1", "i2", "i4", "i8"))  # the smallest that holds all numbers is taken
 
 
@@ -165,12 +167,17 @@ class Spool:
             span = (int(kept[begin]), int(kept[end - 1]) + 1)
             _write(folder / shard_name(i), dict(self._shard(keep, ptrs, *span)))
             begin = end
+        files = {path.name: _crc_of(path) for path in sorted(folder.glob("*.crawl"))}
         if skipped:
-            write_atomically(folder / SKIPPED, "".join(f"{line}\n" for line in skipped))
+            text = "".join(
+                f"{' '.join(line.splitlines())}\n" for line in skipped
+            )  # a name of a column may have several
+            write_atomically(folder / SKIPPED, text)
+            files[SKIPPED] = crc_of_text(text.encode())
         manifest: dict[str, Any] = {
             **{"format": FORMAT, "name": name, "task": unstructure(task), "num_skipped": len(skipped)},
             "shards": [end - begin for begin, end in zip([0, *ends], ends, strict=False)],
-            "files": {path.name: _crc_of(path) for path in sorted(folder.glob("*.crawl"))},
+            "files": files,
             "node_categories": list(node_categories),
             "edge_categories": list(edge_categories),
             "hashes": {},
@@ -220,7 +227,7 @@ def new_folder(output: Path | str) -> Iterator[Path]:
     """
     output = as_path("output", output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ValueError(f"{output} exists already: choose another folder.")
+        raise _taken(output)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent))
@@ -230,9 +237,18 @@ def new_folder(output: Path | str) -> Iterator[Path]:
         with named_if_full(str(output)):
             yield temporary
         temporary.chmod(0o777 & ~_umask())
-        os.replace(temporary, output)
+        try:
+            os.replace(temporary, output)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+            raise _taken(output) from None  # another process was faster
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _taken(output: Path) -> ValueError:
+    return ValueError(f"{output} exists already: choose another folder.")
 
 
 def _umask() -> int:

@@ -40,7 +40,7 @@ from crawl.training.checkpoint import check_history, load_checkpoint, save_check
 from crawl.training.evaluation import targets_of
 from crawl.training.pretraining import Pretrainer, with_bits
 from crawl.training.ranks import Ranks
-from crawl.training.trainer import Trainer, choose_device
+from crawl.training.trainer import Trainer, check_shares, choose_device
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0  # any of them gives the same result: training is a function of the seed
 
@@ -129,6 +129,7 @@ def run_experiment(
     model = build_model(experiment, features) if model is None else model  # refused before a folder is there
     if experiment.pretraining is not None:
         with_bits(model)
+    check_shares(ranks.size, dataset, experiment.training)
     initial = None if init is None else InitialWeights.take(model, as_path("init", init))
     run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
     with run.locked(), lines(f"{run.path}: preparing", quiet):

@@ -33,3 +33,16 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int
             raise ValueError(f"{names[0]}={rank} must be from 0 to {names[1]} - 1, which is {size - 1}.")
         return rank, size, local
     return 0, 1, 0
+
+
+def started_together(environment: Mapping[str, str] = os.environ) -> int:
+    """How many processes `torchrun` or `srun` have started with this one, itself included; 1 if they have not.
+
+    Unlike `launched`, it takes the script of a SLURM job for one process, though that has a number of tasks.
+    """
+    if "RANK" not in environment and environment.get("SLURM_STEP_NUM_TASKS", "1") == "1":
+        return 1
+    try:
+        return launched(environment)[1]
+    except ValueError:
+        return 1

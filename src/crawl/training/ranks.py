@@ -27,6 +27,7 @@ from torch import Tensor, distributed
 
 from crawl.checks import shown
 from crawl.training.launched import launched
+from crawl.training.said import has_first_failed
 
 _SECONDS_TO_ANSWER = 10.0
 _PATIENCE = timedelta(minutes=30)  # one may evaluate or read data while the others wait
@@ -229,10 +230,11 @@ class Ranks:
             lost = self._lost()
             who = f"rank {', '.join(map(str, lost))}" if lost else "one of them"
             left = [rank for rank in range(self.size) if rank not in lost]
+            is_explained = lost == [0] and has_first_failed()
             raise RankLost(
                 f"{self.size} processes train together, and {who} is gone, as rank {self.rank} sees: "
                 f"{_first_sentence(error)}",
-                is_told_here=self.rank == min(left, default=self.rank),
+                is_told_here=self.rank == min(left, default=self.rank) and not is_explained,
             ) from None
 
     def _lost(self) -> list[int]:

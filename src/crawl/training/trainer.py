@@ -83,7 +83,10 @@ class Trainer:
             )
         training = training.for_graphs(len(dataset.split.train))
         self.ranks = ranks = Ranks() if ranks is None else ranks
-        _check_shares(ranks, dataset, training)
+        check_shares(ranks.size, dataset, training)
+        if ranks.size > 1:
+            ranks.check_equal("The settings of the training", training)
+            ranks.check_equal("The data", (len(dataset.store), dataset.split.to_json()))
         if dataset.batches == "full":
             training, evaluation = _with_all_targets(dataset.split, training, evaluation)
         self.device = choose_device(device)
@@ -371,22 +374,18 @@ class Trainer:
         return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
 
-def _check_shares(ranks: Ranks, dataset: Dataset, training: Training) -> None:
-    """Refuse several processes where they cannot share batches, or would not see the same data."""
-    if ranks.size == 1:
-        return
-    if dataset.batches == "full":
+def check_shares(size: int, dataset: Dataset, training: Training) -> None:
+    """Refuse several processes where they cannot share batches."""
+    if size > 1 and dataset.batches == "full":
         raise ValueError(
-            f"A batch of the full graph cannot be shared by {ranks.size} processes: train in one, or give data with "
-            "batches='closed'."
+            f"A batch of the full graph cannot be shared by {size} processes: train in one, or choose "
+            "batches='closed' (--data.batches closed)."
         )
-    if training.batch_size < ranks.size:
+    if training.batch_size < size:
         raise ValueError(
-            f"{ranks.size} processes cannot share batches of {training.batch_size} graphs: take fewer processes, or a "
-            "larger training.batch_size."
+            f"{size} processes cannot share batches of {training.batch_size} graphs: take fewer processes, or a "
+            "larger training.batch_size (--training.batch-size)."
         )
-    ranks.check_equal("The settings of the training", training)
-    ranks.check_equal("The data", (len(dataset.store), dataset.split.to_json()))
 
 
 def _with_all_targets(split: Split, training: Training, evaluation: Evaluation) -> tuple[Training, Evaluation]:
@@ -399,7 +398,7 @@ def _with_all_targets(split: Split, training: Training, evaluation: Evaluation) 
             if (value := getattr(settings, name)) != getattr(type(settings), name):
                 raise ValueError(
                     f"A batch of the full graph has all targets, so {group}.{name}={value} cannot change anything: "
-                    "leave it out, or give data with batches='closed'."
+                    "leave it out, or choose batches='closed' (--data.batches closed)."
                 )
     largest = max(len(split.train), len(split.val), len(split.test))
     return replace(training, batch_size=len(split.train)), replace(evaluation, batch_size=largest)
