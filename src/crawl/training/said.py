@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import time
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -12,14 +10,14 @@ from typing import Any
 from crawl.training.launched import launched
 
 _PATIENCE = timedelta(seconds=10)  # some processes read data faster than others
-_FIRST, _HEARD = "crawl/failed", "crawl/heard/{}"
+_FIRST = "crawl/failed"
 
 
 def is_said_by_first(problem: str) -> bool:
-    """Whether the first of several processes fails with the same words, so that this one need not say them.
+    """Whether the first of several processes of `torchrun` fails with the same words, so that this one need not.
 
-    Every process that fails asks. Those after the first wait some seconds for its words, which are where the processes
-    have met, or are to meet if `torchrun` has started them; elsewhere each process speaks for itself.
+    Every process that fails asks. Those after the first wait some seconds for its words, which are in the store of
+    `torchrun`. Processes that something else has started speak for themselves.
     """
     rank, store = _met()
     if store is None:
@@ -27,53 +25,30 @@ def is_said_by_first(problem: str) -> bool:
     try:
         if rank == 0:
             store.set(_FIRST, problem)
-            if not _is_with_torchrun():  # the words are with this process
-                atexit.register(_wait_for_others, store)
             return False
         store.wait([_FIRST], _PATIENCE)
-        is_same = store.get(_FIRST).decode() == problem
-        store.set(_HEARD.format(rank), "1")
-        return bool(is_same)
+        return bool(store.get(_FIRST).decode() == problem)
     except (RuntimeError, ValueError):  # the first one does not fail
         return False
 
 
 def has_first_failed() -> bool:
-    """Whether the first of several processes has said why it ends."""
+    """Whether the first of several processes of `torchrun` has said why it ends."""
     _, store = _met()
-    with suppress(RuntimeError, ValueError):  # the words were with the first
+    with suppress(RuntimeError, ValueError):
         return store is not None and bool(store.check([_FIRST]))
     return False
 
 
 def _met() -> tuple[int, Any]:
-    """The rank of this process, and the store of torch.distributed that all of them see; None if there is none."""
+    """The rank of this process, and the store in the process of `torchrun`; None without it."""
     try:
         rank, size, _ = launched()
-        if size > 1 and _is_with_torchrun():
-            from torch.distributed import TCPStore
+        if size == 1 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+            return rank, None
+        from torch import distributed
 
-            port = int(os.environ["MASTER_PORT"])
-            return rank, TCPStore(os.environ["MASTER_ADDR"], port, size, is_master=False, timeout=_PATIENCE)
-        if size > 1:
-            from torch import distributed
-
-            if distributed.is_initialized():
-                return rank, distributed.distributed_c10d._get_default_store()
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        return rank, distributed.TCPStore(address, port, size, is_master=False, timeout=_PATIENCE)  # type: ignore[attr-defined]
     except (KeyError, RuntimeError, ValueError):
         return 0, None
-    return 0, None
-
-
-def _is_with_torchrun() -> bool:
-    """Whether the store is in the process of `torchrun`, so that it is there before processes meet, and after them."""
-    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-
-def _wait_for_others(store: Any) -> None:
-    """Stay until the others have heard, or some seconds."""
-    until = time.monotonic() + _PATIENCE.total_seconds()
-    with suppress(RuntimeError, ValueError):
-        words = [_HEARD.format(rank) for rank in range(1, launched()[1])]
-        while not store.check(words) and time.monotonic() < until:
-            time.sleep(0.05)
