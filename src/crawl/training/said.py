@@ -51,7 +51,7 @@ def _met() -> tuple[int, Any]:
     try:
         rank, size, _ = launched()
         if size > 1 and _is_with_torchrun():
-            from torch.distributed import TCPStore
+            from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
             port = int(os.environ["MASTER_PORT"])
             return rank, TCPStore(os.environ["MASTER_ADDR"], port, size, is_master=False, timeout=_PATIENCE)
