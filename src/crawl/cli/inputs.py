@@ -285,8 +285,8 @@ def say_outside(outside: Mapping[str, int]) -> None:
 
 @contextmanager
 def counter(*, from_first: bool = False) -> Iterator[Callable[[int], None]]:
-    """A function that counts rows for a person to watch; by a line every ten seconds where there is no terminal, or
-    only `from_first` rows on, which are counted."""
+    """A function that counts rows for a person to watch; by a line every ten seconds where there is no terminal,
+    which begin with the first rows if `from_first`."""
     from rich.console import Console
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
@@ -299,11 +299,9 @@ def counter(*, from_first: bool = False) -> Iterator[Callable[[int], None]]:
 
         def line() -> str:
             done = sum(numbers)
-            return (
-                ""
-                if from_first and not numbers
-                else f"{done} rows, {done / (time.monotonic() - began):,.0f} per second"
-            )
+            if from_first and not numbers:  # `lines` shows no empty one
+                return ""
+            return f"{done} rows, {done / (time.monotonic() - began):,.0f} per second"
 
         with lines(line):
             yield numbers.append

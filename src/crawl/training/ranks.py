@@ -230,7 +230,7 @@ class Ranks:
             lost = self._lost()
             who = f"rank {', '.join(map(str, lost))}" if lost else "one of them"
             left = [rank for rank in range(self.size) if rank not in lost]
-            is_explained = lost == [0] and has_first_failed()
+            is_explained = lost == [0] and has_first_failed()  # as when it alone finds that a folder is taken
             raise RankLost(
                 f"{self.size} processes train together, and {who} is gone, as rank {self.rank} sees: "
                 f"{_first_sentence(error)}",
