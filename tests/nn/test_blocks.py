@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from crawl import Network
 from crawl.choices import OF_BLOCKS
-from crawl.nn import BLOCKS, Block, BlockSettings, EdgeUpdate, Parallel, VirtualNodeBlock
+from crawl.nn import BLOCKS, GCN2, Block, BlockSettings, EdgeUpdate, Parallel, VirtualNodeBlock
 
 each_block = pytest.mark.parametrize("name", BLOCKS)
 EXACT = 1e-10  # relative to the norm, in float64
@@ -133,7 +133,7 @@ def test_it_says_what_it_reads(name: str) -> None:
 def network_of_all() -> Network:
     torch.manual_seed(3)
     # `appnp` brings the states of neighbours together, so that norms after it make rounding larger: it comes last.
-    names = (*(name for name in BLOCKS if name != "appnp"), "appnp")
+    names = (*(name for name in BLOCKS if name not in ("appnp", "gcn2")), GCN2(8, num_steps=2), "appnp")
     # The virtual node is not part of the last layer, so two layers.
     model = Network(
         WIDTH, 3, layer=(*names, ("gine", "gru")), num_layers=2, hidden_channels=8, edge_dim=WIDTH, window_size=WINDOW,

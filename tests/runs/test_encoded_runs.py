@@ -89,7 +89,7 @@ def test_predictions_are_answers_to_features_with_encodings(run, categories):
 
 def test_message_passing_learns_what_it_cannot_see_without_encodings(tmp_path):
     """CSL: graphs of ten classes in which all nodes look alike to message passing."""
-    training = Training(lr=0.01, batch_size=10, max_epochs=15)
+    training = Training(lr=0.01, batch_size=10, max_epochs=30)
     without = Experiment(model=Model(("gin",), hidden_channels=32, num_layers=1), training=training)
     assert run_experiment(without, tmp_path / "without", device="cpu", quiet=True).score() == 0.1
     experiment = replace(without, encodings=Encodings(return_steps=12))

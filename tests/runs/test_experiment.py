@@ -121,7 +121,7 @@ def test_unknown_keys_suggest_the_right_one():
         (
             "training__schedule__name",
             "cosin",
-            "training.schedule.name must be one of plateau, step, interval, cosine, ",
+            "training.schedule.name must be one of plateau, constant, step, interval, cosine, ",
         ),
         ("training__optimiser", "sgd", "training.optimiser must be one of adam, adamw, lion, not 'sgd'."),
         ("training__weight_decay", -0.1, "training.weight_decay must be a number from 0"),

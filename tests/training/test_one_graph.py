@@ -97,7 +97,8 @@ def test_captured_equals_eager(
         monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
         more = ("virtual_node", "walk") if batches == "closed" else ("walk",)  # one graph leaves a norm nothing to do
         model = network("walk", block, *more, level=level, num_layers=1).to(DEVICE).train()
-        runner = Runner(model, dataset.task, dataset.store, DEVICE, largest_batch=5)
+        model = model if devices else model.double()  # rounding of one side only, whatever the processor
+        runner = Runner(model, dataset.task, dataset.store, DEVICE, largest_batch=8)
         assert (runner.reason is None) == bool(devices)
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
@@ -109,18 +110,19 @@ def test_captured_equals_eager(
             ((answer - known).square() * is_known).sum().backward()
             return answer.detach()
 
-        ids = [torch.tensor([3, 0, 7, 5]), torch.tensor([1, 2, 4, 6, 3])]
+        # A norm over few graphs, as of a virtual node, would multiply the rounding.
+        ids = [torch.tensor([3, 0, 7, 5, 2, 6]), torch.tensor([1, 2, 4, 6, 3, 0, 7, 5])]
         grads = lambda model=model: [*model.state_dict().values(), *(p.grad for p in model.parameters())]  # noqa: E731
         answers = [
             answer[: len(part)].cpu().clone()
             for part, answer in zip(
-                ids, runner.run(step, ids, 5, seed=3, is_training=True, protected=grads), strict=True
+                ids, runner.run(step, ids, 8, seed=3, is_training=True, protected=grads), strict=True
             )
         ]
         found.append((answers, {name: parameter.grad.cpu() for name, parameter in model.named_parameters()}))
     (eager, eager_grads), (captured, captured_grads) = found
     for a, b in zip(eager, captured, strict=True):
-        torch.testing.assert_close(b, a, rtol=TOLERANCE, atol=TOLERANCE)
+        torch.testing.assert_close(b.double(), a, rtol=TOLERANCE, atol=TOLERANCE)
     for name, grad in eager_grads.items():
         scale = max(float(grad.abs().max()), 0.1)
         error = float((captured_grads[name] - grad).abs().max()) / scale
