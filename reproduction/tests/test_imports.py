@@ -238,7 +238,7 @@ def test_damaged_molecules_are_refused_by_name(zinc_file, tmp_path, array, funct
 @pytest.mark.parametrize(
     ("array", "function", "message"),
     [
-        ("train_idx", put(0, 1), "Graph 1 occurs more than once in the split"),
+        ("train_idx", put(0, 1), "Id 1 occurs more than once in the split"),
         ("train_idx", put(0, 9), "its split names graph 9, but the last is 3"),
         ("train_idx", lambda array: array[:1], "it has 1 / 1 / 1 graphs, not 2 / 1 / 1"),
         ("edge_index", put((0, 0), 3), "Graph 0 has 3 nodes but an edge from 3 to 1"),
