@@ -89,6 +89,17 @@ def test_masks_hold_also_where_classes_are_given():
     assert first.score(data, data.y, range(24)) == np.mean(first.predict(data) == data.y.numpy())
 
 
+def test_a_validation_mask_without_known_classes_is_as_none():
+    data = ring(24)
+    known = [int(y) if train else None for y, train in zip(data.y, data.train_mask, strict=True)]
+    small = {**SMALL, "max_epochs": 1}
+    found = CRaWlNodeClassifier(**small).fit(data, known).predict_proba(data)
+    wanted = CRaWlNodeClassifier(**small).fit(data, data.y[data.train_mask], nodes=data.train_mask)
+    assert np.array_equal(found, wanted.predict_proba(data))
+    with pytest.raises(ValueError, match="name nodes whose target is known"):
+        wanted.score(data, known)
+
+
 def test_folds_of_masks():
     data = ring(24)
     small = {**SMALL, "max_epochs": 1}

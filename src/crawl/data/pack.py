@@ -382,8 +382,7 @@ def pack_graphs(
 
 
 def _piece(graphs: list[Data], first: int, ignore: Collection[str]) -> GraphStore:
-    """Some graphs with targets; what is refused is named by its place among all, of which `first` is that of the
-    first."""
+    """Some graphs with targets. What is refused is named by its place among all graphs; these begin at `first`."""
     try:
         store = GraphStore.from_graphs(graphs, level="graph", ignore=ignore)
         if store.y is None:

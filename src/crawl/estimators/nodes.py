@@ -122,7 +122,7 @@ class _NodeEstimator(OneGraphEstimator):
         experiment = self._how(seed)
         experiment = replace(experiment, training=replace(experiment.training, loss=loss))
         owners, masks = known.owners, known.masks
-        if masks is not None and bool(masks["val"].any()):
+        if masks is not None and bool(masks["val"][owners].any()):
             train, val = (masks[part][owners].nonzero().flatten() for part in ("train", "val"))
             split = Split(train, val, torch.empty(0, dtype=torch.long))
             check_training(split)
@@ -151,7 +151,7 @@ class _NodeEstimator(OneGraphEstimator):
         check_is_fitted(self)
         known = self._known(X, y, nodes, fold, ("test",))
         if not len(known.owners):
-            raise ValueError("No node has a target to compare with: give y.")
+            raise ValueError("No node has a target to compare with: give y, or name nodes whose target is known.")
         return known.values, known.owners if isinstance(X, PyGData) else _names(X, known.owners)
 
 

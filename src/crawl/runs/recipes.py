@@ -213,7 +213,7 @@ def cora() -> Experiment:
     """2,708 papers that cite one another: in which field are they? Of each field, 20 are for training.
 
     The best of sixteen trials by validation (`search_cora`) is one linear map of which the result flows along links,
-    with an L2 penalty. A walk convolution between them costs a little.
+    with an L2 penalty. A walk convolution between them changes little.
     """
     return Experiment(
         name="cora",

@@ -45,7 +45,7 @@ class StepLaw:
         from, unless there are no others; `node2vec` weighs an arc by 1/p if it leads back, by 1 if it leads to a
         neighbour of the previous node, and by 1/q otherwise; `min_degree` weighs an arc u → v by
         1 / min(degree of u, degree of v), and `min_degree_non_backtracking` also leaves out those that lead back;
-        `depth_first` goes to nodes that it has not seen, and back along its tree where there are none; `restart` is
+        `depth_first` goes to nodes that it has not seen, and back along its tree if there is no such node; `restart` is
         `uniform`, except that a step jumps back to the start of its walk with the chance `restart`.
         """
         check_choice("strategy", strategy, get_args(Strategy))
