@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from reproduction import reproduce as module
-from reproduction.__main__ import Brec
 from reproduction.brec import Settings
+from reproduction.commands.brec import Brec
 
 
 def test_without_a_table_there_is_a_list(command):
@@ -202,3 +202,13 @@ def test_help_says_no_default_where_nothing_is_given(command, words):
     assert "usage: python -m reproduction" in text
     for word in ("{None}", "default: None", "default: )", "default: False"):
         assert word not in text
+
+
+def test_several_processes_are_refused(command, monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    for words in (("csl",), ("links",), ("import", "csl", "folder")):
+        done = command(*words)
+        assert (done.code, done.out) == (2, "")
+        assert "not 2" in done.err
+        assert "torchrun" in done.err
