@@ -20,14 +20,17 @@ from crawl.training import ranks as ranks_module
 from crawl.training.launched import started_together
 from crawl.training.norms import Norms
 from crawl.training.ranks import Process, Ranks, backend_for_gpus
+from crawl.training.update import WeightUpdate
 from tests.training.together import dataset, outcome, trainer
 
 KILLED = 9
 WORKER = Path(__file__).with_name("together.py")
 
 
-def start(size: int, *arguments: object, worker: Path | None = WORKER) -> list[subprocess.Popen[str]]:
-    """Processes with ranks, which run a script, or what the arguments say."""
+def start(
+    size: int, *arguments: object, worker: Path | None = WORKER, own_names: tuple[str, ...] = ()
+) -> list[subprocess.Popen[str]]:
+    """Processes with ranks, which run a script, or what the arguments say; variables in `own_names` differ."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -35,6 +38,7 @@ def start(size: int, *arguments: object, worker: Path | None = WORKER) -> list[s
     for rank in range(size):
         own = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
         paths = os.pathsep.join([str(WORKER.parents[2]), os.environ.get("PYTHONPATH", "")])  # where `tests` is
+        own |= dict.fromkeys(own_names, f"process-{rank}")
         own |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
         environment = {**os.environ, **own}
         command = [sys.executable, *([] if worker is None else [str(worker)]), *map(str, arguments)]
@@ -77,6 +81,72 @@ def test_weights_are_those_of_one_process(together, case, size):
         torch.testing.assert_close(found["test"], alone["test"], rtol=0, atol=1e-9)
         for record, expected in zip(found["records"], alone["records"], strict=True):
             assert record == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
+def test_captured_steps_of_two_processes_on_one_gpu(tmp_path, monkeypatch, backend):
+    """NCCL refuses two processes on one GPU of a machine; that it adds up is seen if they say they are on two."""
+    cases = ["gpu-plain", "gpu-everything"]
+    for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
+    started = start(2, tmp_path, *([backend] if backend == "nccl" else []), *cases, own_names=("NCCL_HOSTID",))
+    for process in started:
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+    for case in cases:
+        alone, (first, second) = outcome(case, Ranks()), outcomes(tmp_path, case, 2)
+        assert first["how"] == second["how"] == alone["how"] == "captured"
+        assert first["sums_in_steps"] == second["sums_in_steps"] == (backend == "nccl")
+        assert_same(first["weights"], second["weights"], 0)
+        assert_same(first["weights"], alone["weights"], 2e-5)
+        for record, expected in zip(first["records"], alone["records"], strict=True):
+            assert record == pytest.approx(expected, abs=2e-5)
+
+
+def test_what_a_captured_step_updates_is_remembered():
+    """Only the first of many steps of a bucket says which parameters have a gradient; the others are replayed."""
+
+    class Twice(Ranks):
+        def sum_(self, tensor):
+            return tensor.mul_(2)
+
+        def check_equal(self, what, value):
+            assert (what, value) == ("Which parameters have a gradient", [0])
+
+    model = torch.nn.Linear(1, 1).double()
+    update = WeightUpdate(model, Training(lr=0.1), [0.1, 0.1, 0.1], Twice(0, 2))
+    model.weight.grad = torch.ones_like(model.weight)
+    update.add_gradients(torch.ones(()), torch.ones(()))
+    update.agree()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    update.step()
+    with torch.no_grad():
+        update._sums[0].fill_(1.0)  # as a replay does, without a word to Python
+        update._count.fill_(1.0)
+    halfway = model.weight.detach().clone()
+    update.step()
+    assert before[0] != halfway
+    assert halfway != model.weight
+    assert before[1] == model.bias
+    model.bias.grad = torch.ones_like(model.bias)
+    with pytest.raises(ValueError, match=r"Other parameters.*one process"):
+        update.add_gradients(torch.ones(()), torch.ones(()))
+
+
+def test_a_trial_leaves_other_processes_alone():
+    class Alone(Ranks):
+        def sum_(self, tensor):
+            raise AssertionError
+
+    model = torch.nn.Linear(1, 1).double()
+    update = WeightUpdate(model, Training(lr=0.1), [0.1], Alone(0, 2))
+    model(torch.ones(1, 1, dtype=torch.float64)).sum().backward()
+    update.add_gradients(torch.ones(()), torch.ones(()))
+    update.step(is_trial=True)
+    with pytest.raises(AssertionError):
+        update.step()
 
 
 def test_all_processes_have_the_same_weights(together):

@@ -1,6 +1,7 @@
 """A process that trains with others: `python together.py FOLDER CASE`, with its rank in the environment.
 
-It writes the weights after each case, or what went wrong, to `CASE-SIZE-RANK.pt` in the folder.
+It writes the weights after each case, or what went wrong, to `CASE-SIZE-RANK.pt` in the folder. Cases whose names begin
+with `gpu` train on a GPU, which processes share here; with `nccl` as the first case, NCCL adds up there all the same.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch_geometric.data import Data
 from crawl import Network
 from crawl.data import Dataset, GraphStore, Split, Task
 from crawl.training import Evaluation, Trainer, Training
+from crawl.training import ranks as ranks_module
 from crawl.training.ranks import Ranks, death
 
 ONCE = Evaluation(num_val_repeats=1, num_test_repeats=1)
@@ -25,9 +27,10 @@ CASES: dict[str, dict[str, Any]] = {
     "local": {"sync_norms": False},
     "everything": {"accumulate": 2, "average_decay": 0.9, "clip_norm": 0.5, "optimiser": "adamw", "weight_decay": 0.1},
 }
+CASES |= {f"gpu-{name}": {**settings, "sync_norms": False} for name, settings in CASES.items()}
 
 
-def dataset() -> Dataset:
+def dataset(dtype: torch.dtype = torch.float64) -> Dataset:
     """Cycles whose means are to be told; some targets are missing, and the last batch has one graph."""
     generator = torch.Generator().manual_seed(0)
     graphs = []
@@ -35,7 +38,7 @@ def dataset() -> Dataset:
         size = 4 + i % 4
         node = torch.arange(size)
         edges = torch.stack([node, (node + 1) % size])
-        x = torch.randn(size, 3, generator=generator, dtype=torch.float64)
+        x = torch.randn(size, 3, generator=generator, dtype=torch.float64).to(dtype)
         y = x.mean(0, keepdim=True)[:, :2].clone()
         y[0, 0] = torch.nan if i % 5 == 0 else y[0, 0]
         graphs.append(Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], dim=1), y=y))
@@ -47,10 +50,14 @@ def dataset() -> Dataset:
 def trainer(case: str, ranks: Ranks, seed: int = 0) -> Trainer:
     """The training of a case, not begun; each process draws other first weights, of which the first's count."""
     torch.manual_seed(seed if ranks.is_first else 100 + ranks.rank)
-    layer = ("walk", "gine", "virtual_node")
-    network = Network(3, 2, layer=layer, num_layers=2, hidden_channels=8, num_steps=8, num_eval_steps=8, window_size=4)
+    is_on_gpu = case.startswith("gpu")  # where steps with synchronised norms are not captured, so there are none
+    layer = ("walk", "gine") if is_on_gpu else ("walk", "gine", "virtual_node")
+    sizes: dict[str, Any] = {"num_layers": 2, "hidden_channels": 8, "num_steps": 8, "num_eval_steps": 8}
+    network = Network(3, 2, layer=layer, **sizes, window_size=4, norm="none" if is_on_gpu else "batch")
     training = Training(**{**BASE, **CASES[case]})
     evaluation = Evaluation(num_val_repeats=1, num_norm_graphs=13, batch_size=4) if case == "everything" else ONCE
+    if is_on_gpu:
+        return Trainer(network, dataset(torch.float32), training, evaluation, device="cuda", ranks=ranks)
     return Trainer(network.double(), dataset(), training, evaluation, device="cpu", ranks=ranks)
 
 
@@ -60,13 +67,17 @@ def outcome(case: str, ranks: Ranks) -> dict[str, Any]:
     records = [{**record, "seconds": 0} for record in trained.epochs()]
     test = trained.evaluate(trained.split.test, 2, "test").repeats
     weights = {name: tensor.clone() for name, tensor in trained.model.state_dict().items()}
-    return {"weights": weights, "records": records, "test": torch.from_numpy(test), "best": trained.best_weights}
+    found = {"weights": weights, "records": records, "test": torch.from_numpy(test), "best": trained.best_weights}
+    return {**found, "how": trained.runner.how, "sums_in_steps": ranks.sum_in_captured_steps}
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    ranks = Ranks.of_this_process()
     folder, *cases = sys.argv[1:]
+    if cases[0] == "nccl":
+        cases.pop(0)
+        ranks_module.backend_for_gpus = lambda _: "nccl"
+    ranks = Ranks.of_this_process()
     for case in cases:
         if case == "die":
             training = trainer("plain", ranks)

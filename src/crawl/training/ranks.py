@@ -150,11 +150,17 @@ class Ranks:
         _processes[:] = [Process(**json.loads(each)) for each in told]
         if backend_for_gpus(_processes) == "nccl":
             _on_gpus = distributed.new_group(backend="nccl", timeout=_PATIENCE)
+            self.sum_(torch.zeros(1, device="cuda"))  # connects them, which a step that is captured could not
 
     @property
     def is_first(self) -> bool:
         """Whether this process is the one that writes and speaks."""
         return self.rank == 0
+
+    @property
+    def sum_in_captured_steps(self) -> bool:
+        """Whether tensors on GPUs are summed there, so that a captured step can do it; gloo needs the host."""
+        return self.size > 1 and _on_gpus is not None
 
     def share(self, ids: Tensor) -> Tensor:
         """What this process takes of a batch, or of all graphs to evaluate: a piece in the same order."""

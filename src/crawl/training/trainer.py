@@ -26,7 +26,7 @@ from crawl.training.checkpoint import check_history, check_state, check_weights
 from crawl.training.evaluation import Predictions, Scaling, mean_coverage, predict_with, targets_of
 from crawl.training.norms import Norms
 from crawl.training.ranks import Ranks
-from crawl.training.runner import Runner
+from crawl.training.runner import Function, Runner
 from crawl.training.schedule import Schedule
 from crawl.training.seeds import derive_seed
 from crawl.training.settings import Evaluation, Training
@@ -149,19 +149,21 @@ class Trainer:
         shares = [self.ranks.share(batch) for batch in batches]
         is_idle = [len(share) == 0 for share in shares]  # of a last batch that is short: it works on a graph in vain
         shares = [batch[:1] if idle else share for batch, share, idle in zip(batches, shares, is_idle, strict=True)]
-        functions = [self._accumulate_nothing if idle else self._accumulate_share for idle in is_idle]
-        results = self.runner.run(functions, shares, self.training.batch_size, **how)
+        whole = self.runner.reason is None and self.ranks.sum_in_captured_steps  # steps, with what processes add up
+        shared = [self._shared_function(idle, whole and steps) for idle, steps in zip(is_idle, is_step, strict=True)]
+        results = self.runner.run(shared, shares, self.training.batch_size, **how)
         for idle, steps in zip(is_idle, is_step, strict=True):
-            self.ranks.is_idle = idle
-            sums = next(results)
+            self.ranks.is_idle = idle and not whole
+            result = next(results)
             self.ranks.is_idle = False
-            if steps:  # after what is captured, since processes meet here
+            self.update.agree()
+            if steps and not whole:  # after what is captured, since processes meet here
                 self.update.step()
-            if accumulate == 1:  # which has added up the losses, too
-                yield self.update.mean_loss
-            else:
-                loss, count = self.ranks.across(sums)
+            if accumulate > 1:
+                loss, count = self.ranks.across(result)
                 yield loss / count.clamp_min(1)
+            else:  # the step has added up the losses, too
+                yield result if whole else self.update.mean_loss
 
     def evaluate(self, ids: Tensor, num_repeats: int, purpose: str | int) -> Predictions:
         """Predictions of the model as it is now; `purpose` keeps the walks of different evaluations apart."""
@@ -361,6 +363,24 @@ class Trainer:
         torch._foreach_zero_([each.grad for each in self.update.parameters if each.grad is not None])
         self.update.add_gradients(torch.zeros_like(loss), torch.zeros_like(count))
         return loss.new_zeros(2)
+
+    def _shared_function(self, is_idle: bool, has_step: bool) -> Function:
+        """What this process does with its share of a batch; with a step, also what all of them do together."""
+        if has_step:
+            return self._step_together_idle if is_idle else self._step_together
+        return self._accumulate_nothing if is_idle else self._accumulate_share
+
+    def _step_together(self, batch: Any) -> Tensor:
+        return self._stepped(self._accumulate_share(batch))
+
+    def _step_together_idle(self, batch: Any) -> Tensor:
+        return self._stepped(self._accumulate_nothing(batch))
+
+    def _stepped(self, sums: Tensor) -> Tensor:
+        """The step of all processes, as a part of what is captured; returns its loss, or else that of the share."""
+        is_trial = self.runner.reason is None and not torch.cuda.is_current_stream_capturing()
+        self.update.step(is_trial=is_trial)
+        return self.update.mean_loss if self.training.accumulate == 1 else sums
 
     def _loss(self, batch: Any, is_mean: bool) -> tuple[Tensor, Tensor]:
         """The mean or the sum of the losses of a batch, and over how many targets."""

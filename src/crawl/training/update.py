@@ -46,7 +46,7 @@ class WeightUpdate:
         elif training.accumulate > 1:
             self._sums = [torch.zeros_like(parameter) for parameter in self.parameters]
         self._with_gradient: set[int] = set()
-        self._agreed: frozenset[int] | None = None
+        self._is_agreed = False
         self.mean_loss = self._loss.clone()
         self.average = None if training.average_decay is None else Average(model, training.average_decay)
 
@@ -72,16 +72,33 @@ class WeightUpdate:
     def add_gradients(self, loss: Tensor, count: Tensor) -> None:
         """Add the gradients of a summed loss over this many targets to those of the batches before it."""
         found = {i: parameter.grad for i, parameter in enumerate(self.parameters) if parameter.grad is not None}
+        if self._is_agreed and found.keys() != self._with_gradient:
+            raise ValueError(
+                "Other parameters have a gradient than in the first step, and perhaps not on all processes: train such "
+                "a model in one process."
+            )
         self._with_gradient.update(found)
         torch._foreach_add_([self._sums[i] for i in found], list(found.values()))
         self._count.add_(count)
         self._loss.add_(loss)
 
+    def agree(self) -> None:
+        """See, once, that all processes change the same parameters: those that have a gradient in the first batches.
+
+        A captured step says nothing of its later batches, so this set is kept.
+        """
+        if self.ranks.size > 1 and not self._is_agreed:
+            self.ranks.check_equal("Which parameters have a gradient", sorted(self._with_gradient))
+            self._is_agreed = True
+
     @torch.no_grad()
-    def step(self) -> None:
-        """Change the weights, with the accumulated gradients if there are any; the next learning rate is then due."""
+    def step(self, *, is_trial: bool = False) -> None:
+        """Change the weights, with the accumulated gradients if there are any; the next learning rate is then due.
+
+        A trial, before a step is captured, has the gradients of this process alone: the others may not try anything.
+        """
         if self._sums:
-            self._use_sums()
+            self._use_sums(is_trial)
         if self.training.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.training.clip_norm)
         self.optimiser.step()
@@ -90,32 +107,20 @@ class WeightUpdate:
         if self.average is not None:
             self.average.update()
 
-    def _use_sums(self) -> None:
-        if self._flat is not None:
-            self._agree()
+    def _use_sums(self, is_trial: bool) -> None:
+        if self._flat is not None and not is_trial:
             self.ranks.sum_(self._flat)
         self.mean_loss = self._loss / self._count.clamp_min(1)
         torch._foreach_div_(self._sums, self._count.clamp_min(1))
         for i in self._with_gradient:  # the optimiser leaves a parameter without one alone
             self.parameters[i].grad = self._sums[i]
 
-    def _agree(self) -> None:
-        """See that all processes change the same parameters: those that have a gradient in the first step."""
-        own = frozenset(self._with_gradient)
-        if self._agreed is None:
-            self.ranks.check_equal("Which parameters have a gradient", sorted(own))
-            self._agreed = own
-        elif own != self._agreed:
-            raise ValueError(
-                "Other parameters have a gradient than in the first step, and perhaps not on all processes: train such "
-                "a model in one process."
-            )
-
     def _drop_sums(self) -> None:
         if self._sums:
             torch._foreach_zero_(self._sums)
             self._count.zero_()
             self._loss.zero_()
+        if self.ranks.size == 1:
             self._with_gradient.clear()
 
     def averaged(self) -> AbstractContextManager[None]:
