@@ -91,8 +91,7 @@ def reproduce(
         names: One or more of `TABLES`, or `ablation` for those of ZINC and CSL.
         folder: Where the folders of runs are, `TABLE/ROW/RUN`.
         minutes: Stop after this many, at a checkpoint; never when None.
-        jobs: Runs at a time, in threads of this process. Evaluations, runs that are timed and, on a GPU, message
-            passing are run alone.
+        jobs: Runs at a time, in threads of this process. Evaluations and runs that are timed are run alone.
         device: `auto`, `cpu` or `cuda`.
         root: The data root; the variable CRAWL_DATA or ~/.cache/crawl when None.
         num_seeds: Run only this many seeds.
@@ -282,9 +281,8 @@ class _Work:
             share_jobs(do_planned, jobs, cluster, ended=keep, is_over=lambda: self.is_over)
 
     def _may_share(self, run: PlannedRun) -> bool:
-        """Whether other runs may be under way in this process: on a GPU, eager steps of several threads may not mix."""
-        on_gpu = self.device != "cpu" and torch.cuda.is_available()
-        return not (run.trained or run.is_timed or (on_gpu and run.experiment.walk is None))
+        """Whether other runs may be under way in this process; the networks of all tables are captured on a GPU."""
+        return not (run.trained or run.is_timed)
 
     def _run_in_threads(self, runs: Sequence[PlannedRun], jobs: int) -> None:
         """Do the runs, some at a time. Kernels of one process overlap on a GPU, those of several do not."""

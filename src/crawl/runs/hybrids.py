@@ -29,7 +29,7 @@ def zinc_hybrid() -> Experiment:
         data=Benchmark("zinc"),
         walk=WalkPlan(num_steps=25),
         model=Model(("walk", "edge_update", "gine", "virtual_node"), hidden_channels=80, num_layers=5, pool="sum"),
-        training=_TRAINING,
+        training=replace(_TRAINING, max_epochs=800),
         evaluation=Evaluation(val_every=10),
         encodings=Encodings(return_steps=20, walk_steps=20, longest_cycle=8),
     )
