@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from crawl.checks import MAX_COUNT
-from crawl.data.store import GraphStore, rows_of
+from crawl.data.store import GraphStore
 from crawl.edge_lists import checked_edge_list
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
 from crawl.ops.backends import can_use_triton
+from crawl.ops.layout import BatchRows, StoredEnd, StoredRows, laid_out, rows_of
 from crawl.ops.segments import Rows, Segments, places_of
 from crawl.walks.backends import sampler_for
 from crawl.walks.centred import check_both_ways
@@ -105,17 +106,21 @@ class Assembler:
         rowptr = self._kept("rowptr", graph.rowptr, most_nodes + 1, int(graph.num_arcs))
         col = self._kept("col", graph.col, most_arcs)
         edge_id = self._kept("edge_id", graph.edge_id, most_arcs)
-        self.ends: list[Segments] = []  # from all edges to the nodes at one end
+        ends: list[StoredEnd] = []
+        self.most_at_ends: list[int | None] = []  # the most edges that a node has at each end
         for end in edge_index:
+            name = f"end {len(ends)}"
             ptr = order = longest = None
-            name = f"end {len(self.ends)}"
             if self.has_edges:
                 ptr, order = (places.int() for places in places_of(end, num_nodes))
                 longest = int(ptr.diff().max()) if num_nodes else 0
                 ptr = self._kept(f"{name} ptr", ptr, most_nodes + 1, num_edges)
                 order = self._kept(f"{name} order", order, most_edges)
-            owner = self._kept(name, end, most_edges)
-            self.ends.append(Segments(owner, Rows(most_edges), Rows(most_nodes), ptr, order, longest))
+            ends.append(StoredEnd(self._kept(name, end, most_edges), ptr, order))
+            self.most_at_ends.append(longest)
+        self.rows = StoredRows(
+            self.node_ptr, self.edge_ptr, self.start_ptr, self.start_nodes, self.node_keys, tuple(ends)
+        )
         y = store.y
         if y is not None and y.dtype != torch.float64:
             y = y.float()  # which can say that a target is missing
@@ -235,38 +240,30 @@ class Assembler:
         is_padded: bool,
         sums_into_edges: bool = False,
     ) -> Batch:
-        node, graph, ptr, node_offset = rows_of(self.node_ptr, ids, bucket.num_nodes)
-        edge, edge_graph, edge_ptr, edge_offset = rows_of(self.edge_ptr, ids, bucket.num_edges)
+        rows = laid_out(self.rows, ids, bucket.num_nodes, bucket.num_edges, bucket.num_starts)
         is_graph = ids < len(self.node_ptr) - 2
-        graphs, nodes, edges = Rows(bucket.num_graphs), Rows(bucket.num_nodes), Rows(bucket.num_edges)
-        is_node = is_edge = None
+        nodes, edges, graphs = Rows(bucket.num_nodes), Rows(bucket.num_edges), Rows(bucket.num_graphs)
         if is_padded:
-            graphs = Rows(graphs.size, is_graph.sum(dim=0, keepdim=True, dtype=torch.int32))
-            nodes, edges = Rows(nodes.size, ptr[-1:].int()), Rows(edges.size, edge_ptr[-1:].int())
-            is_node = torch.arange(nodes.size, device=ids.device) < ptr[-1]
-            is_edge = torch.arange(edges.size, device=ids.device) < edge_ptr[-1]
-        edge_index = torch.stack([end.owner[edge] for end in self.ends]) - node_offset[edge_graph]
-        edge_index = edge_index if is_edge is None else torch.where(is_edge, edge_index, nodes.size - 1)
+            nodes, edges, graphs = (
+                replace(each, real=rows.real[i : i + 1]) for each, i in ((nodes, 0), (edges, 1), (graphs, 3))
+            )
         ends = []
-        for owner, end in zip(edge_index, self.ends, strict=True):
-            end_ptr = order = None
-            if end.ptr is not None and end.order is not None:
-                end_ptr = end.ptr[node] - edge_offset[graph]
-                end_ptr = end_ptr if is_node is None else torch.where(is_node, end_ptr, edge_ptr[-1])
-                end_ptr = torch.cat([end_ptr, edge_ptr[-1:]]).int()
-                order = (end.order[edge] - edge_offset[edge_graph]).clamp_min(0).int()
-            ends.append(Segments(owner, edges, nodes, end_ptr, order, end.longest))
+        for owner, places, longest in zip(rows.edge_index, rows.ends, self.most_at_ends, strict=True):
+            ptr, order = (None, None) if places is None else places
+            ends.append(Segments(owner, edges, nodes, ptr, order, longest))
         y, weights, targets, pair = self.y, self.weights, None, ids
         if self.store.pairs is not None and self.store.pair_ptr is not None:
             assert not is_padded  # no runner captures steps of pairs
             pair, pair_graph, _, _ = rows_of(self.store.pair_ptr, ids, bucket.num_targets)
-            owners = self.store.pairs.long()[pair] + ptr[pair_graph].unsqueeze(1)
+            owners = self.store.pairs.long()[pair] + rows.node_ptr[pair_graph].unsqueeze(1)
             targets = tuple(Segments(end, Rows(bucket.num_targets), nodes) for end in owners.unbind(1))
         if y is not None:
-            rows, is_real = (node, is_node) if self.store.y_per_node else (ids.clamp_max(len(self.store) - 1), is_graph)
-            rows = rows if targets is None else pair
-            y, weights = y[rows], None if weights is None else weights[rows]
-            if is_padded and is_real is not None:
+            of, is_real = ids.clamp_max(len(self.store) - 1), is_graph
+            if self.store.y_per_node:
+                of, is_real = rows.node, torch.arange(nodes.size, device=ids.device) < rows.node_ptr[-1]
+            of = of if targets is None else pair
+            y, weights = y[of], None if weights is None else weights[of]
+            if is_padded:
                 y = torch.where(is_real.view(-1, *[1] * (y.dim() - 1)), y, torch.nan)
         u = self.u
         if u is not None:
@@ -274,15 +271,14 @@ class Assembler:
             u = torch.where(is_graph.unsqueeze(1), u, 0.0) if is_padded else u
         walks = None
         if plan is not None:
-            offsets = (node_offset, edge_offset)
-            walks = self._walks(ids, bucket, plan, num_steps, seed, *offsets, is_padded, sums_into_edges)
+            walks = self._walks(ids, rows, bucket, plan, num_steps, seed, is_padded, sums_into_edges)
         return Batch(
-            edge_index,
-            Segments(graph, nodes, graphs, ptr, None, bucket.largest_graph),
+            rows.edge_index,
+            Segments(rows.graph, nodes, graphs, rows.node_ptr, None, bucket.largest_graph),
             ends[1],
             ends[0],
-            None if self.x is None else self.x[node],
-            None if self.edge_attr is None else self.edge_attr[edge],
+            None if self.x is None else self.x[rows.node],
+            None if self.edge_attr is None else self.edge_attr[rows.edge],
             y,
             walks,
             targets,
@@ -293,23 +289,23 @@ class Assembler:
     def _walks(
         self,
         ids: Tensor,
+        rows: BatchRows,
         bucket: Bucket,
         plan: WalkPlan,
         num_steps: int,
         seed: int | Tensor,
-        node_offset: Tensor,
-        edge_offset: Tensor,
         is_padded: bool,
         sums_into_edges: bool,
     ) -> Walks:
-        start, graph, ptr, _ = rows_of(self.start_ptr, ids, bucket.num_starts)
-        start, count = self.start_nodes[start], ptr[-1:].int() * plan.num_walks
-        keys = self.node_keys[start]
+        start, keys, count = rows.start, rows.start_key, rows.real[2:3]
+        node_offset, edge_offset = rows.node_offset, rows.edge_offset
         if plan.num_walks > 1:
-            graph_sizes = (self.node_ptr[ids + 1] - self.node_ptr[ids])[graph]
+            graph_sizes = (self.node_ptr[ids + 1] - self.node_ptr[ids])[rows.start_graph]
             start, keys = repeated_starts(start, keys, graph_sizes, bucket.largest_graph, plan.num_walks)
-            graph = graph.unsqueeze(1).expand(-1, plan.num_walks).flatten()
-        node_offset, edge_offset = node_offset[graph].int(), edge_offset[graph].int()
+            num_walks = len(start)
+            node_offset = node_offset.repeat_interleave(plan.num_walks, output_size=num_walks)
+            edge_offset = edge_offset.repeat_interleave(plan.num_walks, output_size=num_walks)
+            count = count * plan.num_walks
         law = plan.law
         settings = (self.graph_of(law), start, keys, num_steps, law, plan.window_size, seed)
         sizes, has_jumps = (bucket.num_nodes, bucket.num_edges), plan.has_jumps

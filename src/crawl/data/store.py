@@ -19,6 +19,7 @@ from crawl.data.store_inputs import as_row_of_graph, as_rows, as_targets, check_
 from crawl.data.task import Level
 from crawl.edge_lists import checked_edge_index, edge_index_of, num_nodes_of
 from crawl.graph import Graph
+from crawl.ops.layout import rows_of
 from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor, refuse_graph
 
 
@@ -396,20 +397,6 @@ def check_weights_of_rows(weights: Tensor | None) -> None:
         row = int(wrong.nonzero()[0, 0])
         value = weights[row][wrong[row]].flatten()[0].item()
         raise ValueError(f"sample_weight has {value} in row {row}: give finite numbers that are 0 or more.")
-
-
-def rows_of(ptr: Tensor, ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows of the graphs `ids` one after the other, the position of the graph of each row, the new ptr, and how far
-    each graph moved. After the last real row come others that exist; they belong to the last graph.
-    """
-    start = ptr[ids]
-    end = (ptr[ids + 1] - start).cumsum(0)
-    new_ptr = torch.cat([end.new_zeros(1), end])
-    offset = start - new_ptr[:-1]
-    place = torch.arange(num_rows, device=ids.device)
-    graph = torch.searchsorted(end, place, right=True).clamp_max(len(ids) - 1)
-    rows = torch.where(place < new_ptr[-1], place + offset[graph], 0)
-    return rows, graph, new_ptr, offset
 
 
 def as_ptr(sizes: Tensor | Sequence[int]) -> Tensor:

@@ -11,14 +11,17 @@ from typing import Any, Literal
 
 import torch
 
-Operation = Literal["adam", "batch_norm", "linear", "losses", "messages", "neighbours", "segments", "walk_conv"]
+Operation = Literal[
+    "adam", "batch_norm", "layout", "linear", "losses", "messages", "neighbours", "segments", "walk_conv"
+]
 
 _DEVICES = {"cuda"} if importlib.util.find_spec("triton") is not None and torch.version.hip is None else set()
 
 
-_TRITON: dict[Operation, str] = {  # for float32
+_TRITON: dict[Operation, str] = {  # for float32, and for integers
     "adam": "crawl.ops.triton.adam",
     "batch_norm": "crawl.ops.triton.norm",
+    "layout": "crawl.ops.triton.layout",
     "linear": "crawl.ops.triton.linear",
     "losses": "crawl.ops.triton.losses",
     "messages": "crawl.ops.triton.messages",
@@ -36,7 +39,7 @@ def can_use_triton(device: torch.device) -> bool:
     return device.type in _DEVICES
 
 
-def fast_module(operation: Operation, device: torch.device, dtype: torch.dtype) -> Any | None:
+def fast_module(operation: Operation, device: torch.device, dtype: torch.dtype = torch.float32) -> Any | None:
     """The module that serves an operation on such tensors; None where plain torch does.
 
     It is imported when it is first needed: Triton need not be installed, and numba takes a second to import. Programs

@@ -136,8 +136,7 @@ class Recorder:
                     with _CAPTURING:
                         self.recordings[function, bucket] = self._captured_step(function, batch)
                 recording = self.recordings[function, bucket]
-                for place, tensor in zip(recording.places, _tensors(batch), strict=True):
-                    place.copy_(tensor)
+                torch._foreach_copy_(recording.places, _tensors(batch))
                 copied.record(here)
                 recording.step.replay()
                 following = None
@@ -207,8 +206,7 @@ class Recorder:
             step.register_generator_state(generator)
         with _capture(prepare, self.pools[0], self.own):
             batch = self._prepared(graphs, ids, bucket)
-            for place, tensor in zip(made_tensors, _tensors(batch), strict=True):
-                place.copy_(tensor)
+            torch._foreach_copy_(made_tensors, _tensors(batch))  # a kernel for each type of numbers
         result = self._captured_function(function, batch, live_tensors, step)
         return _Recording(ids, made, live, prepare, step, result)
 
