@@ -137,7 +137,7 @@ def network_of_all() -> Network:
     # The virtual node is not part of the last layer, so two layers.
     model = Network(
         WIDTH, 3, layer=(*names, ("gine", "gru")), num_layers=2, hidden_channels=8, edge_dim=WIDTH, window_size=WINDOW,
-        num_heads=2, pool="sum",
+        num_heads=2, pool="sum", precision="float32",
     )  # fmt: skip
     return with_uneven_norms(model)
 

@@ -12,6 +12,7 @@ from crawl.nn.block import Block, State
 from crawl.nn.linear import Linear
 from crawl.nn.norm import BatchNorm
 from crawl.nn.settings import BlockSettings
+from crawl.ops.precision import recurrence
 from crawl.walks.walks import num_bits
 
 
@@ -71,7 +72,8 @@ class WalkGRU(Block):
         jump = self.jump if walks.has_jumps else None
         along = walks.gather(self.node(state.nodes), seen, self.bits * self.is_used, jump)
         if walks.num_walks:  # not every device has a GRU for none
-            along, _ = self.gru(along)
+            with recurrence():
+                along, _ = self.gru(along)
         hidden = self.norm(self.first(walks.mean_at_nodes(along)), batch.nodes.rows, relu=True)
         if self.to_edge is not None:
             edges = self.to_edge(walks.mean_at_edges(along), add=edges)

@@ -66,3 +66,19 @@ def products(name: Precision) -> Iterator[None]:
     finally:
         for settings, attribute, value in before:
             setattr(settings, attribute, value)
+
+
+@contextmanager
+def recurrence() -> Iterator[None]:
+    """In here, recurrent networks use cuDNN, unless the precision is `float32`: cuDNN's rounding is coarser.
+
+    Without cuDNN their steps are products of their own, for which torch's setting for products holds. A backward pass
+    is of the same kind as its forward pass.
+    """
+    cudnn = torch.backends.cudnn
+    before = cudnn.enabled
+    try:
+        cudnn.enabled = before and current_precision() != "float32"
+        yield
+    finally:
+        cudnn.enabled = before
