@@ -118,6 +118,8 @@ class Table:
         note: What a reader must know.
         is_overview: Whether it has no runs of its own, only those of other tables.
         has_effort: Whether it shows parameters, time and memory of each row.
+        has_mean_prediction: Whether it shows the score of the mean of all evaluations' predictions beside their mean
+            score.
     """
 
     name: str
@@ -129,6 +131,7 @@ class Table:
     note: str = ""
     is_overview: bool = False
     has_effort: bool = False
+    has_mean_prediction: bool = False
 
     def places(self) -> list[str]:
         """The places of its runs, each once."""

@@ -46,6 +46,7 @@ class Line:
         mean: The mean over these runs; None if there are none.
         cross_deviation: The standard deviation over models; None for one model.
         internal_deviation: The standard deviation over the evaluations of a model, averaged over models.
+        of_mean_prediction: The score of the mean prediction of all evaluations of a model, averaged over models.
         published: What the paper reports, for comparison.
         x: Where it stands on the axis of a figure.
         notes: What a reader must know.
@@ -63,6 +64,7 @@ class Line:
     mean: float | None = None
     cross_deviation: float | None = None
     internal_deviation: float | None = None
+    of_mean_prediction: float | None = None
     published: Published | None = None
     x: float | None = None
     notes: tuple[str, ...] = ()
@@ -128,6 +130,7 @@ def _lines(table: Table, row: Row, runs: Mapping[str, RunRecord], problems: Mapp
         mean=_or_none(scored["mean"].mean()),
         cross_deviation=spread,
         internal_deviation=_or_none(scored["deviation"].mean()),
+        of_mean_prediction=_or_none(scored["of_mean"].mean()),
         notes=(*line.notes, *left_out, *over),
     )
 
@@ -139,17 +142,18 @@ def _finished(table: Table, row: Row, planned: Sequence[PlannedRun], runs: Mappi
         known = runs.get(run.place)
         if known is None or known.record is None:
             continue
-        record, mean, deviation = known.record, known.seconds_per_epoch, None
+        record, mean, deviation, of_mean = known.record, known.seconds_per_epoch, None, None
         if table.measure == "score":
             score = record["scores"].get(row.part, {})
             score = score.get("by_target", {}).get(row.target, {}) if row.target else score
-            mean = score.get("mean")
+            mean, of_mean = score.get("mean"), score.get("of_mean_prediction")
             deviation = None if len(score.get("evaluations", ())) == 1 else score.get("internal_deviation")
         found.append(
             {
                 "seed": run.experiment.seed,
                 "mean": math.nan if mean is None or not math.isfinite(mean) else mean,
                 "deviation": math.nan if deviation is None else deviation,
+                "of_mean": math.nan if of_mean is None else of_mean,
                 "other": differences(run.experiment, record["config"]),
                 "data": str(record["data"]),
                 "device": record["device"],
@@ -160,9 +164,9 @@ def _finished(table: Table, row: Row, planned: Sequence[PlannedRun], runs: Mappi
                 "memory_mb": record.get("peak_memory_mb"),
             }
         )
-    columns = ["seed", "mean", "deviation", "other", "data", "device", "at_a_time", "curve"]
+    columns = ["seed", "mean", "deviation", "of_mean", "other", "data", "device", "at_a_time", "curve"]
     columns += ["num_parameters", "seconds", "memory_mb"]
-    types = {"other": object} | dict.fromkeys(("mean", "deviation", "seconds", "memory_mb"), float)
+    types = {"other": object} | dict.fromkeys(("mean", "deviation", "of_mean", "seconds", "memory_mb"), float)
     return pd.DataFrame(found, columns=columns).astype(types)
 
 
@@ -337,6 +341,11 @@ def _cells(line: Line, table: Table) -> dict[str, str]:
         "difference": _format(line.metric, line.difference, signed=True),
         "± models": _format(line.metric, line.cross_deviation),
         "± evaluations": _format(line.metric, line.internal_deviation),
+        **(
+            {"of the mean prediction": _format(line.metric, line.of_mean_prediction)}
+            if table.has_mean_prediction
+            else {}
+        ),
         "runs": f"{line.num_finished} of {line.num_planned}",
         **effort,
         "notes": "; ".join(line.notes),
