@@ -46,7 +46,6 @@ class Line:
         mean: The mean over these runs; None if there are none.
         cross_deviation: The standard deviation over models; None for one model.
         internal_deviation: The standard deviation over the evaluations of a model, averaged over models.
-        of_mean_prediction: The score of the mean prediction of all evaluations of a model, averaged over models.
         published: What the paper reports, for comparison.
         x: Where it stands on the axis of a figure.
         notes: What a reader must know.
@@ -54,6 +53,7 @@ class Line:
         num_parameters: The most parameters that one of these models has.
         seconds: The mean time of a run, training and evaluation.
         memory_mb: The most memory that a process had that made one; None where several ran in a process.
+        of_mean_prediction: The score of the mean prediction of all evaluations of a model, averaged over models.
     """
 
     label: str
@@ -64,7 +64,6 @@ class Line:
     mean: float | None = None
     cross_deviation: float | None = None
     internal_deviation: float | None = None
-    of_mean_prediction: float | None = None
     published: Published | None = None
     x: float | None = None
     notes: tuple[str, ...] = ()
@@ -72,6 +71,7 @@ class Line:
     num_parameters: int | None = None
     seconds: float | None = None
     memory_mb: float | None = None
+    of_mean_prediction: float | None = None
 
     @property
     def difference(self) -> float | None:
