@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -93,9 +94,9 @@ def parse(path: str, number: int) -> dict[str, Any]:
     return {"number": num, "atoms": atoms}
 
 
-def pack(path: str, store: str, shards: int = 4) -> dict[str, Any]:
-    """Read, write, and compute the fingerprint."""
-    packed = pack_csv(path, store, target_columns="y", shards=shards)
+def pack(path: str, store: str, jobs: int) -> dict[str, Any]:
+    """Read, by several processes, write, and compute the fingerprint."""
+    packed = pack_csv(path, store, target_columns="y", shards=4, jobs=jobs)
     size = sum(file.stat().st_size for file in Path(store).iterdir())
     return {"number": len(packed), "bytes": size, "skipped": len(packed.skipped)}
 
@@ -229,12 +230,34 @@ def stage(folder: Path, name: str, call: str) -> dict[str, Any]:
     if not record.is_file():
         progress(f"{name}: {call}")
         code = (
-            "import json, time, many_molecules as m; b, w = time.process_time(), time.perf_counter(); "
-            f"f = m.{call}; t = {{'work_cpu_seconds': time.process_time() - b}}; "
+            "import json, time, many_molecules as m; b, w = m.cpu_seconds(), time.perf_counter(); "
+            f"f = m.{call}; t = {{'work_cpu_seconds': m.cpu_seconds() - b}}; "
             "t['work_seconds'] = time.perf_counter() - w; print(); print(json.dumps({**t, **f}))"
         )
         found = watched([sys.executable, "-c", code], log)
-        record.write_text(json.dumps({**found, **json.loads(log.read_text().splitlines()[-1])}))
+        facts = {**found, **json.loads(log.read_text().splitlines()[-1])}
+        record.write_text(json.dumps({**facts, "commit": environment([])["Commit"]}))
+    result: dict[str, Any] = json.loads(record.read_text())
+    return result
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def predict(folder: Path, name: str, model: str, given: str, jobs: int) -> dict[str, Any]:
+    """`crawl predict`, which is watched as a stage is."""
+    record, output = folder / f"{name}.json", folder / f"{name}.csv"
+    if not record.is_file():
+        command = [sys.executable, "-m", "crawl", "predict", model, given, "-o", str(output)]
+        command += ["--jobs", str(jobs), "--device", "cpu"]
+        progress(f"{name}: " + " ".join(command))
+        found = watched(command, folder / f"{name}.log")
+        with open(output) as file:
+            found["number"] = sum(1 for _ in file) - 1
+        record.write_text(json.dumps({**found, "commit": environment([])["Commit"]}))
     result: dict[str, Any] = json.loads(record.read_text())
     return result
 
@@ -242,39 +265,22 @@ def stage(folder: Path, name: str, call: str) -> dict[str, Any]:
 def measure(folder: Path, sizes: dict[str, int]) -> dict[str, Any]:
     """The records of all stages."""
     table, store, model, few = (str(folder / name) for name in ("molecules.csv", "store", "model", "few.csv"))
-    root, full = str(folder / "pyg"), str(folder / "full")
+    root, full, jobs = str(folder / "pyg"), str(folder / "full"), sizes["jobs"]
     found = {"make": stage(folder, "make", f"make({table!r}, {sizes['molecules']})")}
     found["parse"] = stage(folder, "parse", f"parse({table!r}, {sizes['peer']})")
-    found["pack"] = stage(folder, "pack", f"pack({table!r}, {store!r})")
+    found["pack"] = stage(folder, "pack", f"pack({table!r}, {store!r}, {jobs})")
     found["read"] = stage(folder, "read", f"read({store!r}, {sizes['peer']})")
     found["train"] = stage(folder, "train", f"train({store!r}, {sizes['steps']}, {model!r})")
     with open(table) as lines, open(few, "w") as file:
         file.writelines(islice(lines, sizes["predicted"] + 1))
-    if not (folder / "predict.json").is_file():
-        command = [
-            sys.executable,
-            "-m",
-            "crawl",
-            "predict",
-            model,
-            few,
-            "-o",
-            str(folder / "out.csv"),
-            "--jobs",
-            "1",
-            "--device",
-            "cpu",
-        ]
-        progress("predict: " + " ".join(command))
-        record = watched(command, folder / "predict.log")
-        (folder / "predict.json").write_text(json.dumps({**record, "number": sizes["predicted"]}))
-    found["predict"] = json.loads((folder / "predict.json").read_text())
+    found["predict_table"] = predict(folder, "predict_table", model, few, jobs)
     found["pyg_pack"] = stage(folder, "pyg_pack", f"pyg_pack({table!r}, {root!r}, {sizes['peer']})")
     found["pyg_read"] = stage(folder, "pyg_read", f"pyg_read({root!r}, {sizes['peer']})")
     found["pyg_train"] = stage(folder, "pyg_train", f"pyg_train({root!r}, {store!r}, {sizes['steps']})")
-    if sizes["full"]:
+    if sizes["full"] > sizes["molecules"]:
         found["repeat"] = stage(folder, "repeat", f"repeat({store!r}, {full!r}, {sizes['full']})")
         found["full_train"] = stage(folder, "full_train", f"train({full!r}, {sizes['steps']})")
+    found["predict"] = predict(folder, "predict", model, store, jobs)
     return found
 
 
@@ -355,9 +361,10 @@ def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--molecules", type=float, default=FULL)
-    parser.add_argument("--peer", type=float, default=20_000, help="molecules for PyG, and to be read alone")
-    parser.add_argument("--predicted", type=float, default=20_000)
-    parser.add_argument("--steps", type=int, default=100, help="training steps of 100 molecules")
+    parser.add_argument("--peer", type=float, default=100_000, help="molecules for PyG, and to be read alone")
+    parser.add_argument("--predicted", type=float, default=100_000, help="molecules of a table, besides those packed")
+    parser.add_argument("--steps", type=int, default=1000, help="training steps of 100 molecules")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that pack and predict")
     parser.add_argument(
         "--full", type=float, default=FULL, help="molecules of the store made by repetition; 0 for none"
     )
@@ -367,7 +374,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results", help="the folder to write to")
     parser.add_argument("--note", default="", help="a sentence for the record about how this run was made")
     arguments = parser.parse_args()
-    names = ("molecules", "peer", "predicted", "steps", "full")
+    names = ("molecules", "peer", "predicted", "steps", "jobs", "full")
     sizes = {name: int(getattr(arguments, name)) for name in names}
     machine = environment(["torch", "torch_geometric", "rdkit", "numpy"])
     with tempfile.TemporaryDirectory() as temporary:
