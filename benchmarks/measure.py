@@ -78,19 +78,26 @@ def in_fresh_process(call: str) -> dict[str, Any]:
     """What `module.function(argument)` of this folder returns when a new Python process calls it."""
     progress(f"  fresh process: {call}")
     code = f"import json, {call.split('.')[0]}; print(json.dumps({call}))"
-    run = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, cwd=HERE, env=_environ(), capture_output=True, text=True, check=False)
     if run.returncode:
         raise RuntimeError(f"{call} failed:\n{run.stderr}")
     result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return result
 
 
+def _environ() -> dict[str, str]:
+    """The variables of this process for one that works in another folder: PYTHONPATH names the same places there."""
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in places if place)}
+
+
 def watched(command: list[str], log: Path) -> dict[str, Any]:
     """Seconds and memory of a command, which is a process of its own; what it says is in the log.
 
-    Memory is that of all processes that the command starts, together, and a page that several of them have mapped counts
-    for each. The peak is the sum of those that the kernel keeps for the processes there at once, so that it is rather
-    too large. It has two parts, of which the kernel keeps no peak, so that they are looked at 50 times a second:
+    Memory is that of all processes that the command starts, together, and a page that several of them have mapped
+    counts for each. The peak is the sum of those that the kernel keeps for the processes there at once, so that it is
+    rather too large. It has two parts, of which the kernel keeps no peak, so that they are looked at 50 times a second:
     anonymous memory, which belongs to a process alone, and pages of mapped files, which the system takes back whenever
     others need memory. Where there are several processes, the memory in which a page that they share counts once (Pss)
     is looked at every two seconds, since the kernel counts it then.
@@ -98,7 +105,7 @@ def watched(command: list[str], log: Path) -> dict[str, Any]:
     begin, peaks, most = time.perf_counter(), dict.fromkeys(("VmHWM", "RssAnon", "RssFile"), 0.0), 1
     shared, next_look = 0.0, begin
     with open(log, "w") as file:
-        process = subprocess.Popen(command, cwd=HERE, stdout=file, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=HERE, env=_environ(), stdout=file, stderr=subprocess.STDOUT)
         while True:
             processes = _with_children(process.pid)
             found = [_memory(number, "status", list(peaks)) for number in processes]
