@@ -95,7 +95,7 @@ def repeat(source: str, store: str, number: int) -> dict[str, Any]:
     return {"number": number, "of": len(few), "bytes": size_of(store)}
 
 
-class OnDisk(OnDiskDataset):
+class OnDisk(OnDiskDataset):  # type: ignore[misc]
     """The same molecules in a data set of PyG on disk."""
 
     def __init__(self, root: str) -> None:
