@@ -78,29 +78,42 @@ def in_fresh_process(call: str) -> dict[str, Any]:
     """What `module.function(argument)` of this folder returns when a new Python process calls it."""
     progress(f"  fresh process: {call}")
     code = f"import json, {call.split('.')[0]}; print(json.dumps({call}))"
-    run = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, cwd=HERE, env=_environ(), capture_output=True, text=True, check=False)
     if run.returncode:
         raise RuntimeError(f"{call} failed:\n{run.stderr}")
     result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return result
 
 
+def _environ() -> dict[str, str]:
+    """The variables of this process for one that works in another folder: PYTHONPATH names the same places there."""
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in places if place)}
+
+
 def watched(command: list[str], log: Path) -> dict[str, Any]:
     """Seconds and memory of a command, which is a process of its own; what it says is in the log.
 
-    The peak of resident memory is the kernel's. It has two parts, of which the kernel keeps no peak, so that they are
-    looked at 50 times a second: anonymous memory, which belongs to the process alone, and pages of mapped files, which
-    the system takes back whenever others need memory.
+    Memory is that of all processes that the command starts, together, and a page that several of them have mapped
+    counts for each. The peak is the sum of those that the kernel keeps for the processes there at once, so that it is
+    rather too large. It has two parts, of which the kernel keeps no peak, so that they are looked at 50 times a second:
+    anonymous memory, which belongs to a process alone, and pages of mapped files, which the system takes back whenever
+    others need memory. Where there are several processes, the memory in which a page that they share counts once (Pss)
+    is looked at every two seconds, since the kernel counts it then.
     """
-    begin, peaks = time.perf_counter(), dict.fromkeys(("VmHWM", "RssAnon", "RssFile"), 0.0)
+    begin, peaks, most = time.perf_counter(), dict.fromkeys(("VmHWM", "RssAnon", "RssFile"), 0.0), 1
+    shared, next_look = 0.0, begin
     with open(log, "w") as file:
-        process = subprocess.Popen(command, cwd=HERE, stdout=file, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=HERE, env=_environ(), stdout=file, stderr=subprocess.STDOUT)
         while True:
-            with suppress(OSError):
-                for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-                    name, _, value = line.partition(":")
-                    if name in peaks:
-                        peaks[name] = max(peaks[name], int(value.split()[0]) * 1024 / 1e6)
+            processes = _with_children(process.pid)
+            found = [_memory(number, "status", list(peaks)) for number in processes]
+            peaks = {name: max(peak, sum(each[name] for each in found)) for name, peak in peaks.items()}
+            most = max(most, len(processes))
+            if len(processes) > 1 and time.perf_counter() > next_look:
+                next_look = time.perf_counter() + 2
+                shared = max(shared, sum(_memory(number, "smaps_rollup", ["Pss"])["Pss"] for number in processes))
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
                 break
@@ -111,10 +124,33 @@ def watched(command: list[str], log: Path) -> dict[str, Any]:
     return {
         "seconds": time.perf_counter() - begin,
         "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "processes": most,
         "peak_mb": peaks["VmHWM"],
         "peak_anonymous_mb": peaks["RssAnon"],
         "peak_mapped_mb": peaks["RssFile"],
+        **({"peak_shared_once_mb": shared} if shared else {}),
     }
+
+
+def _with_children(number: int) -> list[int]:
+    """A process, those that it started, those that these started, and so on."""
+    found = [number]
+    for each in found:
+        for file in Path(f"/proc/{each}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, file.read_text().split())
+    return found
+
+
+def _memory(number: int, file: str, names: list[str]) -> dict[str, float]:
+    """What the kernel says of the memory of a process, in MB; zero if it is gone."""
+    memory = dict.fromkeys(names, 0.0)
+    with suppress(OSError):
+        for line in Path(f"/proc/{number}/{file}").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in memory:
+                memory[name] = int(value.split()[0]) * 1024 / 1e6
+    return memory
 
 
 def peak_memory_mb() -> float:

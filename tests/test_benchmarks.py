@@ -88,6 +88,35 @@ def test_big_graph_benchmark_with_a_small_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_many_molecules_benchmark_with_few(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    sizes = ("--molecules", "600", "--peer", "200", "--predicted", "100", "--steps", "2", "--jobs", "2")
+    results, report = run_benchmark("many_molecules", tmp_path, *sizes, "--folder", str(tmp_path))
+    stages = results["stages"]
+    assert {name: stages[name]["number"] for name in ("pack", "predict", "predict_table", "pyg_pack")} == {
+        "pack": 600, "predict": 600, "predict_table": 100, "pyg_pack": 200
+    }  # fmt: skip
+    assert stages["predict"]["processes"] > 2
+    assert stages["predict"]["peak_mb"] > stages["predict"]["peak_shared_once_mb"] > 0
+    assert report.count("Extrapolated, not measured") == 2
+    assert "On a GPU" not in report
+
+    command = [sys.executable, str(BENCHMARKS / "many_molecules_gpu.py"), "--data", str(tmp_path), "--device", "cpu"]
+    command += ["--out", str(tmp_path), "--molecules", "2000", "--peer", "100", "--seconds", "0.2", "--workers", "0"]
+    command += ["--batch-sizes", "20", "--predict-sizes", "100"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    again, report = run_benchmark("many_molecules", tmp_path, "--report")
+    assert again == results
+    assert "The store has 2,000 molecules, those of a packed one of 600 again and again" in report
+    on_gpu = json.loads((tmp_path / "many_molecules_gpu.json").read_text())["stages"]
+    assert list(on_gpu) == ["warm_train_20", "pyg_pack", "pyg_train_20_0", "repeat", "train_20", "predict_100"]
+    assert not any("problem" in stage for stage in on_gpu.values())
+    assert on_gpu["train_20"]["of"] == 2000
+    assert on_gpu["train_20"]["number"] > 0
+
+
+@pytest.mark.slow
 def test_closed_batches_benchmark_with_small_graphs(tmp_path: Path) -> None:
     sizes = ("--sizes", "100", "200", "--full", "100", "--refused", "1e6")
     results, report = run_benchmark("closed_batches", tmp_path, *sizes)
