@@ -324,6 +324,9 @@ def test_centred_and_several_walks_of_a_model() -> None:
     expected = sample_walks(graph, walks.num_steps, seed=1, centred=True, num_walks=2)
     assert torch.equal(walks.nodes, expected.nodes)
     assert len(walks) == 2 * len(make_model().sample_walks(graph, seed=1))
+    more = make_model(centred=True, num_walks=2, num_eval_walks=3)
+    assert len(more.eval().sample_walks(graph, seed=1)) == 3 * len(walks) // 2
+    assert len(more.train().sample_walks(graph, seed=1)) == len(walks)
     model(random_graph(0)).sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 

@@ -66,8 +66,8 @@ class Network(NetworkInputs):
         input_dropout: The dropout rate of the node features.
         norm: `batch`, `layer` or `none`, in the readout, too; see `crawl.nn.BlockSettings`.
         residual, num_heads, mean_log_degree: Other blocks than those of the paper; see there.
-        strategy, p, q, restart, num_steps, num_eval_steps, start_share, eval_start_share, centred, num_walks: Which
-            walks; see `crawl.WalkPlan`.
+        strategy, p, q, restart, num_steps, num_eval_steps, start_share, eval_start_share, centred, num_walks,
+            num_eval_walks: Which walks; see `crawl.WalkPlan`.
         precision: `tf32`, `bf16` or `float32`, on a GPU; see `CRaWlConv`.
 
     Attributes:
@@ -110,6 +110,7 @@ class Network(NetworkInputs):
         eval_start_share: float = 1.0,
         centred: bool = False,
         num_walks: int = 1,
+        num_eval_walks: int | None = None,
         implementation: Implementation = "fast",
         precision: Precision = "tf32",
     ) -> None:
@@ -119,7 +120,7 @@ class Network(NetworkInputs):
         super().__init__(in_channels, edge_dim, parts, channels, graph_channels, input_dropout)
         self.precision = precision
         steps, shares = (num_steps, num_eval_steps), (start_share, eval_start_share)
-        plan = WalkPlan(strategy, *steps, *shares, window_size, p, q, restart, centred, num_walks)
+        plan = WalkPlan(strategy, *steps, *shares, window_size, p, q, restart, centred, num_walks, num_eval_walks)
         widths = (self.node_channels, channels, self.edge_channels)
         settings = BlockSettings(
             *(*widths, dropout, plan.window_size, kernel_size, identity, adjacency, num_heads, mean_log_degree),

@@ -101,3 +101,12 @@ def test_more_than_two_to_the_31_arcs(tmp_path: Path, edge_index: Tensor, owners
     call: dict[str, Any] = {"batch_size": 3, "with_all_edges": with_all_edges}
     loader, expected = (WalkLoader(OneGraph(graph, owners, x=X), plan, **call) for graph in (big, small))
     assert_same(loader, expected)
+
+
+def test_walks_of_evaluation_have_a_number_of_their_own(edge_index: Tensor) -> None:
+    graph = Graph.from_edge_index(edge_index, 61, undirected=True)
+    few, many = WalkPlan(num_walks=2, num_eval_walks=5), WalkPlan(num_walks=5)
+    call: dict[str, Any] = {"owners": torch.arange(12), "batch_size": 6, "is_training": False}
+    assert_same(WalkLoader(graph, few, **call), WalkLoader(graph, many, **call))
+    call["is_training"] = True
+    assert_same(WalkLoader(graph, few, **call), WalkLoader(graph, WalkPlan(num_walks=2), **call))

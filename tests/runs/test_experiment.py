@@ -92,6 +92,9 @@ def test_records_from_before_centred_walks_are_the_same():
     centred = Experiment(walk=WalkPlan(centred=True, num_walks=2))
     assert json.loads(centred.to_json())["walk"] == values["walk"] | {"centred": True, "num_walks": 2}
     assert Experiment.from_json(centred.to_json()) == centred
+    more = Experiment(walk=WalkPlan(num_eval_walks=4))
+    assert json.loads(more.to_json())["walk"] == values["walk"] | {"num_eval_walks": 4}
+    assert Experiment.from_json(more.to_json()) == more
     assert Experiment.from_json(Experiment().to_json()) == Experiment(walk=WalkPlan(centred=False, num_walks=1))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,6 +202,23 @@ def test_models_of_pyg_data_are_trained_on_the_full_graph() -> None:
     expected = trainer.model(data.x, data.edge_index)[dataset.store.owners[ids]].sigmoid()
     found = predict(trainer.model, dataset.task, dataset.store, ids, num_repeats=1, seed=0).mean
     torch.testing.assert_close(torch.from_numpy(found).float(), expected.detach())
+
+
+@each_batches
+@pytest.mark.parametrize("is_captured", [False, True], ids=["eager", "captured"])
+def test_evaluation_has_a_number_of_walks_of_its_own(
+    batches: str, is_captured: bool, monkeypatch: pytest.MonkeyPatch, wide_tiles: None
+) -> None:
+    monkeypatch.setattr("crawl.ops.backends._DEVICES", {"cuda", "cpu"} if is_captured else set())
+    dataset, model, found = of_nodes(batches), network("walk", num_layers=1).eval(), []
+    assert model.walk_plan is not None
+    for numbers in ({"num_walks": 1, "num_eval_walks": 3}, {"num_walks": 3}, {"num_walks": 1}):
+        model.walk_plan = replace(model.walk_plan, num_eval_walks=None)
+        model.walk_plan = replace(model.walk_plan, **numbers)
+        ids = torch.tensor([0, 3, 5])
+        found.append(predict(model, dataset.task, dataset.store, ids, num_repeats=1, seed=0).mean)
+    assert (found[0] == found[1]).all()
+    assert (found[0] != found[2]).any()
 
 
 def test_a_loader_for_a_loop_of_ones_own() -> None:

@@ -31,7 +31,7 @@ class WalkLoader:
             `OneGraph` are known.
         batch_size: Targets of a batch.
         shuffle: Take them in random order, another one in each pass.
-        is_training: Whether walks have the steps of training, or those of evaluation.
+        is_training: Whether walks have the steps and the number of training, or those of evaluation.
         with_all_edges: Give batches all edges among the nodes that the walks of a target visit, as message passing
             needs them; or those only that are walked along.
         seed: Of the walks and of the order. Pass k = 0, 1, … over the loader has the seed `seed` + k.
@@ -67,13 +67,14 @@ class WalkLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         seed, num_steps = self.seed + self.num_passes, self.plan.steps(self.is_training)
+        plan = self.plan.in_mode(self.is_training)
         self.num_passes += 1
         ids = torch.arange(len(self.store), device="cpu")
         if self.shuffle:
             generator = torch.Generator().manual_seed(seed)
             ids = torch.randperm(len(self.store), generator=generator, device="cpu")
         for part in torch.split(ids, self.batch_size):
-            yield self.graphs.batch(part, self.plan, num_steps, seed)
+            yield self.graphs.batch(part, plan, num_steps, seed)
 
 
 def _as_store(data: Data | Graph | OneGraph, owners: Tensor | None) -> OneGraph:

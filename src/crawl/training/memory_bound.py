@@ -148,7 +148,7 @@ def _steps(runner: Runner, num_steps: int | None) -> int:
 def _least_bytes(runner: Runner, num_steps: int | None) -> float:
     """What the walks of a target, or from a node, take at least: memory that was freed before hides from a measure."""
     widest = max((parameter.shape[0] for parameter in runner.model.parameters() if parameter.dim()), default=1)
-    num_walks = 1 if runner.plan is None else runner.plan.num_walks
+    num_walks = 1 if runner.plan is None else runner.plan.in_mode(is_training=False).num_walks
     return 4.0 * widest * num_walks * (_steps(runner, num_steps) + 1)
 
 

@@ -232,19 +232,20 @@ class Runner:
         seed: int,
         is_training: bool,
     ) -> Iterator[Tensor]:
+        plan = None if self.plan is None else self.plan.in_mode(is_training)
         for graphs, part in self._parts(batches, batch_size):
             own, functions = functions[: len(part)], functions[len(part) :]
             if isinstance(graphs, Assembler):
-                if self.plan is not None:
-                    graphs.graph_of(self.plan.law)  # made ready here, since a captured step cannot wait for it
-                graphs.draw_starts(self.plan.starts(is_training) if self.plan is not None else None, seed)
+                if plan is not None:
+                    graphs.graph_of(plan.law)  # made ready here, since a captured step cannot wait for it
+                graphs.draw_starts(plan.starts(is_training) if plan is not None else None, seed)
             if recorder is not None:
                 with self._randomness(part[0]):  # a CUDA graph draws from torch's generator as it is when replayed
                     yield from recorder.run(graphs, own, part, batch_size, seed)
                 continue
             for function, ids in zip(own, part, strict=True):
                 with self.caller.own_threads(), self._products(), self._randomness(ids):
-                    result = function(graphs.batch(ids, self.plan, num_steps, seed))
+                    result = function(graphs.batch(ids, plan, num_steps, seed))
                 yield result
 
     def _show(self, batches: list[Tensor], seed: int) -> None:
@@ -401,9 +402,8 @@ class Runner:
         known, recorder = self._recorders.get((num_steps, is_training), ((), None))
         if recorder is None or known != signature:
             prepare = model.encode if getattr(model, "can_encode_ahead", False) else _as_it_is
-            recorder = Recorder(
-                self.device, self.plan, num_steps, is_training, prepare, precision, generators, protected
-            )
+            plan = None if self.plan is None else self.plan.in_mode(is_training)
+            recorder = Recorder(self.device, plan, num_steps, is_training, prepare, precision, generators, protected)
             self._recorders[num_steps, is_training] = signature, recorder
         return recorder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, get_args
 
 from crawl.checks import (
@@ -49,6 +49,7 @@ class WalkPlan:
         restart: The chance that a step of `restart` walks jumps back to the start.
         centred: Put the start of a walk in its middle.
         num_walks: Walks from each start node.
+        num_eval_walks: Walks from each start node in evaluation; as many as in training when None.
     """
 
     strategy: Strategy = "non_backtracking"
@@ -62,6 +63,7 @@ class WalkPlan:
     restart: float = 0.1
     centred: bool = field(default=False, metadata=LEFT_OUT)
     num_walks: int = field(default=1, metadata=LEFT_OUT)
+    num_eval_walks: int | None = field(default=None, metadata=LEFT_OUT)
 
     def __post_init__(self) -> None:
         check_choice("strategy", self.strategy, get_args(Strategy))
@@ -75,6 +77,8 @@ class WalkPlan:
         checked["restart"] = check_restart(self.restart)
         checked["centred"] = check_centred(self.strategy, self.centred)
         checked["num_walks"] = whole_number("num_walks", self.num_walks)
+        if self.num_eval_walks is not None:
+            checked["num_eval_walks"] = whole_number("num_eval_walks", self.num_eval_walks)
         vars(self).update(checked)
 
     @property
@@ -97,6 +101,11 @@ class WalkPlan:
         """The share of nodes that start a walk; None for all."""
         of_nodes = self.start_share if is_training else self.eval_start_share
         return of_nodes if of_nodes < 1 else None
+
+    def in_mode(self, is_training: bool) -> WalkPlan:
+        """The plan whose `num_walks` is the number of walks in training, or in evaluation."""
+        has_own = not is_training and self.num_eval_walks is not None
+        return replace(self, num_walks=self.num_eval_walks, num_eval_walks=None) if has_own else self
 
     def sample(
         self,
@@ -135,5 +144,5 @@ class WalkPlan:
             keys=None if graph_keys is None else graph.node_keys(graph_keys),
             restart=self.restart,
             centred=self.centred,
-            num_walks=self.num_walks,
+            num_walks=self.in_mode(is_training).num_walks,
         )
