@@ -104,3 +104,20 @@ def test_rows_that_do_not_fit_are_refused() -> None:
 def test_owners_that_do_not_exist_are_refused(owner: int) -> None:
     with pytest.raises(ValueError, match=f"{owner} of 3"):
         Segments.of(torch.tensor([0, owner, 2]), 3)
+
+
+def test_owners_in_any_memory_layout(kernels: torch.device) -> None:
+    """A column of pairs, as of links, and places with gaps between them."""
+    owner = OWNER.to(kernels)
+    columns = torch.stack([owner, torch.full_like(owner, 5)], dim=1)[:, 0]
+    x, grad = torch.randn(len(OWNER), 3), torch.randn(len(OWNER), 3)
+    ptr, order = (torch.stack([rows, rows], dim=1)[:, 0] for rows in Segments.of(owner, NUM_OWNERS).places)
+    plain = Segments.of(owner, NUM_OWNERS)
+    for segments in (Segments.of(columns, NUM_OWNERS), replace(plain, owner=columns, ptr=ptr, order=order)):
+        found = []
+        for each in (plain, segments):
+            y = x.clone().requires_grad_()
+            total = each.sum(y)
+            each.spread(total).backward(grad)
+            found.append((total, each.spread(total), y.grad))
+        assert all(map(torch.equal, *found))

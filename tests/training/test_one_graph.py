@@ -221,6 +221,24 @@ def test_evaluation_has_a_number_of_walks_of_its_own(
     assert (found[0] != found[2]).any()
 
 
+@each_batches
+@each_level
+def test_predictions_with_kernels_are_those_of_plain_torch(
+    batches: str, level: str, make: Callable[[str], Dataset], monkeypatch: pytest.MonkeyPatch, wide_tiles: None
+) -> None:
+    """Captured, or eager, which has batches of exact size; few at a time or all."""
+    dataset, model, ids = make(batches), network("walk", level=level, num_layers=1).eval(), torch.tensor([0, 3, 5, 2])
+    found = []
+    for devices, is_eager, batch_size in ((set(), True, 4), ({"cuda", "cpu"}, True, 3), ({"cuda", "cpu"}, False, 4)):
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
+        runner = Runner(model, dataset.task, dataset.store, torch.device("cpu"), largest_batch=4)
+        runner.reason = "it is not tried" if is_eager else runner.reason
+        assert (runner.reason is None) != is_eager
+        found.append(runner.predict(ids, batch_size if batches == "closed" else 4, seed=0))
+    for answers in found[1:]:
+        torch.testing.assert_close(answers, found[0], rtol=1e-5, atol=1e-6)
+
+
 def test_a_loader_for_a_loop_of_ones_own() -> None:
     data, model = graph_data(), network("walk", "gine")
     assert model.walk_plan is not None

@@ -154,6 +154,8 @@ def test_any_memory_layout_and_integer_type() -> None:
         assert torch.equal(walks.nodes, nodes)
         assert torch.equal(walks.edges, expected.edges)
         assert torch.equal(walks.code, expected.code)
+    given = Walks(*(rows.t().contiguous().t() for rows in (expected.nodes, expected.edges, expected.code)), 8)
+    assert all(rows.is_contiguous() for rows in (given.nodes, given.edges, given.code))  # as kernels read them
 
 
 def test_walks_without_steps_and_no_walks() -> None:

@@ -53,6 +53,11 @@ class Segments:
     order: Tensor | None = None
     longest: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("owner", "ptr", "order"):  # kernels read them one after the other
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, values.contiguous())
+
     @classmethod
     def of(cls, owner: Tensor, num_owners: int) -> Segments:
         """The segments given by the owner of each row, from 0 to `num_owners` - 1.

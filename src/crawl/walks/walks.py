@@ -53,6 +53,8 @@ class Walks:
 
     def __post_init__(self) -> None:
         check_parts(self.nodes, self.edges, self.code, self.window_size)
+        for name in ("nodes", "edges", "code"):  # kernels read them one after the other
+            object.__setattr__(self, name, getattr(self, name).contiguous())
         check_jumps(self.has_jumps, self.num_edges)
         if self.num_real is None:
             check_ids(self.nodes, self.num_nodes, self.edges, self.num_edges, self.has_jumps)
