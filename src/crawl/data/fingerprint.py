@@ -57,12 +57,13 @@ class Fingerprint:
 
     @classmethod
     def of(cls, dataset: Dataset) -> Fingerprint:
-        """The fingerprint of a data set."""
+        """The fingerprint of a data set. Refuses files that were changed since they were opened."""
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
         store, split = dataset.store, dataset.split
         if isinstance(store, PackedStore):
             hashes = store.hashes or _packed_hashes(store, dataset)
             hashes = {**hashes, "split": _hash(split.train, split.val, split.test)}
+            store.check_unchanged()
             return cls(len(dataset), dataset.task, dataset.columns, hashes)
         if isinstance(store, OneGraph):
             graphs = _hash(store.graph.rowptr, store.graph.col, store.graph.edge_id, store.owners)
@@ -80,6 +81,7 @@ class Fingerprint:
             hashes["weights"] = _hash(store.sample_weight)
         if isinstance(store, GraphStore) and store.u is not None:
             hashes["graph_features"] = _hash(store.u)
+        store.check_unchanged()
         return cls(len(dataset), dataset.task, dataset.columns, hashes)
 
     def to_dict(self) -> dict[str, Any]:

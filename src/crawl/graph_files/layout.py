@@ -56,6 +56,7 @@ def _graph_of(opened: _GraphFile) -> dict[str, Any]:
         "batch": torch.zeros(1, dtype=torch.int32, device="cpu").expand(num_nodes),  # a zero for all
         "graph_ptr": torch.tensor([0, num_nodes], dtype=torch.int32, device="cpu"),
         "num_edges": opened.num_edges,
+        "file": opened.opened,
     }
 
 
