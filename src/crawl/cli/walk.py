@@ -99,8 +99,11 @@ class WalkEdges:
         if self.start and self.share != 1:
             raise ValueError("--start and --share exclude each other: give one of them.")
         from crawl.runs.progress import lines
+        from crawl.walks.centred import why_inexact
 
         graph, names = self._graph()
+        if self.centred and (reason := why_inexact(self.strategy, is_weighted=graph.is_weighted)):
+            say(f"{reason}: --strategy uniform is exact.")
         walks = self._walks(graph, names)
         write = _write_npz if self.output.suffix == ".npz" else _write_csv
         with lines(lambda: f"{walks.part}: {walks.num_drawn:,} of {walks.num_walks:,} walks written"):
