@@ -122,7 +122,8 @@ class TableOfLabels:
         parts = None if self.split_column is None else cells(self.split_column)
         skipped = self._skipped(sorted(problems), cells(label), parts, lines)
         if parts is not None:
-            if (place := next((place for place in places if not parts[place]), None)) is not None:
+            if empty := [place for place in places if not parts[place]]:
+                place = empty[0]
                 raise ValueError(
                     f"{table.path}, line {lines[place]}: its {label} is {cells(label)[place]}, but its "
                     f"{self.split_column} is empty: write train, val or test there, or empty its {label}."
