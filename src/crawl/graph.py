@@ -16,8 +16,7 @@ from torch import Tensor
 from crawl.checks import truth
 from crawl.compressed_rows import compressed_rows, one_way_arc
 from crawl.edge_lists import arguments_of_data, arguments_of_networkx, checked_edge_list, checked_graph_ids
-from crawl.graph_files.layout import open_graph
-from crawl.graph_files.opened import OpenedFile
+from crawl.graph_files.layout import OpenedFile, open_graph
 from crawl.tensor_checks import as_device
 
 if TYPE_CHECKING:
@@ -153,19 +152,14 @@ class Graph:
         """The graph in a file of `build_graph_file`, mapped into memory: walks read the rows that they visit.
 
         Args:
-            path: The file. It must not change while the graph is used, which `check_unchanged` tells; building it anew
-                does not change it.
+            path: The file. It must not change meanwhile, which `check_unchanged` tells; to build it anew is fine.
             verify: Compare the checksums and look at all numbers, which reads the file once. Sizes are always compared.
                 Leave it out only for files that were verified before: what walks do on damaged rows is not defined.
         """
         return cls(**open_graph(path, verify))
 
     def check_unchanged(self) -> None:
-        """Refuse a graph whose file was changed since it was opened.
-
-        Raises:
-            ValueError: If so; walks that were drawn since may be of another graph.
-        """
+        """Refuse, with a ValueError, a graph whose file was changed since it was opened: its walks may be wrong."""
         if self.file is not None:
             self.file.check_unchanged()
 

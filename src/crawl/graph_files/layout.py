@@ -17,6 +17,7 @@ from torch import Tensor
 from crawl.checks import MAX_COUNT
 from crawl.graph_files.arrays import DTYPES, ArrayFile, Part, write_arrays
 from crawl.graph_files.arrays import header_of as header_of_arrays
+from crawl.graph_files.opened import OpenedFile as OpenedFile
 
 FORMAT = "crawl graph 1"
 _INTEGERS = ("I32", "I64")
