@@ -16,7 +16,7 @@ from torch import Tensor
 from crawl.checks import truth
 from crawl.compressed_rows import compressed_rows, one_way_arc
 from crawl.edge_lists import arguments_of_data, arguments_of_networkx, checked_edge_list, checked_graph_ids
-from crawl.graph_files.layout import open_graph
+from crawl.graph_files.layout import OpenedFile, open_graph
 from crawl.tensor_checks import as_device
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Graph:
         num_edges: The number of columns of the given `edge_index`.
         cum_weight: `[A]` int64 or None; running sums, within a row, of the edge weights as integers.
         graph_keys: `[G]` or None; numbers that walks depend on instead of the place in the batch.
+        file: The file that it is mapped from, or None.
     """
 
     rowptr: Tensor
@@ -61,6 +62,7 @@ class Graph:
     num_edges: int
     cum_weight: Tensor | None = None
     graph_keys: Tensor | None = None
+    file: OpenedFile | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -150,11 +152,16 @@ class Graph:
         """The graph in a file of `build_graph_file`, mapped into memory: walks read the rows that they visit.
 
         Args:
-            path: The file. It must not change while the graph is used; building it anew does not change it.
+            path: The file. It must not change meanwhile, which `check_unchanged` tells; to build it anew is fine.
             verify: Compare the checksums and look at all numbers, which reads the file once. Sizes are always compared.
                 Leave it out only for files that were verified before: what walks do on damaged rows is not defined.
         """
         return cls(**open_graph(path, verify))
+
+    def check_unchanged(self) -> None:
+        """Refuse, with a ValueError, a graph whose file was changed since it was opened: its walks may be wrong."""
+        if self.file is not None:
+            self.file.check_unchanged()
 
     @classmethod
     def from_data(cls, data: Data, *, weighted: bool | None = None, undirected: bool = False) -> Graph:

@@ -110,3 +110,25 @@ def test_an_output_never_replaces_the_graph_or_its_labels(crawl, place, name):
     before = path.read_bytes()
     assert f"would replace the input {path}" in crawl.error("predict", place / "run", place / "data", "-o", path)
     assert path.read_bytes() == before
+
+
+def test_a_graph_with_weights_is_not_one_without(crawl, place, tmp_path):
+    weighted = tmp_path / "weighted"
+    weighted.mkdir()
+    (weighted / "labels.csv").write_text((place / "data" / "labels.csv").read_text())
+    (tmp_path / "edges.txt").write_text("".join(f"{i} {i + 1} {1 + i % 3}\n" for i in range(28)))
+    build = ("graph", "build", tmp_path / "edges.txt", "-o", weighted / "graph.crawl", "--undirected", "--weighted")
+    assert crawl(*build, "--features", place / "features.npy").code == 0
+    train = ("train", "nodes", "--data.path", weighted, *CLOSED, *TINY, "--training.max-epochs", "1")
+    remark = "centred non-backtracking walks do not have the law of a long walk"
+    done = crawl(*train, "--out", "run")
+    assert (done.code, done.err.count(remark)) == (0, 1)
+    assert remark not in crawl(*train, "--walk.strategy", "uniform", "--out", "uniform").err
+    assert "have no weights, and those of the training had some" in crawl.error("predict", "run", place / "data")
+    wrong = crawl.error("embed", place / "run", weighted, "-o", "wrong.npy")
+    assert "have weights, and those of the training had none" in wrong
+    assert not Path("wrong.npy").exists()
+    assert "weights of the edges have changed" in crawl.error("evaluate", "run", "--data", place / "data")
+    walk = ("walk", weighted / "graph.crawl", "-o", "walks.npz", "--num-steps", "4", "--centred")
+    assert crawl(*walk).err.count(remark) == 1
+    assert remark not in crawl(*walk, "--strategy", "uniform").err

@@ -108,9 +108,10 @@ def test_a_setting_without_effect_is_refused(crawl, runs):
     for flag in ("--training.batch-size", "--evaluation.batch-size", "--training.accumulate"):
         message = crawl.error(*start, flag, "7")
         assert message == f"A batch of the full graph, which has all targets, cannot be changed by {flag}: {remedy}"
-    assert "cannot be changed by --walk.start-share" in crawl.error(
-        *start, "--data.batches", "closed", "--walk.start-share", "0.5"
-    )
+    for flag in ("--walk.start-share", "--walk.eval-start-share"):
+        message = crawl.error(*start, "--data.batches", "closed", flag, "0.5")
+        what, remedy = "A closed batch, whose walks start at its targets,", "choose --data.batches full."
+        assert message == f"{what} cannot be changed by {flag}: leave it out, or {remedy}"
     message = crawl.error(*start, "--data.batches", "closed", "--model.layer", "gcn")
     assert message == "Closed batches are walks, and gcn does not walk: use data.batches='full'."
     message = crawl.error(*start, "--data.batches", "closed", "--baseline", "gcn")

@@ -3,8 +3,10 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args, get_type_hints
 
 import numpy as np
@@ -13,7 +15,9 @@ import torch
 
 import crawl as package
 from crawl.cli.walk import WalkEdges, read_edge_list
+from crawl.walks import sampling
 from crawl.walks.sampling import Strategy
+from tests.graph_files.test_opened import change
 
 TRIANGLE_WITH_TAIL = "a b\nb c\nc a\nc d\n"
 
@@ -157,3 +161,27 @@ def test_walks_never_replace_their_edges(crawl, edges, tmp_path):
     link.symlink_to(edges)
     assert crawl.error("walk", edges, "-o", link) == f"The output would replace the input {edges}: choose another name."
     assert edges.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["walks.npz", "walks.csv"])
+def test_walks_on_a_graph_file_that_changes_meanwhile_are_not_written(crawl, tmp_path, monkeypatch, name):
+    file, ring = tmp_path / "graph.crawl", torch.arange(20)
+    package.build_graph_file(torch.stack([ring, ring.roll(-1)]), file, undirected=True)
+    content, calls = file.read_bytes(), []
+
+    def walks_from(*args):
+        draw = sampling.walks_from(*args)
+
+        def changing(start, keys):
+            calls.append(None)
+            if len(calls) == 3:
+                change(file, content)
+            return draw(start, keys)
+
+        return changing
+
+    fake = SimpleNamespace(walks_from=walks_from)
+    monkeypatch.setitem(sys.modules, "crawl.walks.sampling", fake)
+    monkeypatch.setattr("crawl.cli.walk._POSITIONS_AT_ONCE", 30)
+    assert f"{file} was changed while it was read" in crawl.error("walk", file, "-o", name, "--num-steps", "5")
+    assert not Path(name).exists()

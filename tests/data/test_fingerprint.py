@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from crawl.data import Dataset, Fingerprint, GraphStore, Split, Task, csl
+from crawl import Graph
+from crawl.data import Dataset, Fingerprint, GraphStore, OneGraph, Split, Task, csl
 from crawl.data.features import Column, Columns
 from crawl.data.fingerprint import task_changes
 
@@ -149,3 +150,17 @@ def test_weights_of_targets_count_where_there_are_any():
     for before, now in ((plain, light), (light, plain), (light, heavy)):
         assert before.changes_to(now) == ["the weights of the targets have changed"]
     assert Fingerprint.from_dict(light.to_dict()) == light
+
+
+def test_weights_of_edges_count():
+    edges, ids = torch.tensor([[0, 1, 1], [1, 2, 3]]), torch.arange(3)
+
+    def of(weight: torch.Tensor | None) -> Fingerprint:
+        store = OneGraph(Graph.from_edge_index(edges, 4, edge_weight=weight, undirected=True), ids, y=ids)
+        return Fingerprint.of(make(store=store, columns=None, task=replace(TASK, level="node")))
+
+    plain, weighted, other = (of(w) for w in (None, torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])))
+    assert "edge_weights" not in plain.hashes
+    assert Fingerprint.from_dict(json.loads(json.dumps(weighted.to_dict()))) == weighted
+    for before, now in ((plain, weighted), (weighted, plain), (weighted, other)):
+        assert before.changes_to(now) == ["the weights of the edges have changed"]

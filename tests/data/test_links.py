@@ -162,6 +162,21 @@ def test_parts_of_random_link_split() -> None:
         from_links(parts[0], parts[1])
 
 
+@pytest.mark.parametrize(("where", "other"), [("val", "train"), ("val", "test"), ("test", "train"), ("test", "val")])
+def test_a_link_that_another_part_says_is_none(where: str, other: str) -> None:
+    torch.manual_seed(2)
+    split = RandomLinkSplit(0.1, 0.2, is_undirected=True, add_negative_train_samples=False)(random_graph())
+    parts = dict(zip(("train", "val", "test"), split, strict=True))
+    pair = parts[other].edge_label_index[:, :1]
+    wrong = parts[where]
+    wrong.edge_label_index = torch.cat([wrong.edge_label_index, pair.flip(0)], dim=1)
+    wrong.edge_label = torch.cat([wrong.edge_label, torch.zeros(1)])
+    u, v = sorted(pair.flatten().tolist())
+    problem = rf"{where}\.edge_label says 0 of nodes {u} and {v}, which are linked in {other}: leave that pair out"
+    with pytest.raises(ValueError, match=problem):
+        from_links(*parts.values())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_self_loops_in_parts_are_said(seed: int) -> None:
     """`RandomLinkSplit` makes a self-loop a labelled pair of some part, and a test link of it."""

@@ -37,6 +37,25 @@ def test_rows_without_a_label_are_told_if_they_have_a_part(table):
     assert (drawn.skipped, drawn.split.val.tolist()) == ((), [2])
 
 
+def test_words_that_are_read_as_missing_are_told(tmp_path):
+    path = tmp_path / "nodes.csv"
+    path.write_text("id,label\n0,a\n1,none\n2,b\n3,\n4,a\n5,b\n6,?\n7,a\n8,b\n9,a\n")
+    word = "is read so: a class needs another name)"
+    expected = (f"line 3: its label is missing ('none' {word}", f"line 8: its label is missing ('?' {word}")
+    assert labelled(Table(path)).skipped == expected
+    path.write_text("id,label,split\n0,a,train\n1,none,train\n2,b,train\n3,NA,\n4,a,val\n5,b,test\n")
+    first, second = labelled(Table(path)).skipped
+    assert first == f"line 3: its split is train, but its label is missing ('none' {word}"
+    assert second == f"line 5: its label is missing ('NA' {word}"
+
+
+def test_a_labelled_node_without_a_part_is_refused_by_line(table):
+    table.path.write_text(table.path.read_text().replace("4,b,val", "4,b,"))
+    problem = r"nodes\.csv, line 6: its label is b, but its split is empty: write train, val or test there, or empty"
+    with pytest.raises(ValueError, match=problem):
+        labelled(table)
+
+
 def test_choices_that_contradict_each_other(table):
     with pytest.raises(ValueError, match="cannot be the label, too"):
         LabelChoice(label="split").of(table)

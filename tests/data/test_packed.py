@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from crawl.data import Dataset, GraphStore, open_packed
+from crawl.data import Dataset, Fingerprint, GraphStore, open_packed
 from crawl.data.pack import pack_csv, pack_graphs
 from crawl.data.packed import PackedStore, manifest_text
 from crawl.data.packing import new_folder
+from tests.graph_files.test_opened import change
 
 
 def graphs(number: int = 8) -> list[Data]:
@@ -80,6 +81,18 @@ def test_every_changed_byte_and_every_missing_file_is_found(packed: Dataset, tmp
                 open_packed(tmp_path / "store")
         file.write_bytes(content)
     open_packed(tmp_path / "store")
+
+
+@pytest.mark.parametrize("name", ["graphs.crawl", "shard-1.crawl"])
+def test_a_file_that_is_changed_in_place_is_refused(packed: Dataset, tmp_path: Path, name: str) -> None:
+    stores = [packed.store, packed.store.then(lambda store: store), packed.store.with_weights(torch.ones(8))]
+    path = next(tmp_path.rglob(name))
+    change(path, path.read_bytes()[:100])
+    for store in stores:
+        with pytest.raises(ValueError, match=f"{path} was changed while it was read"):
+            store.subset([0])
+    with pytest.raises(ValueError, match="was changed"):
+        Fingerprint.of(packed)
 
 
 def test_files_of_another_store_are_refused(packed: Dataset, tmp_path: Path) -> None:

@@ -10,11 +10,15 @@ import torch
 
 from crawl import Graph, Network, WalkPlan, build_graph_file, open_features
 from crawl.data import Dataset, OneGraph, Task, from_graph
-from crawl.runs import Experiment, Model, TrainedModel, run_experiment
+from crawl.data.graph_folder import read_graph_folder
+from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experiment
+from crawl.runs.sources import Nodes
 from crawl.training import Evaluation, Trainer, Training
+from crawl.training.checkpoint import load_checkpoint
 from crawl.training.memory_bound import check_full_graph, peak_bytes, targets_within
 from crawl.training.runner import Runner
 from tests.data.test_nodes import ring
+from tests.graph_files.test_opened import change
 
 EXPERIMENT = Experiment(
     walk=WalkPlan(num_steps=10, num_eval_steps=10, centred=True, num_walks=2),
@@ -74,6 +78,59 @@ def test_answers_on_a_mapped_graph_are_those_in_memory_together_and_one_by_one(t
     for i in range(24):
         alone = trained.predict(mapped.subset(torch.tensor([i])), seed=3, batch_size=1).repeats
         assert np.allclose(alone, together[:, i : i + 1], rtol=0, atol=1e-5)
+
+
+def folder_of_ring(folder):
+    """A folder with the graph file of a ring, and labels that the features tell."""
+    folder.mkdir()
+    ring, x = torch.arange(24), (torch.arange(24) // 4 % 2).float().unsqueeze(1)
+    build_graph_file(torch.stack([ring, ring.roll(-1)]), folder / "graph.crawl", undirected=True, features=x)
+    rows = [f"{i},{'high' if x[i] > 0 else 'low'},{('train', 'train', 'val', 'test')[i % 4]}" for i in range(24)]
+    (folder / "labels.csv").write_text("\n".join(["id,label,split", *rows]) + "\n")
+    return folder / "graph.crawl"
+
+
+def test_a_file_that_is_changed_during_a_training_ends_it_before_a_checkpoint_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("crawl.runs.run._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    file, experiment = folder_of_ring(tmp_path / "data"), replace(EXPERIMENT, data=Nodes(batches="closed"))
+    how = {"device": "cpu", "path": tmp_path / "data", "quiet": True}
+    expected = run_experiment(experiment, tmp_path / "whole", **how)
+    content, calls = file.read_bytes(), []
+
+    def cut() -> bool:
+        calls.append(None)
+        if len(calls) == 2:
+            change(file, content[:600])
+        return False
+
+    with pytest.raises(ValueError, match=f"{file} was changed while it was read"):
+        run_experiment(experiment, tmp_path / "run", stop=cut, **how)
+    _, values = load_checkpoint(tmp_path / "run" / "last.safetensors")
+    assert values["schedule"]["epoch"] == 2
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+    assert not (tmp_path / "run" / "result.json").exists()
+    with pytest.raises(ValueError, match=r"graph.crawl .*it has 600 bytes"):
+        resume_run(tmp_path / "run", quiet=True)
+    change(file, content)
+    resumed = resume_run(tmp_path / "run", quiet=True)
+    assert resumed.record["scores"] == expected.record["scores"]
+
+
+@pytest.mark.parametrize("function", ["predict", "embed"])
+def test_nothing_is_handed_over_of_a_file_that_was_changed_meanwhile(tmp_path, monkeypatch, function):
+    file, experiment = folder_of_ring(tmp_path / "data"), replace(EXPERIMENT, data=Nodes(batches="closed"))
+    run_experiment(experiment, tmp_path / "run", device="cpu", path=tmp_path / "data", quiet=True)
+    trained, store = TrainedModel.load(tmp_path / "run", "cpu"), read_graph_folder(tmp_path / "data")
+    name, forward = ("embed", Network.embed) if function == "embed" else ("forward", Network.forward)
+
+    def changing(network, *args, **kwargs):
+        monkeypatch.undo()
+        change(file, file.read_bytes())
+        return forward(network, *args, **kwargs)
+
+    monkeypatch.setattr(Network, name, changing)
+    with pytest.raises(ValueError, match=f"{file} was changed while it was read"):
+        (trained.embed if function == "embed" else trained.predict)(store, batch_size=24, num_repeats=1)
 
 
 def test_pieces_are_those_of_the_whole(trained, monkeypatch):

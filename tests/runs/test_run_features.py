@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from crawl.data import GraphStore, Task, csl, from_pyg
+from crawl import Graph
+from crawl.data import Dataset, GraphStore, OneGraph, Split, Task, csl, from_pyg
 from crawl.data.features import Column, Columns
 from crawl.nn.encoders import UNKNOWN
 from crawl.plain import structure
@@ -125,3 +126,28 @@ def test_survives_json():
         assert structure(Features, json.loads(json.dumps(asdict(features))), "It") == features
     older = {key: value for key, value in asdict(CATEGORIES).items() if "gaps" not in key and key != "columns"}
     assert structure(Features, json.loads(json.dumps(older)), "It") == CATEGORIES
+
+
+def one_graph(weight: torch.Tensor | None = None) -> OneGraph:
+    graph = Graph.from_edge_index(EDGES[:, ::2], 3, edge_weight=weight, undirected=True)
+    return OneGraph(graph, torch.arange(3))
+
+
+def test_weights_of_edges_are_there_as_in_training():
+    weighted, plain = one_graph(torch.tensor([1.0, 2.0])), one_graph()
+    split = Split(torch.tensor([0]), torch.tensor([1]), torch.tensor([2]))
+    task = replace(TASK, level="node")
+    of_weighted, of_plain = (Features.of(Dataset("g", store, task, split)) for store in (weighted, plain))
+    assert (of_weighted.is_weighted, of_plain.is_weighted) == (True, False)
+    of_weighted.prepared(weighted)
+    of_plain.prepared(plain)
+    with pytest.raises(ValueError, match=r"have no weights, and those of the training had some.*: build .* with --wei"):
+        of_weighted.prepared(plain)
+    with pytest.raises(ValueError, match=r"have no weights"):
+        of_weighted.prepared(store())
+    with pytest.raises(ValueError, match=r"have weights, and those of the training had none.*: build .* without --wei"):
+        of_plain.prepared(weighted)
+    of_older = replace(of_plain, is_weighted=None)
+    of_older.prepared(plain)
+    with pytest.warns(UserWarning, match="does not say whether those of its training had"):
+        of_older.prepared(weighted)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crawl.data.features import Column
     from crawl.runs import Result
     from crawl.runs.sources import Data
+    from crawl.walks.plan import WalkPlan
 
 _MOST_TARGETS = 12  # whose scores are printed
 _UNEQUAL = 10  # times as large as another deviation of targets, so that a mean error is of the largest alone
@@ -66,9 +67,9 @@ def described_scores(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def say_data(dataset: Dataset, data: Data | None = None, path: str | None = None) -> None:
-    """Say what is predicted, from what, and how it is split; `data` are the settings it was read by, and `path` where
-    it is."""
+def say_data(dataset: Dataset, data: Data | None = None, path: str | None = None, walk: WalkPlan | None = None) -> None:
+    """Say what is predicted, from what, and how it is split; `data` are the settings it was read by, `path` where it
+    is, and `walk` what walks it gets."""
     is_found = getattr(data, "task", None) == "auto"
     say(described_task(dataset.task, is_found=is_found))
     for line in (described_features(dataset), described_split(dataset, data)):
@@ -79,6 +80,7 @@ def say_data(dataset: Dataset, data: Data | None = None, path: str | None = None
         unequal_targets(dataset),
         unused_split(data, path),
         shared_molecules(dataset, data),
+        inexact_walks(dataset, walk),
     ):
         if line:
             say(line)
@@ -209,6 +211,17 @@ def shared_molecules(dataset: Dataset, data: Data | None) -> str:
         f"{len(shared):,} {are} in more than one part of the split ({number:,} rows), so scores may be better than on "
         f"new molecules{remedy}."
     )
+
+
+def inexact_walks(dataset: Dataset, walk: WalkPlan | None) -> str:
+    """That centred walks are not exactly what they are to be; empty where they are."""
+    from crawl.data import OneGraph
+    from crawl.walks.centred import why_inexact
+
+    if walk is None or not walk.centred or not isinstance(dataset.store, OneGraph):
+        return ""
+    reason = why_inexact(walk.strategy, is_weighted=dataset.store.graph.is_weighted)
+    return reason and f"{reason}: --walk.strategy uniform is exact."
 
 
 def described_features(dataset: Dataset) -> str:

@@ -226,6 +226,8 @@ def refuse_unused(kind: type[Settings], flags: Sequence[str]) -> None:
             what = parts.get("data" if of_numbers else setting.partition(".")[0], base.model.title)
             if tuple(setting.split(".")) in WITH_BATCHES:
                 what = "A batch of the full graph, which has all targets,"
+            if _is_of_starts(setting, base):
+                what = "A closed batch, whose walks start at its targets,"
             if setting in ("data.split", "data.fractions") and isinstance(base.data, Csv):
                 what = "The split that three files give"
             raise ValueError(f"{what} cannot be changed by {flag}: leave it out{_choice_for(setting, base)}.")
@@ -236,10 +238,18 @@ def _choice_for(setting: str, base: Experiment) -> str:
     group, _, name = setting.partition(".")
     if tuple(setting.split(".")) in WITH_BATCHES:
         return ", or choose --data.batches closed"
+    if _is_of_starts(setting, base):
+        return ", or choose --data.batches full"
     if group == "data" and name in _OF_FOLDS and isinstance(base.data, OwnGraphs):
         return ", or use --protocol folds with --folds"
     kinds = [kind for kind, settings in SCHEDULES.items() if name in {field.name for field in fields(settings)}]
     return f", or choose --training.schedule {' or '.join(kinds)}" if group == "training" and kinds else ""
+
+
+def _is_of_starts(setting: str, base: Experiment) -> bool:
+    """Whether a setting is of the starts of walks, which closed batches are the reason to leave out."""
+    is_closed = getattr(base.data, "batches", None) == "closed" and base.model.has_walks
+    return is_closed and setting in {f"walk.{name}" for name in OF_STARTS}
 
 
 _EVERY_SETTING = {

@@ -128,14 +128,14 @@ class Train(Generic[RecipeT]):
         if ranks.is_first:
             report_skipped(dataset)
         if self.ensemble is not None:
-            say_data(dataset, experiment.data, where.path)
+            say_data(dataset, experiment.data, where.path, experiment.walk)
             folder = RunFolder.create(self.out, f"{experiment.name}-ensemble").path
             _train_ensemble(folder, self.quiet, where, cluster, experiment, self.ensemble, dataset)
             return
         name = experiment.name if self.protocol == "single" else f"{experiment.name}-{self.protocol}"
         folder = RunFolder.create(self.out, name).path if ranks.is_first else scratch()
         if ranks.is_first:
-            say_data(dataset, experiment.data, where.path)
+            say_data(dataset, experiment.data, where.path, experiment.walk)
         with _removed_if_empty(folder), _resumable(Path(ranks.from_first(str(folder)))):
             for note in (_BASELINES, SEEDS):
                 (folder / note).unlink(missing_ok=True)  # of a process that was killed before there was a run

@@ -73,7 +73,7 @@ class Tune(Generic[RecipeT]):
 
         experiment = replace(experiment, data=with_absolute_split(experiment.data, where.path))
         dataset = read_dataset(experiment, where, self.quiet)
-        say_data(dataset, experiment.data, where.path)
+        say_data(dataset, experiment.data, where.path, experiment.walk)
         recipe = settings.base.name
         folder = self.out or RunFolder.create(None, f"{recipe}-tune").path
         with _resumable(folder), self.on_ray.connected(self.device, self.threads) as cluster:

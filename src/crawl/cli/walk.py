@@ -99,8 +99,11 @@ class WalkEdges:
         if self.start and self.share != 1:
             raise ValueError("--start and --share exclude each other: give one of them.")
         from crawl.runs.progress import lines
+        from crawl.walks.centred import why_inexact
 
         graph, names = self._graph()
+        if self.centred and (reason := why_inexact(self.strategy, is_weighted=graph.is_weighted)):
+            say(f"{reason}: --strategy uniform is exact.")
         walks = self._walks(graph, names)
         write = _write_npz if self.output.suffix == ".npz" else _write_csv
         with lines(lambda: f"{walks.part}: {walks.num_drawn:,} of {walks.num_walks:,} walks written"):
@@ -167,7 +170,7 @@ class _Walks:
     ) -> None:
         from crawl.walks.coverage import Seen
 
-        self.draw, self.start, self.keys = draw, start, keys
+        self.graph, self.draw, self.start, self.keys = graph, draw, start, keys
         self.num_walks, self.num_steps, self.window_size = start.numel(), num_steps, window_size
         self.edge_dtype = graph.edge_id.numpy().dtype
         self.seen, self.part, self.num_drawn = Seen(graph), "nodes", 0
@@ -176,7 +179,9 @@ class _Walks:
         walks_at_once = max(1, _POSITIONS_AT_ONCE // (self.num_steps + 1))
         for begin in range(0, self.num_walks, walks_at_once):
             part = slice(begin, begin + walks_at_once)
+            self.graph.check_unchanged()  # to read a file that was cut would end the process
             walks = self.draw(self.start[part], self.keys[part])
+            self.graph.check_unchanged()
             self.seen.add(walks.nodes, walks.edges, walks.num_nodes, walks.num_edges, walks.has_jumps)
             self.num_drawn = begin + walks.num_walks
             yield walks

@@ -32,6 +32,7 @@ _PARTS = {  # what has a hash, and what a change of it is called
 _WHERE_ANY = {  # what has a hash where there is any
     "weights": "the weights of the targets have changed",
     "graph_features": "the features of graphs have changed",
+    "edge_weights": "the weights of the edges have changed",
 }
 
 
@@ -47,7 +48,7 @@ class Fingerprint:
         task: What is to be predicted, with the names of targets and classes.
         columns: What the features are, where categories are numbered by the values that occur.
         hashes: A hash for each of `graphs`, `node_features`, `edge_features`, `targets` and `split`, and one of
-            the `weights` of targets and of `graph_features` where there are any.
+            the `weights` of targets, of `graph_features` and of `edge_weights` where there are any.
     """
 
     num_graphs: int
@@ -57,12 +58,13 @@ class Fingerprint:
 
     @classmethod
     def of(cls, dataset: Dataset) -> Fingerprint:
-        """The fingerprint of a data set."""
+        """The fingerprint of a data set. Refuses files that were changed since they were opened."""
         check_type("dataset", dataset, Dataset, "call crawl.data.from_pyg(graphs), for example")
         store, split = dataset.store, dataset.split
         if isinstance(store, PackedStore):
             hashes = store.hashes or _packed_hashes(store, dataset)
             hashes = {**hashes, "split": _hash(split.train, split.val, split.test)}
+            store.check_unchanged()
             return cls(len(dataset), dataset.task, dataset.columns, hashes)
         if isinstance(store, OneGraph):
             graphs = _hash(store.graph.rowptr, store.graph.col, store.graph.edge_id, store.owners)
@@ -78,8 +80,11 @@ class Fingerprint:
         }
         if store.sample_weight is not None:
             hashes["weights"] = _hash(store.sample_weight)
+        if isinstance(store, OneGraph) and store.graph.is_weighted:
+            hashes["edge_weights"] = _hash(store.graph.cum_weight)
         if isinstance(store, GraphStore) and store.u is not None:
             hashes["graph_features"] = _hash(store.u)
+        store.check_unchanged()
         return cls(len(dataset), dataset.task, dataset.columns, hashes)
 
     def to_dict(self) -> dict[str, Any]:

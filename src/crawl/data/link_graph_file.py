@@ -6,6 +6,7 @@ prediction hides nothing and reads the rows of the file that its walks visit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.graph_folder import GRAPH, opened_graph
 from crawl.data.link_list import LinkList
 from crawl.data.links import FEWEST_LINKS, dataset_of_links
+from crawl.data.one_graph import OneGraph
 from crawl.data.pairs import pair_numbers, pairs_of_numbers
 from crawl.data.splits import Fractions, random_split
 from crawl.graph import Graph
@@ -56,7 +58,7 @@ def from_link_graph_file(
         few = f"{folder / GRAPH} has {len(links.numbers)} link{'s' * (len(links.numbers) != 1)}"
         raise ValueError(f"{few}, too few to be split: {FEWEST_LINKS} are needed.")
     chosen = random_split(len(links.numbers), fractions, seed)
-    return dataset_of_links(
+    dataset = dataset_of_links(
         links.only(chosen.train.sort().values),
         x,
         [(links.numbers[ids.sort().values], None) for ids in (chosen.val, chosen.test)],
@@ -67,6 +69,8 @@ def from_link_graph_file(
         batches=batches,
         name=folder.resolve().name,
     )
+    assert isinstance(dataset.store, OneGraph)
+    return replace(dataset, store=replace(dataset.store, file=graph.file))
 
 
 def links_of_graph(graph: Graph, path: Path) -> LinkList:

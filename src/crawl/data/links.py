@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -81,7 +82,7 @@ def from_links(
         parts = [_labelled(part, data.num_nodes, title, loops) for part, title in ((val, "val"), (test, "test"))]
         training = links.joined(_labelled(data, data.num_nodes, "data", loops)[0])
         training = replace(training, skipped=(*training.skipped, *loops))
-        _check_apart({"train": training.numbers, "val": parts[0][0], "test": parts[1][0]})
+        _check_apart({"train": (training.numbers, None), "val": parts[0], "test": parts[1]})
     return dataset_of_links(
         training,
         None if data.x is None else plain_tensor("x", data.x),
@@ -178,13 +179,22 @@ def _labelled(data: Data, num_nodes: int, part: str, skipped: list[str]) -> Part
     return linked, others if len(others) else None
 
 
-def _check_apart(parts: dict[str, Tensor]) -> None:
-    """Refuses a link in two splits: it would be known where it is to be predicted."""
-    for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
-        both = parts[first][torch.isin(parts[first], parts[second])]
+def _check_apart(parts: dict[str, Part]) -> None:
+    """Refuses a link in two splits: it would be known where it is to be predicted; and a link of one split that another
+    says is none."""
+    for first, second in itertools.permutations(parts, 2):
+        linked, (as_linked, as_others) = parts[first][0], parts[second]
+        both = linked[torch.isin(linked, as_linked)]
         if both.numel():
             u, v = pairs_of_numbers(both[:1])[0].tolist()
             raise ValueError(f"The link of {u} and {v} is in {first} and in {second}: a link belongs to one split.")
+        wrong = linked[:0] if as_others is None else linked[torch.isin(linked, as_others)]
+        if wrong.numel():
+            u, v = pairs_of_numbers(wrong[:1])[0].tolist()
+            raise ValueError(
+                f"{second}.edge_label says 0 of nodes {u} and {v}, which are linked in {first}: leave that pair out of "
+                f"{second}."
+            )
 
 
 def _others(num_pairs: int, num_nodes: int, known: Tensor, generator: np.random.Generator) -> Tensor:

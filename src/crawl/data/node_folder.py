@@ -55,7 +55,8 @@ def from_nodes(
 
     Args:
         folder: The folder. Both files may be compressed with gzip, their names then end in .gz.
-        label: The column to predict. A node where it is empty has no target; it is a node of the graph all the same.
+        label: The column to predict. A node where it is empty has no target; it is a node of the graph all the same. So
+            is one where it is a word for missing, such as `none` or `?`, which `skipped` of the data set tells.
         split: `auto` is the column `split`, if there is one, and else `random`; or another column that says `train`,
             `val` or `test`, `random`, `stratified`, a JSON file of row numbers from 0, or the split itself, which
             counts the nodes that have a label.

@@ -63,7 +63,8 @@ class LabelledNodes:
         y: Their targets.
         places: Which rows they are, from 0.
         split: Which of them are for training, validation and test.
-        skipped: A line for each row that has a part of the split, but no label.
+        skipped: A line for each row that has a part of the split, but no label, and for each whose label is a word that
+            is read as missing.
     """
 
     task: Task
@@ -110,7 +111,7 @@ class TableOfLabels:
             if not problem.startswith(f"{label} is missing"):
                 raise ValueError(f"{table.path}, line {lines[place]}: {problem}; correct it.")
         places = [place for place in range(len(lines)) if place not in problems]
-        labels, skipped = y if kind.kind in ("binary", "multiclass") else None, tuple[str, ...]()
+        labels = y if kind.kind in ("binary", "multiclass") else None
         if labels is not None and (below := [name for name in kind.class_names if _is_below_zero(name)]):
             texts = cells(label)
             place = next((place for place in places if _is_below_zero(texts[place])), places[0])
@@ -118,13 +119,15 @@ class TableOfLabels:
                 f"{table.path}, line {lines[place]}: {label} is {below[0]}, and classes are words, or numbers from 0: "
                 "leave the cell empty if the label is missing, or rename the class."
             )
-        if self.split_column is not None:
-            parts, gaps = cells(self.split_column), sorted(problems)
-            skipped = tuple(
-                f"line {lines[place]}: its {self.split_column} is {parts[place]}, but its {label} is missing"
-                for place in gaps
-                if parts[place]
-            )
+        parts = None if self.split_column is None else cells(self.split_column)
+        skipped = self._skipped(sorted(problems), cells(label), parts, lines)
+        if parts is not None:
+            if empty := [place for place in places if not parts[place]]:
+                place = empty[0]
+                raise ValueError(
+                    f"{table.path}, line {lines[place]}: its {label} is {cells(label)[place]}, but its "
+                    f"{self.split_column} is empty: write train, val or test there, or empty its {label}."
+                )
             where = [f"line {lines[place]} of {table.path}" for place in places]
             chosen = split_from_column([parts[place] for place in places], where)
         else:
@@ -134,6 +137,20 @@ class TableOfLabels:
                 labels, chosen, kind.class_names, lambda target: f"{table.path}, line {lines[places[target]]}"
             )
         return LabelledNodes(replace(kind, level="node"), y, places, chosen, skipped)
+
+    def _skipped(
+        self, gaps: Sequence[int], cells: Sequence[str], parts: Sequence[str] | None, lines: Sequence[int]
+    ) -> tuple[str, ...]:
+        """A line for each row without a label that has a part of the split, or a word that is read as missing."""
+        found, label = [], self.choice.label
+        for place in gaps:
+            word = f" ({shown(cells[place])} is read so: a class needs another name)" if cells[place] else ""
+            if parts is not None and parts[place]:
+                part = f"its {self.split_column} is {parts[place]}"
+                found.append(f"line {lines[place]}: {part}, but its {label} is missing{word}")
+            elif word:
+                found.append(f"line {lines[place]}: its {label} is missing{word}")
+        return tuple(found)
 
     def _chosen(self, places: Sequence[int], num_rows: int, labels: Tensor | None) -> Split:
         """A split that no column says."""

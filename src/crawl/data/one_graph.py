@@ -13,6 +13,7 @@ from crawl.checks import check_choice, check_type, shown
 from crawl.choices import Batches as Batches
 from crawl.data.store import GraphStore, check_weights_of_rows
 from crawl.graph import Graph
+from crawl.graph_files.opened import OpenedFile
 from crawl.tensor_checks import as_device, as_ids, holds_integers, plain_tensor
 
 
@@ -31,6 +32,7 @@ class OneGraph:
             a batch should have all targets. `closed` has the walks of its targets, and of each target the nodes that
             these visit: what a target gets as its answer depends on no other target.
         sample_weight: How much each target counts in training, as in `GraphStore`; None if all count alike.
+        file: The file that features are mapped from, where the graph is not mapped from it, too; or None.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class OneGraph:
     edge_index: Tensor | None = None
     batches: Batches = "closed"
     sample_weight: Tensor | None = field(default=None, kw_only=True)
+    file: OpenedFile | None = field(default=None, kw_only=True)
     _stay: ClassVar[tuple[str, ...]] = ("owners",)  # on the CPU
 
     def __post_init__(self) -> None:
@@ -159,7 +162,14 @@ class OneGraph:
     def with_owners(self, owners: Tensor) -> OneGraph:
         """The same graph to be asked about other nodes, `[M]`, or pairs, `[M, 2]`, whose targets are not known."""
         graph, features = self.graph, (self.x, self.edge_attr)
-        return OneGraph(graph, owners, *features, edge_index=self.edge_index, batches=self.batches).checked()
+        how: Any = {"edge_index": self.edge_index, "batches": self.batches, "file": self.file}
+        return OneGraph(graph, owners, *features, **how).checked()
+
+    def check_unchanged(self) -> None:
+        """Refuse a graph whose file was changed since it was opened, as `Graph.check_unchanged` does."""
+        self.graph.check_unchanged()
+        if self.file is not None:
+            self.file.check_unchanged()
 
     def checked_ids(self, ids: Tensor) -> Tensor:
         """The ids of targets as int64 on the CPU. Refuses those that do not exist."""

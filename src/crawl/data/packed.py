@@ -159,6 +159,7 @@ class PackedStore(GraphStore):
         sample_weight: As in `GraphStore`.
         hashes: The parts of the fingerprint of the data.
         functions: What is done to every store that is cut from the files, one after the other.
+        of_graphs: The file that the targets are mapped from, if there is one.
     """
 
     is_mapped: ClassVar[bool] = True
@@ -171,10 +172,12 @@ class PackedStore(GraphStore):
         sample_weight: Tensor | None,
         hashes: Mapping[str, str],
         functions: Sequence[Callable[[GraphStore], GraphStore]] = (),
+        of_graphs: ArrayFile | None = None,
     ) -> None:
         self._set(sizes=sizes.long(), node_ptr=as_ptr(sizes[0]), edge_ptr=as_ptr(sizes[1]))
         self._set(y=y, y_per_node=False, sample_weight=sample_weight, u=None, pairs=None, pair_ptr=None)
         self._set(files=tuple(files), hashes=dict(hashes), functions=tuple(functions), _read=[0])
+        self._set(of_graphs=of_graphs)
         names = {"x": "x", "edge_attr": "edge_attr", "edge_index": "edges"}
         rows = {name: _Rows(files, own) for name, own in names.items() if own in files[0].arrays}
         self._set(_rows=rows)
@@ -196,6 +199,7 @@ class PackedStore(GraphStore):
     files: tuple[ArrayFile, ...]
     hashes: dict[str, str]
     functions: tuple[Callable[[GraphStore], GraphStore], ...]
+    of_graphs: ArrayFile | None
     _rows: dict[str, _Rows]
     _read: list[int]
 
@@ -211,13 +215,16 @@ class PackedStore(GraphStore):
 
     def then(self, function: Callable[[GraphStore], GraphStore]) -> PackedStore:
         """The same graphs; the function, which treats each graph alone, is applied to every store cut from them."""
+        functions = (*self.functions, function)
         return PackedStore(
-            self.sizes, self.files, self._targets, self.sample_weight, self.hashes, (*self.functions, function)
+            self.sizes, self.files, self._targets, self.sample_weight, self.hashes, functions, self.of_graphs
         )
 
     def with_weights(self, sample_weight: Tensor) -> PackedStore:
         """The same graphs with other weights of their targets."""
-        return PackedStore(self.sizes, self.files, self._targets, sample_weight, self.hashes, self.functions)
+        return PackedStore(
+            self.sizes, self.files, self._targets, sample_weight, self.hashes, self.functions, self.of_graphs
+        )
 
     @property
     def _targets(self) -> Tensor:
@@ -228,6 +235,11 @@ class PackedStore(GraphStore):
         """The same store: its graphs were checked before they were packed."""
         return self
 
+    def check_unchanged(self) -> None:
+        """Refuse files that were changed since they were opened: what was read since may be wrong."""
+        for file in (*self.files, *(() if self.of_graphs is None else (self.of_graphs,))):
+            file.opened.check_unchanged()
+
     def to(self, device: torch.device | str) -> PackedStore:
         """The same store, on the CPU, where it stays; another device is refused."""
         if torch.device(device).type != "cpu":
@@ -237,8 +249,13 @@ class PackedStore(GraphStore):
         return self
 
     def subset(self, ids: Tensor | Sequence[int]) -> GraphStore:
-        """A store in memory of the graphs `ids` only, in this order. Refuses ids that no graph has."""
-        store = super().subset(ids)
+        """A store in memory of the graphs `ids` only, in this order. Refuses ids that no graph has, and files that were
+        changed while they were read."""
+        self.check_unchanged()  # to read one that was cut would end the process
+        try:
+            store = super().subset(ids)
+        finally:
+            self.check_unchanged()
         for function in self.functions:
             store = function(store)
         return store
@@ -316,7 +333,7 @@ def open_packed(path: Path | str, *, verify: bool = True) -> Dataset:
     sizes = torch.stack([torch.from_numpy(graphs.arrays[name]) for name in ("num_nodes", "num_edges")]).long()
     y, weights = (torch.from_numpy(graphs.arrays[name]) if name in graphs.arrays else None for name in _OF_GRAPHS)
     assert y is not None
-    store = PackedStore(sizes, shards, y, weights, manifest.hashes)
+    store = PackedStore(sizes, shards, y, weights, manifest.hashes, of_graphs=graphs)
     _check(graphs, shards, manifest, store)
     return Dataset(
         name=manifest.name,

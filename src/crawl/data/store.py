@@ -293,6 +293,9 @@ class GraphStore:
             value = values[row][wrong[row]].flatten()[0].item()
             raise ValueError(f"Graph {graph} has {value} in {name}: give finite numbers, or leave the graph out.")
 
+    def check_unchanged(self) -> None:
+        """Refuse graphs whose files were changed since they were opened; those here are in memory."""
+
     def to(self, device: torch.device | str) -> GraphStore:
         """The same graphs on another device."""
         device = as_device(device)

@@ -89,7 +89,14 @@ class ClosedGraph:
         self.y, self.weights = (_as_numbers(rows, store.device) for rows in (store.y, store.sample_weight))
 
     def batch(self, ids: Tensor, plan: WalkPlan | None, num_steps: int, seed: int) -> Batch:
-        """The walks around the targets `ids`, on the CPU."""
+        """The walks around the targets `ids`, on the CPU. Refuses a file that was changed while it was read."""
+        self.store.check_unchanged()  # to read one that was cut would end the process
+        try:
+            return self._batch(ids, plan, num_steps, seed)
+        finally:  # also where what was read made no sense
+            self.store.check_unchanged()
+
+    def _batch(self, ids: Tensor, plan: WalkPlan | None, num_steps: int, seed: int) -> Batch:
         store, graph = self.store, self.store.graph
         if plan is None:
             raise ValueError("Closed batches are walks: a network without walks needs batches='full'.")

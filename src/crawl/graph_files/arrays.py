@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from crawl.checks import as_path, truth
 from crawl.files import parse_json
+from crawl.graph_files.opened import OpenedFile
 
 Array = NDArray[Any]
 
@@ -106,6 +107,7 @@ class ArrayFile:
     def __init__(self, path: str | Path, verify: bool) -> None:
         self.path = as_path("path", path)
         with self._opened() as file:
+            self.opened = OpenedFile(self.path, file)
             size = os.fstat(file.fileno()).st_size
             self.start, self.header = self._read_header(file, size)
             self.metadata: dict[str, str] = self.header.pop("__metadata__")

@@ -17,6 +17,7 @@ from torch import Tensor
 from crawl.checks import MAX_COUNT
 from crawl.graph_files.arrays import DTYPES, ArrayFile, Part, write_arrays
 from crawl.graph_files.arrays import header_of as header_of_arrays
+from crawl.graph_files.opened import OpenedFile as OpenedFile
 
 FORMAT = "crawl graph 1"
 _INTEGERS = ("I32", "I64")
@@ -56,6 +57,7 @@ def _graph_of(opened: _GraphFile) -> dict[str, Any]:
         "batch": torch.zeros(1, dtype=torch.int32, device="cpu").expand(num_nodes),  # a zero for all
         "graph_ptr": torch.tensor([0, num_nodes], dtype=torch.int32, device="cpu"),
         "num_edges": opened.num_edges,
+        "file": opened.opened,
     }
 
 

@@ -46,6 +46,7 @@ class Features:
             nothing without any.
         graph_range: The least and the largest values of these features over the training graphs; nothing in models of
             older versions.
+        is_weighted: Whether steps took edges in proportion to their weights; None in models of older versions.
     """
 
     task: Task
@@ -59,6 +60,7 @@ class Features:
     columns: Columns | None = None
     graph_scaling: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     graph_range: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    is_weighted: bool | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("num_node_features", "num_edge_features"):
@@ -93,6 +95,7 @@ class Features:
             dataset.columns,
             means_and_deviations(u, () if dataset.columns is None else dataset.columns.graphs, dataset.split.train),
             least_and_most(u, dataset.split.train),
+            _is_weighted(dataset.store),
         )
 
     @property
@@ -123,7 +126,8 @@ class Features:
         """The graphs with features as the model takes them: categories that it was not trained with are `UNKNOWN`.
 
         Warns of such categories and their fate, or refuses them. Refuses features that are missing, too many or not
-        finite, and numbers where the model was trained with categories.
+        finite, numbers where the model was trained with categories, and edges with weights where it had none, or
+        the other way round.
         """
         check_choice("handle_unknown", handle_unknown, get_args(HandleUnknown))
         unknown = Unknown()
@@ -137,6 +141,7 @@ class Features:
     def encoded(self, store: AnyStore, unknown: Unknown) -> AnyStore:
         """The same, with categories that the model was not trained with counted in `unknown`."""
         store.checked()
+        self._check_weights(_is_weighted(store))
         parts: dict[str, Any] = {}
         for owner, name, ptr, categories, width, gaps in (
             ("node", "x", store.node_ptr, self.node_categories, self.num_node_features, self.node_gaps),
@@ -161,6 +166,22 @@ class Features:
             parts["u"] = _checked("u", store.u, graphs, self.num_graph_features)
         prepared: AnyStore = replace(store, **parts)
         return prepared
+
+    def _check_weights(self, is_weighted: bool) -> None:
+        """Refuse a graph whose steps are drawn in another way than in training."""
+        if self.is_weighted is None and is_weighted:
+            warnings.warn(
+                "The edges of the graph have weights, and the model, of an older version, does not say whether those "
+                "of its training had.",
+                UserWarning,
+                stacklevel=4,
+            )
+        elif self.is_weighted is not None and self.is_weighted != is_weighted:
+            now, then, remedy = ("have", "had none", "out") if is_weighted else ("have no", "had some", "")
+            raise ValueError(
+                f"The edges of the graph {now} weights, and those of the training {then}, so walks would take other "
+                f"steps: build the graph file with{remedy} --weighted."
+            )
 
 
 def unknown_message(unknown: Unknown, fate: str = "encoded as zeros") -> str:
@@ -206,6 +227,10 @@ def _gaps(store: Store, name: str, sizes: tuple[int, ...]) -> Gaps:
             counts += torch.bincount(column[(column >= 0) & (column < size)], minlength=size)
     gaps = [tuple((counts == 0).nonzero().flatten().tolist()) for counts in found]
     return tuple(gaps) if any(gaps) else ()
+
+
+def _is_weighted(store: Store) -> bool:
+    return isinstance(store, OneGraph) and store.graph.is_weighted
 
 
 def _mean_log_degree(dataset: Dataset) -> float:

@@ -316,6 +316,7 @@ def predict_with(
             output = runner.predict(ids, batch_size, seed=walk_seed, num_steps=num_steps, on_batch=on_batch)
         outputs.append(output)
     model.train(was_training)
+    runner.store.check_unchanged()
     on_host, scaling = torch.stack(outputs).cpu().double(), scaling or Scaling()
     noise: Array | None = None
     if runner.has_noise:
@@ -346,6 +347,7 @@ def embed_with(
         found = runner.embed(ids, batch_size, seed=walk_seed, num_steps=num_steps, on_batch=on_batch).float()
         total = found if total is None else total + found
     model.train(was_training)
+    runner.store.check_unchanged()
     assert total is not None
     embeddings: NDArray[np.float32] = (total / num_repeats).cpu().numpy()
     return embeddings

@@ -235,6 +235,7 @@ class Trainer:
             if self.update.average is not None:
                 self._share_buffers()
             record = self._evaluate_epoch(epoch, total_loss)
+        self.store.check_unchanged()
         self.history.append({"epoch": epoch, "lr": rates[-1], **record, "seconds": time.perf_counter() - began})
         return self.history[-1]
 

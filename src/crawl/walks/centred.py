@@ -43,6 +43,21 @@ def reverse_arc(arcs: SortedArcs, source: Tensor, arc: Tensor) -> Tensor:
     return torch.minimum(first + rank, last - 1)
 
 
+def why_inexact(strategy: str, *, is_weighted: bool) -> str:
+    """Why centred walks do not have the law of a long walk seen from its middle; empty for others.
+
+    Weights that both directions share leave a stationary `uniform` walk as likely as its reverse. Non-backtracking
+    walks are not: with what chance they leave a node depends on the weight of the arc that they do not take back, and
+    their stationary law, on which the arm that is read backwards depends, has no closed form.
+    """
+    if not is_weighted or strategy != "non_backtracking":
+        return ""
+    return (
+        "Edges have weights, so centred non-backtracking walks do not have the law of a long walk seen from its middle "
+        "(docs/walks.md)"
+    )
+
+
 def check_both_ways(one_way: tuple[int, int] | None) -> None:
     """Refuses a graph, given its `one_way`, if an edge cannot be walked back along."""
     if one_way is not None:
