@@ -19,7 +19,7 @@ from torch_geometric.data import Data as PyGData
 from crawl.checks import as_list, check_choice, shown, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
-from crawl.data.given_graphs import store_of
+from crawl.data.given_graphs import one_graph_of
 from crawl.data.nodes import check_classes, check_labels, check_training, masks_of
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
@@ -66,10 +66,7 @@ class OneGraphEstimator(CRaWlEstimator):
     def _store(self, graph: OneGraphLike, nodes: Nodes) -> OneGraph:
         """The graph, with these nodes as targets without `y`; all when None."""
         _check_graph(graph)
-        found = store_of([graph])
-        owners = torch.arange(found.num_nodes) if nodes is None else node_ids(graph, nodes)
-        batches: Batches = self.batches
-        return OneGraph(found.joined(), owners, found.x, found.edge_attr, None, found.edge_index, batches)
+        return one_graph_of(graph, self.batches, None if nodes is None else node_ids(graph, nodes))
 
     def _applied(self) -> dict[str, Any]:
         """How the fitted model is applied; refuses one that is not fitted."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from crawl.checks import check_choice, check_type, positive_number, whole_number
+from crawl.choices import Batches
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import AnyStore
@@ -46,6 +47,8 @@ class Features:
             nothing without any.
         graph_range: The least and the largest values of these features over the training graphs; nothing in models of
             older versions.
+        batches: What a batch of targets was, for a model that was trained on one graph; None for sets of graphs, and in
+            models of older versions.
     """
 
     task: Task
@@ -59,6 +62,7 @@ class Features:
     columns: Columns | None = None
     graph_scaling: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     graph_range: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    batches: Batches | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("num_node_features", "num_edge_features"):
@@ -93,6 +97,7 @@ class Features:
             dataset.columns,
             means_and_deviations(u, () if dataset.columns is None else dataset.columns.graphs, dataset.split.train),
             least_and_most(u, dataset.split.train),
+            dataset.batches,
         )
 
     @property
