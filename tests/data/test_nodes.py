@@ -46,6 +46,8 @@ def test_several_masks_are_folds():
         from_graph(data, fold=2)
     with pytest.raises(ValueError, match="fold=1 chooses a column of the masks, which split='random' does not use"):
         from_graph(data, fold=1, split="random")
+    with pytest.raises(ValueError, match=r"^fold=1 chooses a column of the masks, which have one: leave it out\.$"):
+        from_graph(ring(), fold=1)
     with pytest.raises(ValueError, match="fold=1 chooses a column of train_mask"):
         from_graph(ring(train_mask=None, val_mask=None, test_mask=None), fold=1)
 

@@ -160,6 +160,8 @@ def masks_of(data: Data, fold: int) -> dict[str, Tensor] | None:
         raise ValueError(
             f"The masks have {' and '.join(f'{n} columns ({p}_mask)' for p, n in folds.items())}: give as many."
         )
+    if not folds and whole_number("fold", fold, 0) != 0:
+        raise ValueError(f"fold={fold} chooses a column of the masks, which have one: leave it out.")
     whole_number("fold", fold, 0, max(folds.values(), default=1) - 1)
     masks = {part: each[:, fold if part in folds else 0] for part, each in columns.items()}
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):

@@ -21,7 +21,8 @@ from crawl.data.link_list import LinkList
 from crawl.data.links import FEWEST_LINKS, dataset_of_links
 from crawl.data.one_graph import OneGraph
 from crawl.estimators.inputs import Array
-from crawl.estimators.nodes import Nodes, OneGraphEstimator, OneGraphLike, node_ids
+from crawl.estimators.node_targets import Nodes, OneGraphLike, node_ids
+from crawl.estimators.nodes import OneGraphEstimator
 from crawl.runs.experiment import Experiment, Model
 from crawl.tensor_checks import holds_integers
 from crawl.training.evaluation import Predictions
@@ -200,7 +201,7 @@ def pair_ids(graph: OneGraphLike, pairs: Pairs) -> Tensor:
         if not holds_integers(rows) or rows.dim() != 2 or rows.shape[1] != 2:
             hint = " Of edge_label_index, give the transpose." if rows.dim() == 2 and rows.shape[0] == 2 else ""
             raise ValueError(f"Pairs must be numbers of nodes, [n, 2] integers, not {shown(rows)}.{hint}")
-        ids = node_ids(graph, rows.flatten()).view(-1, 2)
+        ids = node_ids(graph, rows.flatten().long()).view(-1, 2)
     same = (ids[:, 0] == ids[:, 1]).nonzero()
     if same.numel():
         raise ValueError(f"A link is between two different nodes, but pairs[{int(same[0])}] names one twice.")
