@@ -75,6 +75,9 @@ def test_embeddings_are_of_nodes(fitted):
     other = groups((5, 4), seed=2)
     assert np.allclose(fitted.transform(other), fitted.embed(other))
     assert fitted.embed(other).shape == (9, 16)
+    assert fitted.embed(other, []).shape == (0, 16)
+    for hide in (False, True):
+        assert fitted.predict_proba([], hide=hide).shape == (0, 2)
 
 
 def test_it_is_cloned_and_pickled(fitted):

@@ -51,6 +51,8 @@ def test_it_predicts_the_nodes_of_another_graph(fitted):
     assert fitted.predict(other, some).tolist() == fitted.predict(other)[[7, 3]].tolist()
     assert fitted.embed(other, some).shape == (2, 16)
     assert np.allclose(fitted.transform(other), fitted.embed(other))
+    assert fitted.embed(other, []).shape == (0, 16)
+    assert fitted.predict(other, []).shape == (0,)
 
 
 def test_it_is_cloned_and_pickled(fitted):

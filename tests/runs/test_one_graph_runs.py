@@ -184,6 +184,13 @@ def test_a_graph_is_answered_in_the_batches_of_the_training(trained):
         assert trained.predict([data, data]).mean.shape == (48, 1)
 
 
+def test_no_nodes_have_no_embeddings(trained):
+    for batches in ("full", "closed"):
+        store = dataset(batches).store.with_owners(torch.empty(0, dtype=torch.long))
+        assert trained.embed(store).shape == (0, 8)
+        assert trained.predict(store).mean.shape == (0, 1)
+
+
 def test_models_of_older_versions_do_not_say_their_batches(trained, tmp_path):
     description = trained._description()
     del description["features"]["batches"]
