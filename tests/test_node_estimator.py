@@ -17,6 +17,7 @@ from torch_geometric.utils import from_networkx
 
 from crawl import CRaWlNodeClassifier, CRaWlNodeRegressor
 from crawl.estimators.node_targets import labelled, names_of, node_ids, weights_at
+from crawl.training import Pretraining
 from tests.data.test_nodes import ring
 
 SMALL = {
@@ -339,3 +340,55 @@ def test_ratios_of_weights_matter_in_training():
 def test_weights_below_0_are_refused():
     with pytest.raises(ValueError, match="sample_weight has -1"):
         CRaWlNodeClassifier(**SMALL).fit(coloured(), sample_weight=[-1.0] * 40)
+
+
+def test_message_passing_needs_no_walks():
+    graph, quick = coloured(12), {**SMALL, "max_epochs": 2}
+    model = CRaWlNodeClassifier(**quick, layer=("gcn",)).fit(graph)
+    assert model.model_.experiment.walk is None
+    assert model.predict_proba(graph).shape == (12, 2)
+    assert model.embed(graph, ["n3"]).shape == (1, 16)
+    with pytest.raises(
+        ValueError, match=r"^Closed batches are walks, and gcn gin does not walk: use batches='full'\.$"
+    ):
+        CRaWlNodeClassifier(**quick, layer=("gcn", "gin"), batches="closed").fit(graph)
+    with pytest.raises(ValueError, match=r"^gcn does not walk, so pretraining=.* cannot change it: leave it out\.$"):
+        CRaWlNodeClassifier(**quick, layer=("gcn",), pretraining=Pretraining(epochs=1)).fit(graph)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"num_steps": 7},
+            r"^Walks of 7 steps \(num_steps\) are shorter than .* 9 nodes: take 8 or more, or a smaller",
+        ),
+        ({"num_eval_steps": 3}, r"^Walks of 3 steps \(num_eval_steps\) are shorter than one window of 9 nodes"),
+        ({"window_size": 5}, r"^window_size must be even, so that a window has a centre, not 5\.$"),
+        ({"num_walks": 0}, r"^num_walks must be a whole number from 1"),
+    ],
+)
+def test_remedies_are_parameters_that_there_are(settings, message):
+    with pytest.raises(ValueError, match=message):
+        CRaWlNodeClassifier(**{**SMALL, **settings}).fit(coloured(12))
+
+
+def test_closed_batches_need_edges_both_ways():
+    directed = nx.DiGraph([("a", "b"), ("b", "c"), ("c", "a")])
+    message = (
+        r"^Closed batches walk edges in both directions, but the edge from {} has no reverse: {}, or use batches='ful"
+    )
+    for graph, edge, remedy in (
+        (directed, "'a' to 'b'", r"give graph\.to_undirected\(\)"),
+        (from_networkx(directed), "0 to 1", "list both directions"),
+    ):
+        with pytest.raises(ValueError, match=message.format(edge, remedy)):
+            CRaWlNodeClassifier(**SMALL, batches="closed").fit(graph, [0, 1, 1])
+
+
+@pytest.mark.parametrize(("batches", "num_walks", "wanted"), [("full", None, 1), ("closed", None, 2), ("closed", 5, 5)])
+def test_numbers_of_walks(batches, num_walks, wanted):
+    quick = {**SMALL, "max_epochs": 1}
+    model = CRaWlNodeClassifier(**quick, batches=batches, num_walks=num_walks).fit(coloured(12))
+    assert model.model_.experiment.walk.num_walks == model.model_.model.walk_plan.num_walks == wanted
+    assert clone(model).num_walks == num_walks

@@ -108,6 +108,20 @@ def weights_at(weights: Any, graph: OneGraphLike, owners: Tensor, given: Tensor)
     return weights_of(rows, len(named), "node")[_places("sample_weight", graph, named, owners)]
 
 
+def check_graph(graph: Any) -> None:
+    """Refuses what is not one graph."""
+    if not isinstance(graph, nx.Graph | PyGData):
+        raise ValueError(f"Give one graph, a networkx graph or PyG Data, not {shown(graph)}.")
+
+
+def without_reverse(graph: OneGraphLike, one_way: tuple[int, int]) -> tuple[str, str]:
+    """Which edge has no reverse, by the names of its ends, and what to do about it."""
+    is_named = isinstance(graph, nx.Graph)
+    u, v = names_of(graph, torch.tensor(one_way)) if is_named else one_way
+    remedy = "give graph.to_undirected()" if is_named else "list both directions"
+    return f"edge from {shown(u)} to {shown(v)} has no reverse", remedy
+
+
 def names_of(graph: nx.Graph, ids: Tensor) -> list[Any]:
     """The nodes of a graph with these numbers."""
     names = list(graph.nodes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
-import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -28,11 +27,13 @@ from crawl.estimators.inputs import Array, categories_in, class_task, classes_of
 from crawl.estimators.node_targets import (
     Nodes,
     OneGraphLike,
+    check_graph,
     chosen_masks,
     labelled,
     names_of,
     node_ids,
     weights_at,
+    without_reverse,
 )
 from crawl.runs.experiment import Experiment, Model
 from crawl.training.evaluation import Predictions
@@ -50,6 +51,7 @@ class OneGraphEstimator(CRaWlEstimator):
     batches: Batches = "full"
     batch_size: int | None = None
     memory_gb: float | None = None
+    num_walks: int | None = None
 
     def _how(self, seed: int) -> Experiment:
         """What to do; refuses a size of batches where a batch is the full graph."""
@@ -64,19 +66,30 @@ class OneGraphEstimator(CRaWlEstimator):
         if batch_size is not None:
             batch_size = whole_number("batch_size", batch_size, 1, 2**31 - 1)
         layers: Any = {"hidden_channels": self.hidden_channels, "num_layers": self.num_layers, "dropout": self.dropout}
-        around: Any = {"centred": True, "num_walks": 2} if self.batches == "closed" else {}
-        return self._experiment(seed, Model(self.layer, **layers), batch_size, **around)
+        model, is_closed = Model(self.layer, **layers), self.batches == "closed"
+        if is_closed and not model.has_walks:
+            raise ValueError(f"Closed batches are walks, and {model.title} does not walk: use batches='full'.")
+        num_walks = (2 if is_closed else 1) if self.num_walks is None else whole_number("num_walks", self.num_walks)
+        return self._experiment(seed, model, batch_size, centred=is_closed, num_walks=num_walks)
 
     def _store(self, graph: OneGraphLike, nodes: Nodes) -> OneGraph:
         """The graph, with these nodes as targets without `y`; all when None."""
-        _check_graph(graph)
-        return one_graph_of(graph, self.batches, None if nodes is None else node_ids(graph, nodes))
+        check_graph(graph)
+        store = one_graph_of(graph, self.batches, None if nodes is None else node_ids(graph, nodes))
+        if self.batches == "closed" and store.graph.one_way is not None:
+            edge, remedy = without_reverse(graph, store.graph.one_way)
+            raise ValueError(
+                f"Closed batches walk edges in both directions, but the {edge}: {remedy}, or use batches='full'."
+            )
+        return store
 
     def _applied(self) -> dict[str, Any]:
         """How the fitted model is applied; refuses one that is not fitted."""
         check_is_fitted(self)
         self.model_.model.to(choose_device(self.device))
-        how: dict[str, Any] = {"num_repeats": self.num_repeats, "seed": self.model_.experiment.seed}
+        experiment = self.model_.experiment
+        num_repeats = 1 if experiment.walk is None else self.num_repeats
+        how: dict[str, Any] = {"num_repeats": num_repeats, "seed": experiment.seed}
         return {**how, "memory_gb": self.memory_gb, "handle_unknown": self.handle_unknown}
 
     def embed(self, X: OneGraphLike, nodes: Nodes = None) -> NDArray[np.float32]:
@@ -111,7 +124,7 @@ class _NodeEstimator(OneGraphEstimator):
 
     def _known(self, X: OneGraphLike, y: Any, nodes: Nodes, fold: int, parts: tuple[str, ...]) -> _Known:
         """What is known of nodes; where masks hold, of those in these parts."""
-        _check_graph(X)
+        check_graph(X)
         masks = chosen_masks(X, y, nodes, fold)
         if masks is not None:
             nodes = torch.stack([masks[part] for part in parts]).any(dim=0).nonzero().flatten()
@@ -176,11 +189,14 @@ class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
         random_state: The seed of everything random; None draws one.
         handle_unknown: As for `CRaWlRegressor`, as are `encodings` and `pretraining`.
-        layer: The blocks of a layer; see `crawl.Network`.
+        layer: The blocks of a layer; see `crawl.Network`. A network that does not walk, such as `("gcn",)`, needs
+            batches of the full graph, and settings of walks change nothing then.
         batches: Whether a batch is the `full` graph, or `closed` walks around its targets, for graphs of any size.
         batch_size: Nodes per closed batch in training; 50 when None.
         memory_gb: The memory that a closed batch may take in prediction, instead of a batch size; a batch of the full
             graph that would take more is refused.
+        num_walks: Walks from each target of closed batches, 2 when None, or from each node of the full graph, 1 when
+            None. More see more of a node with many neighbours; time grows with their number.
 
     Attributes:
         classes_: The classes in their order.
@@ -282,8 +298,3 @@ class CRaWlNodeRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
 def _check_enough(known: _Known) -> None:
     if len(known.owners) < 3:
         raise ValueError(f"{len(known.owners)} nodes with a target are too few to learn from: give at least 3.")
-
-
-def _check_graph(graph: Any) -> None:
-    if not isinstance(graph, nx.Graph | PyGData):
-        raise ValueError(f"Give one graph, a networkx graph or PyG Data, not {shown(graph)}.")
