@@ -283,6 +283,14 @@ def test_refuses_in_one_line(arguments, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("row", [[1, 2], np.array([1, 2]), torch.tensor([1, 2])], ids=["list", "array", "tensor"])
+def test_several_targets_of_a_node_are_refused(row):
+    for estimator in (CRaWlNodeClassifier, CRaWlNodeRegressor):
+        with pytest.raises(ValueError, match=r"^y must hold one target for each node, a word or a number, not shape"):
+            estimator(**SMALL).fit(nx.cycle_graph(6), [row] * 6)
+    assert labelled(nx.cycle_graph(3), [[1], [2], [1]], None)[1].tolist() == [1, 2, 1]
+
+
 def test_refuses_other_graphs_and_settings():
     with pytest.raises(ValueError, match=r"^There is no node 'z' in the graph\.$"):
         CRaWlNodeClassifier(**SMALL).fit(coloured(), {"n1": 0, "z": 1, "n2": 0})

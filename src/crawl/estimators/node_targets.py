@@ -92,7 +92,7 @@ def labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray
     known = values[is_known]
     are_words = {isinstance(value, str | bytes) for value in known}
     if known.dtype == object and len(are_words) == 1:  # of both, numpy would make words
-        known = np.array(known.tolist())
+        known = _as_column(np.array(known.tolist()))
     return owners[torch.from_numpy(is_known)], known, owners
 
 
@@ -244,6 +244,11 @@ def _as_array(y: Any) -> NDArray[Any]:
         given = as_list("y", y, "targets of nodes")
         values = np.empty(len(given), dtype=object)
         values[:] = given
+    return _as_column(values)
+
+
+def _as_column(values: NDArray[Any]) -> NDArray[Any]:
+    """`[n]` the values, also of one column. Refuses several for a node."""
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.ndim != 1:
         raise ValueError(f"y must hold one target for each node, a word or a number, not shape {list(values.shape)}.")
@@ -255,6 +260,8 @@ def _is_known(value: Any) -> bool:
         return value is not None and bool(value == value)
     except TypeError:  # of pandas' NA
         return False
+    except (ValueError, RuntimeError):  # of an array or a tensor of several, which is refused later
+        return True
 
 
 def _is_in(name: Any, places: nx.Graph | Mapping[Any, int]) -> bool:
