@@ -75,6 +75,9 @@ def test_embeddings_are_of_nodes(fitted):
     other = groups((5, 4), seed=2)
     assert np.allclose(fitted.transform(other), fitted.embed(other))
     assert fitted.embed(other).shape == (9, 16)
+    assert fitted.embed(other, []).shape == (0, 16)
+    for hide in (False, True):
+        assert fitted.predict_proba([], hide=hide).shape == (0, 2)
 
 
 def test_it_is_cloned_and_pickled(fitted):
@@ -151,6 +154,11 @@ def test_wrong_numbers_and_labels_are_refused(fitted):
     ("graph", "settings", "message"),
     [
         (
+            nx.DiGraph(["ab", "bc", "ca"]),
+            {"batches": "closed"},
+            r"The edge from 'a' to 'b' has no reverse, .*: give graph",
+        ),
+        (
             nx.DiGraph([(0, 1), (1, 2), (2, 0)]),
             {},
             r"The edge from 0 to 1 has no reverse, .*: give graph\.to_undirected",
@@ -171,6 +179,21 @@ def test_graphs_and_settings_are_refused_in_one_line(graph, settings, message):
     with pytest.raises(ValueError, match=message) as caught:
         CRaWlLinkPredictor(**(SMALL | settings)).fit(graph)
     assert "\n" not in str(caught.value)
+
+
+def test_message_passing_needs_no_walks():
+    quick = {**SMALL, "max_epochs": 2}
+    model = CRaWlLinkPredictor(**quick, layer=("gcn",), pair="dot").fit(groups())
+    assert model.model_.experiment.walk is None
+    assert model.predict_proba([("n0", "n1")]).shape == (1, 2)
+    with pytest.raises(ValueError, match=r"^Closed batches are walks, and gcn does not walk: use batches='full'\.$"):
+        CRaWlLinkPredictor(**quick, layer=("gcn",), batches="closed").fit(groups())
+
+
+def test_numbers_of_walks():
+    quick = {**SMALL, "max_epochs": 1}
+    model = CRaWlLinkPredictor(**quick, batches="closed", num_walks=3).fit(groups())
+    assert model.model_.experiment.walk.num_walks == 3
 
 
 def test_labels_are_not_learned():

@@ -6,15 +6,18 @@ import pickle
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from torch_geometric.data import Data
+from torch_geometric.utils import from_networkx
 
 from crawl import CRaWlNodeClassifier, CRaWlNodeRegressor
-from crawl.estimators.nodes import _labelled
+from crawl.estimators.node_targets import labelled, names_of, node_ids, weights_at
+from crawl.training import Pretraining
 from tests.data.test_nodes import ring
 
 SMALL = {
@@ -49,6 +52,8 @@ def test_it_predicts_the_nodes_of_another_graph(fitted):
     assert fitted.predict(other, some).tolist() == fitted.predict(other)[[7, 3]].tolist()
     assert fitted.embed(other, some).shape == (2, 16)
     assert np.allclose(fitted.transform(other), fitted.embed(other))
+    assert fitted.embed(other, []).shape == (0, 16)
+    assert fitted.predict(other, []).shape == (0,)
 
 
 def test_it_is_cloned_and_pickled(fitted):
@@ -139,20 +144,130 @@ def test_a_mask_is_not_a_list_of_nodes_0_and_1():
     expected = model.predict_proba(graph, [7, 8])
     for same in (mask, torch.from_numpy(mask), mask.tolist()):
         assert np.array_equal(model.predict_proba(graph, same), expected)
-    with pytest.raises(ValueError, match="A mask of nodes must have 9 booleans"):
-        model.predict(graph, [True, False])
+    data = from_networkx(graph)
+    numbered = CRaWlNodeClassifier(**{**SMALL, "max_epochs": 1}).fit(data, list("ababababa"))
+    for same in (pd.Series(mask), pd.Series(mask, dtype="boolean"), mask.astype(object), pd.Series(mask, dtype=object)):
+        assert np.array_equal(model.predict_proba(graph, same), expected)
+        assert np.array_equal(numbered.predict_proba(data, same), numbered.predict_proba(data, [7, 8]))
+    for wrong in ([True, False], mask[:, None], pd.Series([True])):
+        with pytest.raises(ValueError, match="A mask of nodes must have 9 booleans"):
+            model.predict(graph, wrong)
+    for wrong in (torch.tensor(mask).to(torch.uint8), mask.astype(np.uint8)):
+        for fitted, of in ((model, graph), (numbered, data)):
+            with pytest.raises(
+                ValueError, match=r"^nodes are of (torch\.)?uint8, .*: call \.bool\(\) for a mask, or \.long"
+            ):
+                fitted.embed(of, wrong)
+    assert model.predict(graph, np.array([3, 4], dtype=np.int32)).shape == (2,)
+
+
+def test_the_index_of_a_mask_names_its_nodes():
+    graph = nx.relabel_nodes(nx.path_graph(5), dict(enumerate("abcde")))
+    mask = pd.Series([True, False, True, False, False], index=list("ecabd"))
+    assert node_ids(graph, mask).tolist() == [0, 4]
+    with pytest.raises(
+        ValueError, match=r"^There is no node 'z' in the graph, but it is in the index of nodes: give nod"
+    ):
+        node_ids(graph, mask.rename({"e": "z"}))
 
 
 def test_labels_of_the_graph_follow_nodes_in_any_order():
     data = ring(24, train_mask=None, val_mask=None, test_mask=None)
     order = torch.arange(24).flip(0)
-    owners, labels, _ = _labelled(data, None, order)
+    owners, labels, _ = labelled(data, None, order)
     assert labels.tolist() == data.y[owners].tolist() != data.y.tolist()
+
+
+def named(graph: nx.Graph, y: object, nodes: object = None) -> dict[object, object]:
+    owners, labels, _ = labelled(graph, y, nodes)
+    return dict(zip(names_of(graph, owners), labels.tolist(), strict=True))
+
+
+def test_the_index_of_a_series_names_its_nodes():
+    graph = nx.relabel_nodes(nx.path_graph(4), dict(enumerate("cadb")))
+    y = pd.Series([1, 2, 3, 4], index=list("abcd"))
+    assert named(graph, y) == {"a": 1, "b": 2, "c": 3, "d": 4}
+    assert named(graph, y.iloc[:2]) == {"a": 1, "b": 2}
+    assert named(graph, y, ["d", "a"]) == {"a": 1, "d": 4}
+    assert named(graph, pd.Series([1, 2, 3, 4])) == {"c": 1, "a": 2, "d": 3, "b": 4}  # in the order of the graph
+    assert named(graph, pd.Series([1, 2]), ["d", "a"]) == {"d": 1, "a": 2}
+    assert named(graph, pd.Series([1, pd.NA, 3, 4], index=list("abcd"), dtype="Int64")) == {"a": 1, "c": 3, "d": 4}
+    for wrong, nodes, message in (
+        (
+            y.rename({"a": "z"}),
+            None,
+            r"^There is no node 'z' in the graph, but it is in the index of y: give y\.to_numpy",
+        ),
+        (y.iloc[[0, 1, 0]], None, r"^A node is named twice in the index of y: name each once\.$"),
+        (y.iloc[:2], ["d", "a"], r"^y says nothing of node 'd': give a row for each node, or leave it out\.$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            labelled(graph, wrong, nodes)
+    numbers = nx.Graph([(3, 0), (0, 2), (2, 1)])
+    assert named(numbers, pd.Series([1, 2, 3, 4], index=[2, 1, 0, 3])) == {2: 1, 1: 2, 0: 3, 3: 4}
+    with pytest.raises(
+        ValueError, match=r"The index of y is 0 to 3, and .* in another order: give y\.to_dict\(\) if the"
+    ):
+        labelled(numbers, pd.Series([1, 2, 3, 4]), None)
+
+
+def test_the_index_of_a_series_for_pyg_data_is_in_order():
+    data, y = ring(24), pd.Series(np.arange(24) % 3)
+    assert labelled(data, y, None)[1].tolist() == y.tolist()
+    assert labelled(data, y.iloc[[5, 3]], [5, 3])[1].tolist() == [2, 0]
+    assert labelled(data, y, [5, 3])[1].tolist() == [2, 0]
+    for wrong, nodes in ((y[::-1], None), (y.iloc[[5, 3]], [3, 5]), (y.iloc[[5, 3]], None)):
+        with pytest.raises(
+            ValueError, match=r"^The index of y is not 0 to \d+, nor .*\.sort_index\(\) .* give y\.to_numpy"
+        ):
+            labelled(data, wrong, nodes)
+    with pytest.raises(ValueError, match=r"^The index of y is not"):
+        CRaWlNodeClassifier(**SMALL).fit(data, y[::-1])
+
+
+def test_rows_for_all_nodes_in_another_order_are_refused_unless_they_are_named():
+    data, order = ring(24, train_mask=None, val_mask=None, test_mask=None), list(range(23, -1, -1))
+    for y in (data.y, pd.Series(data.y.numpy())):
+        with pytest.raises(
+            ValueError, match=r"^y has 24 rows and nodes are named in another order .* as a dict from nod"
+        ):
+            CRaWlNodeClassifier(**SMALL).fit(data, y, nodes=order)
+        assert labelled(data, y, range(24))[1].tolist() == data.y.tolist()
+    by_name = {i: int(data.y[i]) for i in order}
+    owners, labels, _ = labelled(data, by_name, None)
+    assert labels.tolist() == data.y[owners].tolist()
+    weights = np.arange(24.0)
+    with pytest.raises(ValueError, match=r"^sample_weight has 24 rows and nodes are named in another order"):
+        weights_at(weights, data, owners, owners)
+    assert weights_at(dict(enumerate(weights)), data, owners, owners).tolist() == order
+    assert weights_at(weights, data, owners[:5], owners[:5]).tolist() == order[:5]
+
+
+def test_weights_with_names():
+    graph = nx.relabel_nodes(nx.path_graph(4), dict(enumerate("cadb")))
+    weights, asked = pd.Series([1.0, 2.0, 3.0, 4.0], index=list("abcd")), torch.tensor([3, 0])
+    for given in (torch.arange(4), asked):
+        assert weights_at(weights, graph, asked, given).tolist() == [2, 3]
+    assert weights_at(pd.Series([5.0, 6.0]), graph, asked, asked).tolist() == [5, 6]
+    with pytest.raises(ValueError, match="sample_weight says nothing of node 'b'"):
+        weights_at(weights.drop("b"), graph, asked, asked)
+    with pytest.raises(ValueError, match="The index of sample_weight is not 0 to 23"):
+        weights_at(pd.Series(np.ones(24))[::-1], ring(24), torch.arange(24), torch.arange(24))
+
+
+@pytest.mark.parametrize("kind", [list, lambda y: np.array(y, dtype=object), lambda y: pd.Series(y, dtype=object)])
+def test_words_and_numbers_are_not_mixed(kind):
+    for y in ([0, "a"], [1.5, "a"], [True, "a"]):
+        with pytest.raises(ValueError, match=r"^y mixes classes of different kinds: give words, or give numbers\.$"):
+            CRaWlNodeClassifier(**SMALL).fit(nx.path_graph(12), kind(y * 6))
+        with pytest.raises(ValueError, match=r"^y must hold real numbers"):
+            CRaWlNodeRegressor(**SMALL).fit(nx.path_graph(12), kind(y * 6))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"fold": 1}, r"^fold=1 chooses a column of the masks, which have one: leave it out\.$"),
         ({"nodes": [1, 99]}, r"^There is no node 99: the graph has nodes 0 to 23\.$"),
         ({"nodes": torch.ones(5, dtype=torch.bool)}, "A mask of nodes must have 24 booleans"),
         ({"nodes": [1, 1, 2]}, r"^A node is named twice in nodes: name each once\.$"),
@@ -166,6 +281,14 @@ def test_refuses_in_one_line(arguments, message):
     with pytest.raises(ValueError, match=message) as caught:
         CRaWlNodeClassifier(**SMALL).fit(ring(24), **arguments)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("row", [[1, 2], np.array([1, 2]), torch.tensor([1, 2])], ids=["list", "array", "tensor"])
+def test_several_targets_of_a_node_are_refused(row):
+    for estimator in (CRaWlNodeClassifier, CRaWlNodeRegressor):
+        with pytest.raises(ValueError, match=r"^y must hold one target for each node, a word or a number, not shape"):
+            estimator(**SMALL).fit(nx.cycle_graph(6), [row] * 6)
+    assert labelled(nx.cycle_graph(3), [[1], [2], [1]], None)[1].tolist() == [1, 2, 1]
 
 
 def test_refuses_other_graphs_and_settings():
@@ -225,3 +348,55 @@ def test_ratios_of_weights_matter_in_training():
 def test_weights_below_0_are_refused():
     with pytest.raises(ValueError, match="sample_weight has -1"):
         CRaWlNodeClassifier(**SMALL).fit(coloured(), sample_weight=[-1.0] * 40)
+
+
+def test_message_passing_needs_no_walks():
+    graph, quick = coloured(12), {**SMALL, "max_epochs": 2}
+    model = CRaWlNodeClassifier(**quick, layer=("gcn",)).fit(graph)
+    assert model.model_.experiment.walk is None
+    assert model.predict_proba(graph).shape == (12, 2)
+    assert model.embed(graph, ["n3"]).shape == (1, 16)
+    with pytest.raises(
+        ValueError, match=r"^Closed batches are walks, and gcn gin does not walk: use batches='full'\.$"
+    ):
+        CRaWlNodeClassifier(**quick, layer=("gcn", "gin"), batches="closed").fit(graph)
+    with pytest.raises(ValueError, match=r"^gcn does not walk, so pretraining=.* cannot change it: leave it out\.$"):
+        CRaWlNodeClassifier(**quick, layer=("gcn",), pretraining=Pretraining(epochs=1)).fit(graph)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"num_steps": 7},
+            r"^Walks of 7 steps \(num_steps\) are shorter than .* 9 nodes: take 8 or more, or a smaller",
+        ),
+        ({"num_eval_steps": 3}, r"^Walks of 3 steps \(num_eval_steps\) are shorter than one window of 9 nodes"),
+        ({"window_size": 5}, r"^window_size must be even, so that a window has a centre, not 5\.$"),
+        ({"num_walks": 0}, r"^num_walks must be a whole number from 1"),
+    ],
+)
+def test_remedies_are_parameters_that_there_are(settings, message):
+    with pytest.raises(ValueError, match=message):
+        CRaWlNodeClassifier(**{**SMALL, **settings}).fit(coloured(12))
+
+
+def test_closed_batches_need_edges_both_ways():
+    directed = nx.DiGraph([("a", "b"), ("b", "c"), ("c", "a")])
+    message = (
+        r"^Closed batches walk edges in both directions, but the edge from {} has no reverse: {}, or use batches='ful"
+    )
+    for graph, edge, remedy in (
+        (directed, "'a' to 'b'", r"give graph\.to_undirected\(\)"),
+        (from_networkx(directed), "0 to 1", "list both directions"),
+    ):
+        with pytest.raises(ValueError, match=message.format(edge, remedy)):
+            CRaWlNodeClassifier(**SMALL, batches="closed").fit(graph, [0, 1, 1])
+
+
+@pytest.mark.parametrize(("batches", "num_walks", "wanted"), [("full", None, 1), ("closed", None, 2), ("closed", 5, 5)])
+def test_numbers_of_walks(batches, num_walks, wanted):
+    quick = {**SMALL, "max_epochs": 1}
+    model = CRaWlNodeClassifier(**quick, batches=batches, num_walks=num_walks).fit(coloured(12))
+    assert model.model_.experiment.walk.num_walks == model.model_.model.walk_plan.num_walks == wanted
+    assert clone(model).num_walks == num_walks

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from crawl import Graph, WalkPlan, build_graph_file, open_features
 from crawl.data import OneGraph
@@ -110,3 +111,87 @@ def test_walks_of_evaluation_have_a_number_of_their_own(edge_index: Tensor) -> N
     assert_same(WalkLoader(graph, few, **call), WalkLoader(graph, many, **call))
     call["is_training"] = True
     assert_same(WalkLoader(graph, few, **call), WalkLoader(graph, WalkPlan(num_walks=2), **call))
+
+
+PLAN = WalkPlan(num_steps=6, window_size=2, centred=True)
+
+
+def path(**changes: Any) -> Data:
+    """A path of six nodes whose classes are their numbers."""
+    node = torch.arange(5)
+    edges = torch.stack([node, node + 1])
+    data = Data(x=torch.arange(6.0)[:, None], edge_index=torch.cat([edges, edges.flip(0)], 1), y=torch.arange(6))
+    for name, value in changes.items():
+        data[name] = value
+    return data
+
+
+@pytest.mark.parametrize("owners", [[3, 1], [[3, 1], [0, 5]]], ids=["nodes", "pairs"])
+def test_owners_may_be_lists_and_arrays(owners: list[Any]) -> None:
+    for same in (owners, np.array(owners)):
+        expected = WalkLoader(path(), PLAN, torch.tensor(owners), batch_size=1)
+        assert_same(WalkLoader(path(), PLAN, same, batch_size=1), expected)
+
+
+@pytest.mark.parametrize("owners", [[], np.empty((0, 2)), torch.empty(0, dtype=torch.long)])
+def test_without_owners_there_are_no_batches(owners: Any) -> None:
+    loader = WalkLoader(path(), PLAN, owners)
+    assert (len(loader), list(loader)) == (0, [])
+
+
+def test_classes_come_as_floats_and_features_with_two_dimensions() -> None:
+    (batch,) = WalkLoader(path(x=torch.arange(6.0), edge_attr=torch.arange(10.0)), PLAN, [4, 2])
+    assert (batch.y.dtype, batch.y.tolist()) == (torch.float32, [4.0, 2.0])
+    assert batch.x[batch.targets[0].owner].tolist() == [[4.0], [2.0]]
+    assert batch.edge_attr.shape == (batch.num_edges, 1)
+    store = OneGraph(Graph.from_data(path()), torch.tensor([4]), x=torch.arange(6.0))
+    assert next(iter(WalkLoader(store, PLAN))).x.shape[1:] == (1,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "plan", "owners", "message"),
+    [
+        ({}, PLAN, [6], r"^There is no node 6: the graph has nodes 0 to 5\.$"),
+        ({}, PLAN, [-1], r"^There is no node -1: the graph has nodes 0 to 5\.$"),
+        ({}, PLAN, [[0, 6]], r"^There is no node 6: the graph has nodes 0 to 5\.$"),
+        ({}, PLAN, [0.5], r"^owners must be nodes, \[M\] integers, or pairs"),
+        ({}, PLAN, ["a"], r"^owners must be an array of numbers, not \['a'\]\.$"),
+        (
+            {"x": torch.rand(6, 2, 2)},
+            PLAN,
+            None,
+            r"^x must have a row of numbers for each node or edge, not shape",
+        ),
+        (
+            {},
+            replace(PLAN, start_share=0.5),
+            None,
+            r"^A closed batch, whose walks start at .* start_share=0\.5",
+        ),
+        ({}, replace(PLAN, eval_start_share=0.5), None, r"eval_start_share=0\.5: leave it out\.$"),
+        (
+            {},
+            WalkPlan(strategy="restart"),
+            None,
+            r"^Closed batches follow edges, which restart walks do not: take",
+        ),
+        (
+            {"edge_weight": torch.arange(10) + 1.0},
+            PLAN,
+            None,
+            r"^data has edge_weight: make it a .*weighted=True",
+        ),
+    ],
+)
+def test_refuses_in_one_line(changes: dict[str, Any], plan: WalkPlan, owners: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        WalkLoader(path(**changes), plan, owners)
+    assert "\n" not in str(caught.value)
+
+
+def test_walks_follow_the_weights_of_a_graph() -> None:
+    data = path(edge_weight=torch.tensor([1.0, 1, 99, 1, 1, 1, 1, 1, 1, 1]))
+    store = OneGraph(Graph.from_data(data, weighted=True), torch.tensor([2]), data.x)
+    loader = WalkLoader(store, WalkPlan(num_steps=1, window_size=1))
+    ends = [int(batch.x[batch.walks.nodes[0, 1]]) for _ in range(50) for batch in loader]
+    assert ends.count(3) > 40

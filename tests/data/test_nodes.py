@@ -46,6 +46,8 @@ def test_several_masks_are_folds():
         from_graph(data, fold=2)
     with pytest.raises(ValueError, match="fold=1 chooses a column of the masks, which split='random' does not use"):
         from_graph(data, fold=1, split="random")
+    with pytest.raises(ValueError, match=r"^fold=1 chooses a column of the masks, which have one: leave it out\.$"):
+        from_graph(ring(), fold=1)
     with pytest.raises(ValueError, match="fold=1 chooses a column of train_mask"):
         from_graph(ring(train_mask=None, val_mask=None, test_mask=None), fold=1)
 
@@ -126,3 +128,23 @@ def test_numbers_below_0_are_not_classes():
     data.y[4] = -1
     with pytest.raises(ValueError, match=r"The label of node 4 is -1, and classes are words, or numbers from 0: leave"):
         from_graph(data, nodes=range(len(data.y)), split="random")
+
+
+def test_floats_from_minus_1_on_may_be_classes_or_numbers():
+    classes = (torch.arange(12) % 3).float() - 1
+    labels = torch.stack([classes.clamp_min(0), classes.abs()], dim=1)
+    labels[0], labels[1, 1], labels[2, 0] = 0, -1, torch.nan
+    for y, node in ((classes, 0), (labels, 1), (torch.where(classes == 0, -1.0, 1.0), 1)):
+        with pytest.raises(
+            ValueError, match=f"^The target of node {node} is -1, .* or pass task='regression' if it is"
+        ):
+            from_graph(ring(y=y))
+        assert from_graph(ring(y=y), task="regression").task.kind == "regression"
+    for task in ("multiclass", "multilabel"):
+        with pytest.raises(
+            ValueError, match=r"^The label of node 0 is -1\.0, and classes are words, or numbers from 0"
+        ):
+            from_graph(ring(y=classes), task=task)
+    for y in (classes - 1, classes * 1.5, classes[:, None] + torch.tensor([0.0, 0.5])):
+        assert from_graph(ring(y=y)).task.kind == "regression"
+    assert from_graph(ring(40, y=torch.arange(40.0) - 1)).task.kind == "regression"  # too many for classes

@@ -7,12 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import to_networkx
 
 from crawl import Graph, Network, WalkPlan, build_graph_file, open_features
 from crawl.data import Dataset, OneGraph, Task, from_graph
 from crawl.data.graph_folder import read_graph_folder
-from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experiment
-from crawl.runs.sources import Nodes
+from crawl.explanations.subject import Subject
+from crawl.runs import Experiment, Model, Nodes, TrainedModel, resume_run, run_experiment
+from crawl.runs.description import described
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training.checkpoint import load_checkpoint
 from crawl.training.memory_bound import check_full_graph, peak_bytes, targets_within
@@ -28,9 +31,13 @@ EXPERIMENT = Experiment(
 )
 
 
-def dataset(batches: str) -> Dataset:
+def ring_data() -> Data:
     torch.manual_seed(0)
-    return from_graph(ring(24), batches=batches)
+    return ring(24)
+
+
+def dataset(batches: str) -> Dataset:
+    return from_graph(ring_data(), batches=batches)
 
 
 @pytest.fixture(scope="module", params=["full", "closed"])
@@ -209,3 +216,44 @@ def test_pretraining_on_one_graph(tmp_path):
     for batches in ("full", "closed"):
         result = run_experiment(experiment, tmp_path / batches, dataset=dataset(batches), device="cpu", quiet=True)
         assert len(result.record["pretraining"]) == 2
+
+
+def test_a_graph_is_answered_in_the_batches_of_the_training(trained):
+    """A graph as it is gets the same answers as the store it was trained on."""
+    data, store = ring_data(), dataset(trained.batches).store
+    graph = to_networkx(data, node_attrs=["x"], to_undirected=True)
+    wanted = trained.predict(store, memory_gb=1, seed=3).repeats
+    for same in (data, [data]):
+        assert np.array_equal(trained.predict(same, memory_gb=1, seed=3).repeats, wanted)
+    assert np.array_equal(trained.embed(data), trained.embed(store))
+    assert np.allclose(
+        trained.predict(graph, num_repeats=60).mean, trained.predict(data, num_repeats=60).mean, atol=0.1
+    )
+    if trained.batches == "closed":
+        with pytest.raises(
+            ValueError, match=r"^The model was trained with closed batches, .*: give one at a time, not 2"
+        ):
+            trained.predict([data, data])
+        with pytest.raises(ValueError, match="trained with closed batches"):
+            Subject(trained)
+    else:
+        assert trained.predict([data, data]).mean.shape == (48, 1)
+
+
+def test_no_nodes_have_no_embeddings(trained):
+    for batches in ("full", "closed"):
+        store = dataset(batches).store.with_owners(torch.empty(0, dtype=torch.long))
+        assert trained.embed(store).shape == (0, 8)
+        assert trained.predict(store).mean.shape == (0, 1)
+
+
+def test_models_of_older_versions_do_not_say_their_batches(trained, tmp_path):
+    description = trained._description()
+    del description["features"]["batches"]
+    experiment, features, *_ = described(description)
+    assert features == trained.features
+    older = TrainedModel(trained.model, experiment, features, trained.scaling, {})
+    assert older.batches is None
+    assert older.predict(ring_data()).mean.shape == (24, 1)
+    older.experiment = replace(experiment, data=Nodes(batches=trained.batches))
+    assert older.batches == trained.batches

@@ -47,7 +47,7 @@ def closed_batch(
             passing needs it, or those that are walked along only.
     """
     num_targets, size = owners.shape[0], graph.num_nodes
-    ends = owners.view(num_targets, -1)
+    ends = owners.view(num_targets, owners.dim())  # 1 of a node, 2 of a pair
     own = torch.arange(num_targets, device=ends.device).unsqueeze(1)
     positions = target.unsqueeze(1) * size + walks.nodes
     key, row = torch.unique(torch.cat([positions.flatten(), (own * size + ends).flatten()]), return_inverse=True)

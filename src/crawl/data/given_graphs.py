@@ -16,6 +16,8 @@ from torch_geometric.data import Batch as PyGBatch
 from torch_geometric.data import Data as PyGData
 
 from crawl.checks import as_list
+from crawl.choices import Batches
+from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
 from crawl.edge_lists import weights_differ
 from crawl.tensor_checks import refuse_graph
@@ -55,6 +57,13 @@ def store_of(graphs: Sequence[GraphLike]) -> GraphStore:
     """The graphs, without targets; features have two dimensions, or are None where there are none."""
     of_molecules = are_molecules(graphs)
     return _store([_as_data(i, graph, of_molecules) for i, graph in enumerate(graphs)])
+
+
+def one_graph_of(graph: GraphLike, batches: Batches, owners: Tensor | None = None) -> OneGraph:
+    """One graph, without targets, to be asked about these nodes; about all when None."""
+    store = store_of([graph])
+    owners = torch.arange(store.num_nodes) if owners is None else owners
+    return OneGraph(store.joined(), owners, store.x, store.edge_attr, None, store.edge_index, batches)
 
 
 def store_of_readable(molecules: Sequence[Any]) -> tuple[GraphStore | None, NDArray[np.bool_]]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
 from crawl.checks import MAX_COUNT, MAX_SEED, check_type, truth, whole_number
 from crawl.data.one_graph import OneGraph
 from crawl.data.target_assembly import ClosedGraph
-from crawl.edge_lists import edge_index_of
+from crawl.edge_lists import edge_index_of, weights_differ
 from crawl.graph import Graph
 from crawl.nn.batch import Batch
-from crawl.tensor_checks import as_device
+from crawl.tensor_checks import as_array, as_device
 from crawl.walks.plan import WalkPlan
 
 
@@ -25,10 +29,11 @@ class WalkLoader:
     not depend on the batch it is in. A `crawl.Network` without pooling answers with a row for each target.
 
     Args:
-        data: The graph with its features: PyG data, a `Graph` without features, or a `OneGraph`.
+        data: The graph with its features: PyG data, a `Graph` without features, or a `OneGraph`. Batches have the rows
+            of its `y` as floating-point numbers, also classes: NaN can say that one is missing.
         plan: The walks: how many from each target (`num_walks`), whether it is in their middle (`centred`), and so on.
-        owners: `[M]` the nodes, or `[M, 2]` the pairs of nodes, to make batches of. All nodes when None; those of a
-            `OneGraph` are known.
+        owners: `[M]` the nodes, or `[M, 2]` the pairs of nodes, to make batches of, in a tensor, an array or a list.
+            All nodes when None; those of a `OneGraph` are known.
         batch_size: Targets of a batch.
         shuffle: Take them in random order, another one in each pass.
         is_training: Whether walks have the steps and the number of training, or those of evaluation.
@@ -38,14 +43,15 @@ class WalkLoader:
         device: Where batches go.
 
     Raises:
-        ValueError: If the data are not one graph, or an owner is not a node of it.
+        ValueError: If the data are not one graph or have weights of edges, an owner is not a node, or the walks of the
+            plan do not start at all targets, or jump.
     """
 
     def __init__(
         self,
         data: Data | Graph | OneGraph,
         plan: WalkPlan,
-        owners: Tensor | None = None,
+        owners: Tensor | NDArray[Any] | Sequence[Any] | None = None,
         *,
         batch_size: int = 256,
         shuffle: bool = False,
@@ -54,7 +60,7 @@ class WalkLoader:
         seed: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
-        check_type("plan", plan, WalkPlan)
+        _check_plan(plan)
         self.store, self.plan = _as_store(data, owners).checked(), plan
         self.batch_size = whole_number("batch_size", batch_size, 1, MAX_COUNT)
         self.shuffle, self.is_training = truth("shuffle", shuffle), truth("is_training", is_training)
@@ -73,20 +79,53 @@ class WalkLoader:
         if self.shuffle:
             generator = torch.Generator().manual_seed(seed)
             ids = torch.randperm(len(self.store), generator=generator, device="cpu")
-        for part in torch.split(ids, self.batch_size):
-            yield self.graphs.batch(part, plan, num_steps, seed)
+        for first in range(0, len(self.store), self.batch_size):
+            yield self.graphs.batch(ids[first : first + self.batch_size], plan, num_steps, seed)
 
 
-def _as_store(data: Data | Graph | OneGraph, owners: Tensor | None) -> OneGraph:
+def _check_plan(plan: WalkPlan) -> None:
+    check_type("plan", plan, WalkPlan)
+    for name in ("start_share", "eval_start_share"):
+        if (value := getattr(plan, name)) != 1:
+            raise ValueError(
+                f"A closed batch, whose walks start at its targets, cannot be changed by {name}={value}: leave it out."
+            )
+    if plan.has_jumps:
+        raise ValueError(f"Closed batches follow edges, which {plan.strategy} walks do not: take another strategy.")
+
+
+def _as_store(data: Data | Graph | OneGraph, owners: Tensor | NDArray[Any] | Sequence[Any] | None) -> OneGraph:
     if isinstance(data, OneGraph):
         if owners is not None:
             raise ValueError("A OneGraph knows its targets: leave out owners.")
-        return data
+        return replace(data, x=_as_rows("x", data.x), edge_attr=_as_rows("edge_attr", data.edge_attr))
     check_type("data", data, (Data, Graph), "give PyG data, a Graph or a OneGraph")
+    if isinstance(data, Data) and weights_differ(getattr(data, "edge_weight", None)):
+        raise ValueError(
+            "data has edge_weight: make it a feature (edge_attr), take it away (data.edge_weight = None), or give "
+            "OneGraph(Graph.from_data(data, weighted=True), owners, data.x) to walk in proportion to it."
+        )
     graph = data if isinstance(data, Graph) else Graph.from_data(data)
-    owners = torch.arange(graph.num_nodes, device="cpu") if owners is None else owners
+    targets = torch.arange(graph.num_nodes, device="cpu") if owners is None else _as_owners(owners)
     if isinstance(data, Graph):
-        return OneGraph(graph, owners)
+        return OneGraph(graph, targets)
+    features = _as_rows("x", data.x), _as_rows("edge_attr", data.edge_attr)
+    store = OneGraph(graph, targets, *features, edge_index=edge_index_of(data))
+    store.check_owners()
     y = data.y if isinstance(data.y, Tensor) and data.y.dim() and len(data.y) == graph.num_nodes else None
-    y = y[owners.to(y.device)] if y is not None and owners.dim() == 1 else None
-    return OneGraph(graph, owners, data.x, data.edge_attr, y, edge_index_of(data))
+    return store if y is None or store.are_pairs else replace(store, y=y[store.owners.to(y.device)])
+
+
+def _as_owners(owners: Tensor | NDArray[Any] | Sequence[Any]) -> Tensor:
+    """The same as a tensor; without any, of integers."""
+    found = owners if isinstance(owners, Tensor) else torch.from_numpy(np.array(as_array("owners", owners)))
+    return found.long() if found.numel() == 0 else found
+
+
+def _as_rows(name: str, features: Tensor | None) -> Tensor | None:
+    """`[rows, C]` the features. What is not a tensor is left to be refused by `OneGraph`."""
+    if not isinstance(features, Tensor) or features.dim() == 2:
+        return features
+    if features.dim() != 1:
+        raise ValueError(f"{name} must have a row of numbers for each node or edge, not shape {list(features.shape)}.")
+    return features.unsqueeze(1)

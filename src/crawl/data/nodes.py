@@ -15,7 +15,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.one_graph import OneGraph
 from crawl.data.pyg import categories_of
 from crawl.data.splits import Fractions, Split, choose_split
-from crawl.data.targets import AnyKind, targets_from_tensor
+from crawl.data.targets import MOST_CLASSES, AnyKind, targets_from_tensor
 from crawl.edge_lists import edge_index_of, refuse_weights
 from crawl.graph import Graph
 from crawl.tensor_checks import as_ids, plain_tensor
@@ -49,7 +49,8 @@ def from_graph(
             positions in `nodes`.
         fold: Which column of the masks, where these have several.
         fractions, seed: For parts that are drawn.
-        task, metric: As in `from_pyg`.
+        task, metric: As in `from_pyg`; but a few whole numbers from -1 on, as floating-point numbers, are refused if
+            `task` does not say what they are, since -1 often stands for a label that is missing.
         batches: Whether a batch is the `full` graph, or `closed` walks around its targets; see `OneGraph`.
         undirected: Let every edge be walked both ways.
         name: What to call it in reports.
@@ -84,7 +85,9 @@ def from_graph(
             f"Node {int(repeated[0])} is in nodes twice, so it might be in two parts: name each node once."
         )
     rows = _known(y, nodes)
-    if task != "regression" and not rows.is_floating_point():
+    if task == "auto" and rows.is_floating_point():
+        _check_numbers(rows, nodes)
+    elif task != "regression":
         check_labels(rows, nodes)
     found, targets = targets_from_tensor(rows, task, metric, "node")
     if masks is not None:
@@ -124,6 +127,17 @@ def check_labels(labels: Tensor, nodes: Tensor) -> None:
         )
 
 
+def _check_numbers(targets: Tensor, nodes: Tensor) -> None:
+    """Refuses a few whole numbers from -1 on, which look like classes of which some are missing."""
+    known = targets[~targets.isnan()].unique()  # type: ignore[no-untyped-call]
+    if 0 < len(known) <= MOST_CLASSES and bool((known == known.floor()).all()) and float(known.min()) == -1:
+        node = int(nodes[int((targets == -1).nonzero()[0, 0])])
+        raise ValueError(
+            f"The target of node {node} is -1, and all others are whole numbers from -1 on: leave the node out if -1 "
+            "stands for a label that is missing (or write NaN), or pass task='regression' if it is a number."
+        )
+
+
 def _check_effect(split: str | Path | Split, fold: int, fractions: Fractions) -> None:
     """Refuses settings of a split that is not the one that is taken."""
     if split == "auto" and tuple(as_list("fractions", fractions, "three shares")) != _USUAL_FRACTIONS:
@@ -160,6 +174,8 @@ def masks_of(data: Data, fold: int) -> dict[str, Tensor] | None:
         raise ValueError(
             f"The masks have {' and '.join(f'{n} columns ({p}_mask)' for p, n in folds.items())}: give as many."
         )
+    if not folds and whole_number("fold", fold, 0) != 0:
+        raise ValueError(f"fold={fold} chooses a column of the masks, which have one: leave it out.")
     whole_number("fold", fold, 0, max(folds.values(), default=1) - 1)
     masks = {part: each[:, fold if part in folds else 0] for part, each in columns.items()}
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):

@@ -116,9 +116,7 @@ class OneGraph:
             ValueError: If an owner is not a node, `x` or `edge_attr` is not finite, `y` is infinite, or a weight is
                 below 0 or not finite.
         """
-        wrong = self.owners[(self.owners < 0) | (self.owners >= self.num_nodes)]
-        if wrong.numel():
-            raise ValueError(f"There is no node {int(wrong[0])}: the graph has nodes 0 to {self.num_nodes - 1}.")
+        self.check_owners()
         for name in ("x", "edge_attr", "y"):
             values = getattr(self, name)
             if values is None or not values.is_floating_point():
@@ -133,6 +131,12 @@ class OneGraph:
                     raise ValueError(f"{name} has {value} in row {first + row}: give finite numbers.")
         check_weights_of_rows(self.sample_weight)
         return self
+
+    def check_owners(self) -> None:
+        """Refuses an owner that is not a node."""
+        wrong = self.owners[(self.owners < 0) | (self.owners >= self.num_nodes)]
+        if wrong.numel():
+            raise ValueError(f"There is no node {int(wrong[0])}: the graph has nodes 0 to {self.num_nodes - 1}.")
 
     def batch(self, ids: Tensor) -> Data:
         """The full graph as PyG data, with the targets `ids`: their rows in `y`, their nodes in `target_nodes`, or

@@ -160,7 +160,7 @@ def _rounded(size: int) -> int:
 
 def _ends(owners: Tensor) -> list[Tensor]:
     """The node of each target, or both nodes of each pair."""
-    return list(owners.view(len(owners), -1).unbind(1))
+    return list(owners.view(len(owners), owners.dim()).unbind(1))
 
 
 def _as_numbers(y: Tensor | None, device: torch.device) -> Tensor | None:

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from crawl.checks import check_choice, positive_number, real_number, shown, whole_number
+from crawl.choices import WITH_CNN
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.splits import Split
@@ -77,7 +78,16 @@ class CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _experiment(self, seed: int, model: Model, batch_size: int | None = None, **walk: Any) -> Experiment:
         """What to do; `walk` are settings of the walks besides those that are parameters. Batches are as usual when
-        their size is None."""
+        their size is None. A network that does not walk has no walks, and is evaluated once."""
+        plan = None
+        if model.has_walks:
+            steps: Any = {"num_steps": self.num_steps, "num_eval_steps": self.num_eval_steps}
+            plan = WalkPlan(**steps, window_size=self.window_size, **walk)
+            _check_windows(model, plan)
+        elif self.pretraining is not None:
+            raise ValueError(
+                f"{model.title} does not walk, so pretraining={shown(self.pretraining)} cannot change it: leave it out."
+            )
         training = Training(
             lr=positive_number("lr", self.lr),
             max_epochs=whole_number("max_epochs", self.max_epochs),
@@ -87,12 +97,10 @@ class CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
         return Experiment(
             name=type(self).__name__,
             data=GivenData(),
-            walk=WalkPlan(
-                num_steps=self.num_steps, num_eval_steps=self.num_eval_steps, window_size=self.window_size, **walk
-            ),
+            walk=plan,
             model=model,
             training=training if batch_size is None else replace(training, batch_size=batch_size),
-            evaluation=Evaluation(num_test_repeats=self.num_repeats),
+            evaluation=Evaluation(num_test_repeats=self.num_repeats if model.has_walks else 1),
             seed=seed,
             encodings=Encodings() if self.encodings is None else self.encodings,
             pretraining=self.pretraining,
@@ -134,3 +142,19 @@ class CRaWlEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"Every class has a single {owner}: give at least two of one class.") from None
             train = np.setdiff1d(everything, val)
         return Split(*(torch.from_numpy(np.sort(part)) for part in (train, val, everything[:0])))
+
+
+def _check_windows(model: Model, plan: WalkPlan) -> None:
+    """Refuses windows of walk convolutions that have no centre, or are longer than walks, by the names of parameters
+    that estimators have."""
+    if not set(WITH_CNN) & set(model.blocks):
+        return
+    width = plan.window_size + 1
+    if width % 2 == 0:
+        raise ValueError(f"window_size must be even, so that a window has a centre, not {plan.window_size}.")
+    for name in ("num_steps", "num_eval_steps"):
+        if (number := getattr(plan, name)) + 1 < width:
+            raise ValueError(
+                f"Walks of {number} steps ({name}) are shorter than one window of {width} nodes: take {width - 1} "
+                f"or more, or a smaller window_size than {plan.window_size}."
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from crawl.data.task import Level, Task
 
 Array: TypeAlias = NDArray[np.float64]
 
+_MIXED = "y mixes classes of different kinds: give words, or give numbers."
 _MOST_CATEGORIES = 1000  # in one column of integers; more are taken for a mistake
 
 
@@ -72,6 +74,11 @@ def classes_of(y: Any, owner: str = "graph") -> tuple[NDArray[Any], Tensor]:
     """The classes in their order, and `[n]` the number of the class of each graph, or node."""
     if y is None:
         raise ValueError("A classifier requires y to be passed, but the target y is None.")
+    may_mix = isinstance(y, Iterable) and getattr(y, "dtype", np.dtype(object)) == np.dtype(object)
+    if may_mix and not isinstance(y, Tensor):
+        known = [label for label in y if isinstance(label, str | bytes | int | float | np.generic) and label == label]
+        if len({isinstance(label, str | bytes) for label in known}) > 1:  # numpy would make words of the numbers
+            raise ValueError(_MIXED)
     try:
         labels = column_or_1d(y, warn=True)
     except (TypeError, RuntimeError):  # not what scikit-learn says of a wrong shape
@@ -83,7 +90,7 @@ def classes_of(y: Any, owner: str = "graph") -> tuple[NDArray[Any], Tensor]:
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:  # as of 1 and 'a', which have no order
-        raise ValueError("y mixes classes of different kinds: give words, or give numbers.") from None
+        raise ValueError(_MIXED) from None
     if len(classes) < 2:
         raise ValueError(f"y holds one class only ({', '.join(map(str, classes))}): there is nothing to tell apart.")
     return classes, torch.from_numpy(codes.astype(np.int64))

@@ -17,11 +17,13 @@ from torch_geometric.data import Data as PyGData
 
 from crawl.checks import as_list, between, check_choice, shown
 from crawl.choices import PairScore
+from crawl.data.given_graphs import one_graph_of
 from crawl.data.link_list import LinkList
 from crawl.data.links import FEWEST_LINKS, dataset_of_links
 from crawl.data.one_graph import OneGraph
 from crawl.estimators.inputs import Array
-from crawl.estimators.nodes import Nodes, OneGraphEstimator, OneGraphLike, node_ids
+from crawl.estimators.node_targets import Nodes, OneGraphLike, check_graph, node_ids, without_reverse
+from crawl.estimators.nodes import OneGraphEstimator
 from crawl.runs.experiment import Experiment, Model
 from crawl.tensor_checks import holds_integers
 from crawl.training.evaluation import Predictions
@@ -55,10 +57,13 @@ class CRaWlLinkPredictor(ClassifierMixin, OneGraphEstimator):  # type: ignore[mi
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
         random_state: The seed of everything random; None draws one.
         handle_unknown: As for `CRaWlRegressor`, as are `encodings` and `pretraining`.
-        layer: The blocks of a layer; see `crawl.Network`.
+        layer: The blocks of a layer; see `crawl.Network`. A network that does not walk, such as `("gcn",)`, needs
+            batches of the full graph, and settings of walks change nothing then.
         batches: Whether a batch is the `full` graph, or `closed` walks around its pairs, for graphs of any size.
         batch_size: Pairs per closed batch in training; 50 when None.
         memory_gb: As for `CRaWlNodeClassifier`.
+        num_walks: Walks from each node of a pair in closed batches, 2 when None, or from each node of the full graph, 1
+            when None. More see more of a node with many neighbours; time grows with their number.
         pair: How the states of two nodes are compared: `mlp`, `bilinear` or `dot`.
         num_negatives: How many pairs that are not linked an epoch predicts for each that is.
         supervised_share: The share of the training links that an epoch hides and predicts.
@@ -173,15 +178,15 @@ class CRaWlLinkPredictor(ClassifierMixin, OneGraphEstimator):  # type: ignore[mi
 
     def _links_of(self, graph: OneGraphLike) -> OneGraph:
         """The graph without self-loops. Refuses an edge without a reverse."""
-        store = self._store(graph, None)
+        check_graph(graph)
+        store = one_graph_of(graph, self.batches)
         if store.graph.one_way is not None:
-            u, v = store.graph.one_way
-            remedy = "give graph.to_undirected()" if isinstance(graph, nx.Graph) else "list both directions"
-            raise ValueError(f"The edge from {u} to {v} has no reverse, and links have no direction: {remedy}.")
+            edge, remedy = without_reverse(graph, store.graph.one_way)
+            raise ValueError(f"The {edge}, and links have no direction: {remedy}.")
         data = PyGData(edge_index=store.edge_index, edge_attr=store.edge_attr, num_nodes=store.num_nodes)
         links = LinkList.of(data, undirected=False)
         plain = PyGData(x=store.x, edge_index=links.edge_index, edge_attr=links.edge_attr, num_nodes=store.num_nodes)
-        return replace(self._store(plain, None), x=store.x)
+        return replace(one_graph_of(plain, self.batches), x=store.x)
 
     def _predict(self, pairs: Pairs, graph: OneGraphLike | None, hide: bool) -> Predictions:
         check_is_fitted(self)
@@ -200,7 +205,7 @@ def pair_ids(graph: OneGraphLike, pairs: Pairs) -> Tensor:
         if not holds_integers(rows) or rows.dim() != 2 or rows.shape[1] != 2:
             hint = " Of edge_label_index, give the transpose." if rows.dim() == 2 and rows.shape[0] == 2 else ""
             raise ValueError(f"Pairs must be numbers of nodes, [n, 2] integers, not {shown(rows)}.{hint}")
-        ids = node_ids(graph, rows.flatten()).view(-1, 2)
+        ids = node_ids(graph, rows.flatten().long()).view(-1, 2)
     same = (ids[:, 0] == ids[:, 1]).nonzero()
     if same.numel():
         raise ValueError(f"A link is between two different nodes, but pairs[{int(same[0])}] names one twice.")

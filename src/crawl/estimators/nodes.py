@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, get_args
 
-import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,23 +14,30 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
 
-from crawl.checks import as_list, check_choice, shown, whole_number
+from crawl.checks import check_choice, shown, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
-from crawl.data.given_graphs import store_of
-from crawl.data.nodes import check_classes, check_labels, check_training, masks_of
+from crawl.data.given_graphs import one_graph_of
+from crawl.data.nodes import check_classes, check_labels, check_training
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
 from crawl.data.task import Task
 from crawl.estimators.base import CRaWlEstimator
-from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, numbers_of, weights_of
+from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, numbers_of
+from crawl.estimators.node_targets import (
+    Nodes,
+    OneGraphLike,
+    check_graph,
+    chosen_masks,
+    labelled,
+    names_of,
+    node_ids,
+    weights_at,
+    without_reverse,
+)
 from crawl.runs.experiment import Experiment, Model
-from crawl.tensor_checks import as_ids
 from crawl.training.evaluation import Predictions
 from crawl.training.trainer import choose_device
-
-OneGraphLike: TypeAlias = "nx.Graph | PyGData"
-Nodes: TypeAlias = "Tensor | NDArray[Any] | Sequence[Any] | None"
 
 
 @dataclass(eq=False, repr=False)
@@ -46,6 +51,7 @@ class OneGraphEstimator(CRaWlEstimator):
     batches: Batches = "full"
     batch_size: int | None = None
     memory_gb: float | None = None
+    num_walks: int | None = None
 
     def _how(self, seed: int) -> Experiment:
         """What to do; refuses a size of batches where a batch is the full graph."""
@@ -60,22 +66,30 @@ class OneGraphEstimator(CRaWlEstimator):
         if batch_size is not None:
             batch_size = whole_number("batch_size", batch_size, 1, 2**31 - 1)
         layers: Any = {"hidden_channels": self.hidden_channels, "num_layers": self.num_layers, "dropout": self.dropout}
-        around: Any = {"centred": True, "num_walks": 2} if self.batches == "closed" else {}
-        return self._experiment(seed, Model(self.layer, **layers), batch_size, **around)
+        model, is_closed = Model(self.layer, **layers), self.batches == "closed"
+        if is_closed and not model.has_walks:
+            raise ValueError(f"Closed batches are walks, and {model.title} does not walk: use batches='full'.")
+        num_walks = (2 if is_closed else 1) if self.num_walks is None else whole_number("num_walks", self.num_walks)
+        return self._experiment(seed, model, batch_size, centred=is_closed, num_walks=num_walks)
 
     def _store(self, graph: OneGraphLike, nodes: Nodes) -> OneGraph:
         """The graph, with these nodes as targets without `y`; all when None."""
-        _check_graph(graph)
-        found = store_of([graph])
-        owners = torch.arange(found.num_nodes) if nodes is None else node_ids(graph, nodes)
-        batches: Batches = self.batches
-        return OneGraph(found.joined(), owners, found.x, found.edge_attr, None, found.edge_index, batches)
+        check_graph(graph)
+        store = one_graph_of(graph, self.batches, None if nodes is None else node_ids(graph, nodes))
+        if self.batches == "closed" and store.graph.one_way is not None:
+            edge, remedy = without_reverse(graph, store.graph.one_way)
+            raise ValueError(
+                f"Closed batches walk edges in both directions, but the {edge}: {remedy}, or use batches='full'."
+            )
+        return store
 
     def _applied(self) -> dict[str, Any]:
         """How the fitted model is applied; refuses one that is not fitted."""
         check_is_fitted(self)
         self.model_.model.to(choose_device(self.device))
-        how: dict[str, Any] = {"num_repeats": self.num_repeats, "seed": self.model_.experiment.seed}
+        experiment = self.model_.experiment
+        num_repeats = 1 if experiment.walk is None else self.num_repeats
+        how: dict[str, Any] = {"num_repeats": num_repeats, "seed": experiment.seed}
         return {**how, "memory_gb": self.memory_gb, "handle_unknown": self.handle_unknown}
 
     def embed(self, X: OneGraphLike, nodes: Nodes = None) -> NDArray[np.float32]:
@@ -110,11 +124,11 @@ class _NodeEstimator(OneGraphEstimator):
 
     def _known(self, X: OneGraphLike, y: Any, nodes: Nodes, fold: int, parts: tuple[str, ...]) -> _Known:
         """What is known of nodes; where masks hold, of those in these parts."""
-        _check_graph(X)
-        masks = _masks(X, y, nodes, fold)
+        check_graph(X)
+        masks = chosen_masks(X, y, nodes, fold)
         if masks is not None:
             nodes = torch.stack([masks[part] for part in parts]).any(dim=0).nonzero().flatten()
-        return _Known(*_labelled(X, y, nodes), masks)
+        return _Known(*labelled(X, y, nodes), masks)
 
     def _learn(self, X: OneGraphLike, known: _Known, targets: Tensor, task: Task, weights: Any, loss: Any) -> None:
         """Train on targets of the known nodes."""
@@ -131,7 +145,7 @@ class _NodeEstimator(OneGraphEstimator):
         if task.kind != "regression":
             check_classes(targets, split, task.class_names)
         store = self._store(X, None)
-        found = None if weights is None else _weights_at(weights, owners, known.given, store.num_nodes)
+        found = None if weights is None else weights_at(weights, X, owners, known.given)
         dataset = Dataset(
             name=type(self).__name__,
             store=replace(store, owners=owners, y=targets, sample_weight=found),
@@ -152,7 +166,7 @@ class _NodeEstimator(OneGraphEstimator):
         known = self._known(X, y, nodes, fold, ("test",))
         if not len(known.owners):
             raise ValueError("No node has a target to compare with: give y, or name nodes whose target is known.")
-        return known.values, known.owners if isinstance(X, PyGData) else _names(X, known.owners)
+        return known.values, known.owners if isinstance(X, PyGData) else names_of(X, known.owners)
 
 
 class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
@@ -175,11 +189,14 @@ class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
         random_state: The seed of everything random; None draws one.
         handle_unknown: As for `CRaWlRegressor`, as are `encodings` and `pretraining`.
-        layer: The blocks of a layer; see `crawl.Network`.
+        layer: The blocks of a layer; see `crawl.Network`. A network that does not walk, such as `("gcn",)`, needs
+            batches of the full graph, and settings of walks change nothing then.
         batches: Whether a batch is the `full` graph, or `closed` walks around its targets, for graphs of any size.
         batch_size: Nodes per closed batch in training; 50 when None.
         memory_gb: The memory that a closed batch may take in prediction, instead of a batch size; a batch of the full
             graph that would take more is refused.
+        num_walks: Walks from each target of closed batches, 2 when None, or from each node of the full graph, 1 when
+            None. More see more of a node with many neighbours; time grows with their number.
 
     Attributes:
         classes_: The classes in their order.
@@ -193,15 +210,16 @@ class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc
 
         Args:
             X: The graph.
-            y: The classes, integers or words: one for each of `nodes`, or for each node of the graph, or a dict from
-                nodes of a networkx graph. None and NaN are missing; numbers below 0 are refused, since -1 often stands
-                for a class that is missing. The `y` of PyG data, or the attribute `y` of the
-                nodes of a networkx graph, when None.
+            y: The classes, integers or words: one for each of `nodes`, or for each node of the graph in its order, or a
+                dict from nodes, or a Series of pandas with nodes of a networkx graph as its index. None and NaN are
+                missing; numbers below 0 are refused, since -1 often stands for a class that is missing. The `y` of PyG
+                data, or the attribute `y` of the nodes of a networkx graph, when None. Where `nodes` names all nodes
+                in another order than that of the graph, a list is refused: it might be in either order.
             nodes: The nodes to learn from: a mask, or their numbers, or the nodes themselves for a networkx graph. When
                 None, those in `train_mask` of PyG data, with those in `val_mask` to validate, also if `y` is given for
                 all nodes; without masks, or if `y` names its nodes, all whose class is not missing.
             sample_weight: How much each node counts in training, numbers of 0 or more: one for each of `nodes`, or of
-                `y`, or for each node of the graph; all count alike when None.
+                `y`, or for each node of the graph, or by name, as `y`; all count alike when None.
             fold: The column of masks that have several.
 
         Raises:
@@ -280,124 +298,3 @@ class CRaWlNodeRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
 def _check_enough(known: _Known) -> None:
     if len(known.owners) < 3:
         raise ValueError(f"{len(known.owners)} nodes with a target are too few to learn from: give at least 3.")
-
-
-def _masks(graph: OneGraphLike, y: Any, nodes: Nodes, fold: int) -> dict[str, Tensor] | None:
-    """The masks of PyG data in a fold, if nodes are named neither by themselves nor in `y`.
-
-    Refuses targets of some nodes only: nothing says of which.
-    """
-    if not isinstance(graph, PyGData) or nodes is not None or isinstance(y, Mapping):
-        if fold != 0:
-            raise ValueError(f"fold={shown(fold)} chooses a column of the masks of PyG data, which are not used here.")
-        return None
-    masks = masks_of(graph, fold)
-    if masks is not None and y is not None and len(_as_array(y)) != graph.num_nodes:
-        raise ValueError(
-            f"y has {len(_as_array(y))} targets for a graph of {graph.num_nodes} nodes with masks: give one for each "
-            "node, or say in nodes which they are."
-        )
-    return masks
-
-
-def node_ids(graph: OneGraphLike, nodes: Nodes) -> Tensor:
-    """`[M]` the numbers of nodes: from a mask or numbers for PyG data, from a mask or the nodes of a networkx graph."""
-    num_nodes = graph.number_of_nodes() if isinstance(graph, nx.Graph) else int(graph.num_nodes or 0)
-    mask = _mask(nodes)
-    if mask is not None:
-        if mask.shape != (num_nodes,):
-            raise ValueError(f"A mask of nodes must have {num_nodes} booleans, not {shown(nodes)}.")
-        return mask.nonzero().flatten()
-    if isinstance(graph, nx.Graph):
-        place_of = {node: place for place, node in enumerate(graph.nodes)}
-        names = as_list("nodes", nodes, "nodes of the graph")
-        try:
-            return torch.tensor([place_of[name] for name in names], dtype=torch.long)
-        except (KeyError, TypeError):
-            wrong = next(name for name in names if not _is_in(name, place_of))
-            raise ValueError(f"There is no node {shown(wrong)} in the graph.") from None
-    ids = as_ids("nodes", nodes, "numbers of nodes").cpu()
-    wrong_ids = ids[(ids < 0) | (ids >= num_nodes)]
-    if wrong_ids.numel():
-        raise ValueError(f"There is no node {int(wrong_ids[0])}: the graph has nodes 0 to {num_nodes - 1}.")
-    return ids
-
-
-def _mask(nodes: Nodes) -> Tensor | None:
-    """`[N]` the booleans of a mask; None for other nodes. True is 1 to a dict, so a mask would name nodes 0 and 1."""
-    if isinstance(nodes, Tensor | np.ndarray):
-        return torch.as_tensor(nodes).cpu() if nodes.dtype in (torch.bool, np.dtype(bool)) else None
-    are_booleans = (
-        isinstance(nodes, list | tuple) and bool(nodes) and all(isinstance(n, bool | np.bool_) for n in nodes)
-    )
-    return torch.tensor(nodes, dtype=torch.bool) if are_booleans else None
-
-
-def _labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray[Any], Tensor]:
-    """`[M]` the numbers of the nodes whose target is known, each once, their targets, and the nodes that were given."""
-    if isinstance(y, Mapping):
-        if nodes is not None:
-            raise ValueError("y names its nodes itself: leave out nodes.")
-        nodes, y = list(y), list(y.values())
-    num_nodes = graph.number_of_nodes() if isinstance(graph, nx.Graph) else int(graph.num_nodes or 0)
-    is_of_graph = y is None
-    if y is None and isinstance(graph, nx.Graph):
-        y = [value for _, value in graph.nodes(data="y")]
-    elif y is None:
-        y = graph.y
-        if y is None:
-            raise ValueError("The data have no y: give the targets of nodes as y.")
-    values = _as_array(y)
-    owners = torch.arange(num_nodes) if nodes is None else node_ids(graph, nodes)
-    if len(owners.unique()) < len(owners):  # type: ignore[no-untyped-call]
-        raise ValueError("A node is named twice in nodes: name each once.")
-    if len(values) == num_nodes and (is_of_graph or len(owners) != num_nodes):
-        values = values[owners.numpy()]
-    if len(values) != len(owners):
-        raise ValueError(f"y has {len(values)} targets for {len(owners)} nodes of a graph with {num_nodes} nodes.")
-    is_known = np.array([value is not None and value == value for value in values], dtype=bool)
-    known = values[is_known]
-    known = np.array(known.tolist()) if known.dtype == object else known
-    return owners[torch.from_numpy(is_known)], known, owners
-
-
-def _weights_at(weights: Any, owners: Tensor, given: Tensor, num_nodes: int) -> Tensor:
-    """`[M]` the weights of these nodes, from one for each node that was given, or for each node of the graph."""
-    is_of_graph = np.shape(weights) == (num_nodes,) and len(given) != num_nodes
-    found = weights_of(weights, num_nodes if is_of_graph else len(given), "node")
-    of_nodes = found.new_zeros(num_nodes)
-    of_nodes[torch.arange(num_nodes) if is_of_graph else given] = found
-    return of_nodes[owners]
-
-
-def _as_array(y: Any) -> NDArray[Any]:
-    """`[n]` targets, of which some may be None or NaN."""
-    if isinstance(y, Tensor):
-        values: NDArray[Any] = y.detach().cpu().numpy()
-    elif isinstance(y, np.ndarray):
-        values = y
-    else:
-        given = as_list("y", y, "targets of nodes")
-        values = np.empty(len(given), dtype=object)
-        values[:] = given
-    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    if values.ndim != 1:
-        raise ValueError(f"y must hold one target for each node, a word or a number, not shape {list(values.shape)}.")
-    return values
-
-
-def _names(graph: nx.Graph, ids: Tensor) -> list[Any]:
-    names = list(graph.nodes)
-    return [names[i] for i in ids.tolist()]
-
-
-def _is_in(name: Any, places: Mapping[Any, int]) -> bool:
-    try:
-        return name in places
-    except TypeError:  # a list, say, which cannot be a node
-        return False
-
-
-def _check_graph(graph: Any) -> None:
-    if not isinstance(graph, nx.Graph | PyGData):
-        raise ValueError(f"Give one graph, a networkx graph or PyG Data, not {shown(graph)}.")

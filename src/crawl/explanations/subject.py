@@ -22,7 +22,6 @@ from crawl.nn.batch import Batch
 from crawl.nn.encoders import WithEncodings
 from crawl.nn.linear import Linear
 from crawl.nn.readout import Readout
-from crawl.runs.sources import OneGraphData
 from crawl.runs.trained import TrainedModel
 from crawl.training.calling import Caller
 from crawl.training.seeds import derive_seed
@@ -90,7 +89,7 @@ class Subject:
             )
         if self.trained is not None:  # refuses names that there are not
             _named_target(self.trained, target, torch.zeros(1, self.trained.features.task.num_outputs))
-        if self.trained is not None and getattr(self.trained.experiment.data, "batches", "full") == "closed":
+        if self.trained is not None and self.trained.batches == "closed":
             raise ValueError(
                 "The model was trained with closed batches, in which only the nodes that are asked for start walks; "
                 "these are not explained: train with batches='full'."
@@ -112,7 +111,7 @@ class Subject:
         store = GraphStore.from_graphs([Data(**parts, num_nodes=data.num_nodes)])
         store = with_encodings(self.trained.features.prepared(store), self.trained.experiment.encodings)
         prepared = store.graph(0)
-        is_one_graph = isinstance(self.trained.experiment.data, OneGraphData)
+        is_one_graph = self.trained.batches is not None
         prepared.graph_keys = torch.zeros(1, dtype=torch.long) if is_one_graph else graph_keys(store)
         return prepared
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from crawl.checks import check_choice, check_type, positive_number, whole_number
+from crawl.choices import Batches
 from crawl.data.benchmarks import BENCHMARKS
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import AnyStore
@@ -47,6 +48,8 @@ class Features:
         graph_range: The least and the largest values of these features over the training graphs; nothing in models of
             older versions.
         is_weighted: Whether steps took edges in proportion to their weights; None in models of older versions.
+        batches: What a batch of targets was, for a model that was trained on one graph; None for sets of graphs, and in
+            models of older versions.
     """
 
     task: Task
@@ -61,6 +64,7 @@ class Features:
     graph_scaling: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     graph_range: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     is_weighted: bool | None = field(default=None, compare=False)
+    batches: Batches | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("num_node_features", "num_edge_features"):
@@ -96,6 +100,7 @@ class Features:
             means_and_deviations(u, () if dataset.columns is None else dataset.columns.graphs, dataset.split.train),
             least_and_most(u, dataset.split.train),
             _is_weighted(dataset.store),
+            dataset.batches,
         )
 
     @property

@@ -13,11 +13,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crawl.checks import MAX_COUNT, MAX_SEED, check_choice, check_type, shown, suggestion, truth, whole_number
+from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.encoded import with_encodings
 from crawl.data.features import Columns
 from crawl.data.fingerprint import Fingerprint, task_changes
-from crawl.data.given_graphs import GraphLike, Graphs, are_molecules, is_one_graph, list_of, store_of, store_of_readable
+from crawl.data.given_graphs import (
+    GraphLike,
+    Graphs,
+    are_molecules,
+    is_one_graph,
+    list_of,
+    one_graph_of,
+    store_of,
+    store_of_readable,
+)
 from crawl.data.hidden_links import hidden_parts
 from crawl.data.link_graph import LinkGraph
 from crawl.data.molecules import bonds_of
@@ -99,6 +109,12 @@ class TrainedModel(StoredModel):
         """Where the model is."""
         return next(self.model.parameters()).device
 
+    @property
+    def batches(self) -> Batches | None:
+        """What a batch of targets of one graph was in training; None for a model of a set of graphs, and where a model
+        of an older version does not say."""
+        return self.features.batches or getattr(self.experiment.data, "batches", None)
+
     def check_data(self, dataset: Dataset) -> None:
         """Refuse other data than those the model was trained on; warns if a checkpoint cannot tell.
 
@@ -131,7 +147,8 @@ class TrainedModel(StoredModel):
         Args:
             graphs: A graph or a list of them, with the features of the training data: SMILES strings or molecules of
                 rdkit for a model of molecules, PyG data, networkx graphs. Or a store, also of one graph with its
-                targets. A model of nodes answers for each node. Encodings are computed here, as in the training.
+                targets. A model of nodes answers for each node; one that was trained on one graph in closed batches
+                takes one graph at a time. Encodings are computed here, as in the training.
             unreadable: What to do about SMILES strings that are not molecules, and molecules that are None or NaN:
                 `error` refuses the first of them by name, `nan` gives NaN as their prediction.
             how: As in `HowToApply`: the number of evaluations, the steps and the seed of the walks, sizes of batches.
@@ -186,6 +203,13 @@ class TrainedModel(StoredModel):
             )
         if are_molecules(given) and not self.features.are_molecules:
             raise ValueError("The model was not trained on molecules: give PyG data or networkx graphs, not molecules.")
+        if unreadable == "error" and self.batches is not None and (len(given) == 1 or self.batches == "closed"):
+            if len(given) != 1:
+                raise ValueError(
+                    f"The model was trained with closed batches, which are of one graph: give one at a time, not "
+                    f"{len(given)}."
+                )
+            return one_graph_of(given[0], self.batches), None
         if unreadable == "error":
             store = self.with_descriptors(store_of(given), given)
             return replace(store, **bonds_of(store)) if has_bonds else store, None
