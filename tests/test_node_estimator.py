@@ -374,6 +374,7 @@ def test_message_passing_needs_no_walks():
         ({"num_eval_steps": 3}, r"^Walks of 3 steps \(num_eval_steps\) are shorter than one window of 9 nodes"),
         ({"window_size": 5}, r"^window_size must be even, so that a window has a centre, not 5\.$"),
         ({"num_walks": 0}, r"^num_walks must be a whole number from 1"),
+        ({"num_eval_walks": 0}, r"^num_eval_walks must be a whole number from 1"),
     ],
 )
 def test_remedies_are_parameters_that_there_are(settings, message):
@@ -397,6 +398,7 @@ def test_closed_batches_need_edges_both_ways():
 @pytest.mark.parametrize(("batches", "num_walks", "wanted"), [("full", None, 1), ("closed", None, 2), ("closed", 5, 5)])
 def test_numbers_of_walks(batches, num_walks, wanted):
     quick = {**SMALL, "max_epochs": 1}
-    model = CRaWlNodeClassifier(**quick, batches=batches, num_walks=num_walks).fit(coloured(12))
+    model = CRaWlNodeClassifier(**quick, batches=batches, num_walks=num_walks, num_eval_walks=6).fit(coloured(12))
     assert model.model_.experiment.walk.num_walks == model.model_.model.walk_plan.num_walks == wanted
+    assert model.model_.model.walk_plan.in_mode(is_training=False).num_walks == 6
     assert clone(model).num_walks == num_walks

@@ -31,8 +31,7 @@ class Graph:
     """A graph, or a batch of graphs side by side, in compressed rows. Memory is O(N + E).
 
     Build one with `from_edge_index`, `from_data` or `from_networkx`, or open a file. They raise a ValueError, with the
-    remedy, for what is not a graph, a file that is damaged or weights that are not positive. The constructor checks
-    nothing.
+    remedy, for what is not a graph, a damaged file or weights that are not positive. The constructor checks nothing.
 
     * **Order** of the edges does not matter. Arcs are kept sorted by (source, target, column).
     * **Parallel edges** are separate arcs: a step picks an arc, so a doubled edge is twice as likely.
@@ -101,8 +100,7 @@ class Graph:
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
-        device = as_device(device)
-        moved: dict[str, Any] = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        moved: Any = {k: v.to(as_device(device)) for k, v in vars(self).items() if isinstance(v, Tensor)}
         return replace(self, **moved)
 
     def node_keys(self, graph_ids: Tensor | None = None) -> Tensor:

@@ -64,6 +64,7 @@ class CRaWlLinkPredictor(ClassifierMixin, OneGraphEstimator):  # type: ignore[mi
         memory_gb: As for `CRaWlNodeClassifier`.
         num_walks: Walks from each node of a pair in closed batches, 2 when None, or from each node of the full graph, 1
             when None. More see more of a node with many neighbours; time grows with their number.
+        num_eval_walks: The same in prediction; as many as in training when None.
         pair: How the states of two nodes are compared: `mlp`, `bilinear` or `dot`.
         num_negatives: How many pairs that are not linked an epoch predicts for each that is.
         supervised_share: The share of the training links that an epoch hides and predicts.

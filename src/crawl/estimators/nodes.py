@@ -52,6 +52,7 @@ class OneGraphEstimator(CRaWlEstimator):
     batch_size: int | None = None
     memory_gb: float | None = None
     num_walks: int | None = None
+    num_eval_walks: int | None = None
 
     def _how(self, seed: int) -> Experiment:
         """What to do; refuses a size of batches where a batch is the full graph."""
@@ -70,7 +71,8 @@ class OneGraphEstimator(CRaWlEstimator):
         if is_closed and not model.has_walks:
             raise ValueError(f"Closed batches are walks, and {model.title} does not walk: use batches='full'.")
         num_walks = (2 if is_closed else 1) if self.num_walks is None else whole_number("num_walks", self.num_walks)
-        return self._experiment(seed, model, batch_size, centred=is_closed, num_walks=num_walks)
+        numbers: Any = {"num_walks": num_walks, "num_eval_walks": self.num_eval_walks}
+        return self._experiment(seed, model, batch_size, centred=is_closed, **numbers)
 
     def _store(self, graph: OneGraphLike, nodes: Nodes) -> OneGraph:
         """The graph, with these nodes as targets without `y`; all when None."""
@@ -197,6 +199,7 @@ class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc
             graph that would take more is refused.
         num_walks: Walks from each target of closed batches, 2 when None, or from each node of the full graph, 1 when
             None. More see more of a node with many neighbours; time grows with their number.
+        num_eval_walks: The same in prediction; as many as in training when None.
 
     Attributes:
         classes_: The classes in their order.

@@ -181,9 +181,8 @@ class Walks:
         if isinstance(device, torch.device) and device == self.device:  # as in every step of a training
             return self
         device = as_device(device)
-        num_real = None if self.num_real is None else self.num_real.to(device)
-        moved = (self.nodes.to(device), self.edges.to(device), self.code.to(device))
-        return Walks(*moved, self.window_size, self.num_nodes, self.num_edges, num_real, self.has_jumps)
+        parts = {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
+        return replace(self, **{name: part.to(device) for name, part in parts.items()})
 
     def __len__(self) -> int:
         return self.num_walks
