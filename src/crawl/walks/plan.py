@@ -104,8 +104,9 @@ class WalkPlan:
 
     def in_mode(self, is_training: bool) -> WalkPlan:
         """The plan whose `num_walks` is the number of walks in training, or in evaluation."""
-        has_own = not is_training and self.num_eval_walks is not None
-        return replace(self, num_walks=self.num_eval_walks, num_eval_walks=None) if has_own else self
+        if is_training or self.num_eval_walks is None:
+            return self
+        return replace(self, num_walks=self.num_eval_walks, num_eval_walks=None)
 
     def sample(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -180,9 +181,8 @@ class Walks:
         """The same walks on another device."""
         if isinstance(device, torch.device) and device == self.device:  # as in every step of a training
             return self
-        device = as_device(device)
-        parts = {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
-        return replace(self, **{name: part.to(device) for name, part in parts.items()})
+        moved: Any = {k: v.to(as_device(device)) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
 
     def __len__(self) -> int:
         return self.num_walks
