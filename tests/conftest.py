@@ -1,10 +1,12 @@
 """What all tests share."""
 
 import datetime
+import hashlib
 import json
 import os
 import signal
 import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +17,8 @@ from types import ModuleType
 
 import pytest
 import torch
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 from tests.browser import browser  # noqa: F401
 
@@ -45,6 +49,22 @@ if not torch.cuda.is_available():
             return interpreter._LangPatchScope() if is_done else patch_language(function)
 
         interpreter._patch_lang = patch_language_once
+
+# Of workers that need the same compiled function at the same time, as at the beginning in a fresh copy of the code, one
+# compiles it and the others find it in numba's cache.
+if "PYTEST_XDIST_WORKER" in os.environ and os.name == "posix":
+    import fcntl
+
+    compile_function = Dispatcher.compile
+
+    def compile_once(self: Dispatcher, signature: object) -> object:
+        name = f"{os.getuid()} {self.py_func.__code__.co_filename} {self.py_func.__qualname__}"
+        lock = Path(tempfile.gettempdir()) / f"crawl-{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"
+        with global_compiler_lock, open(lock, "w") as file:  # in this order: threads of a process, then processes
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return compile_function(self, signature)
+
+    Dispatcher.compile = compile_once
 
 with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which PyG 2.8 calls when it is imported
     warnings.simplefilter("ignore")
