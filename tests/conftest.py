@@ -1,18 +1,24 @@
 """What all tests share."""
 
 import datetime
+import hashlib
 import json
 import os
 import signal
 import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 from tests.browser import browser  # noqa: F401
 
@@ -20,11 +26,45 @@ from tests.browser import browser  # noqa: F401
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
     if find_spec("triton"):
-        from triton.runtime.interpreter import interpreter_builder
+        from triton.language.core import is_builtin
+        from triton.runtime import interpreter
 
         # It computes whether additions and products overflow, and, without `debug`, never looks at the outcome.
-        assert not interpreter_builder.options.debug
-        interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
+        assert not interpreter.interpreter_builder.options.debug
+        interpreter.interpreter_builder.options = replace(
+            interpreter.interpreter_builder.options, sanitize_overflow=False
+        )
+
+        # A kernel, and each call of a function in it, replaces the functions of the language that it sees until the
+        # kernel ends. Where a kernel around it has done so, that has no effect, but it would take half of the time.
+        patch_language = interpreter._patch_lang
+
+        @cache
+        def languages(function: Callable) -> list[ModuleType]:
+            language, seen = interpreter.tl, {id(value) for value in function.__globals__.values()}
+            return [module for module in (language, language.core) if id(module) in seen]
+
+        def patch_language_once(function: Callable) -> interpreter._LangPatchScope:
+            is_done = not any(is_builtin(language.load) for language in languages(function))
+            return interpreter._LangPatchScope() if is_done else patch_language(function)
+
+        interpreter._patch_lang = patch_language_once
+
+# Of workers that need the same compiled function at the same time, as at the beginning in a fresh copy of the code, one
+# compiles it and the others find it in numba's cache.
+if "PYTEST_XDIST_WORKER" in os.environ and os.name == "posix":
+    import fcntl
+
+    compile_function = Dispatcher.compile
+
+    def compile_once(self: Dispatcher, signature: object) -> object:
+        name = f"{os.getuid()} {self.py_func.__code__.co_filename} {self.py_func.__qualname__}"
+        lock = Path(tempfile.gettempdir()) / f"crawl-{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"
+        with global_compiler_lock, open(lock, "w") as file:  # in this order: threads of a process, then processes
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return compile_function(self, signature)
+
+    Dispatcher.compile = compile_once
 
 with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which PyG 2.8 calls when it is imported
     warnings.simplefilter("ignore")

@@ -16,14 +16,15 @@ import pytest
 
 from crawl.cli.describe import Datasets
 from crawl.training.ranks import Ranks
+from tests.forks import run_command
 from tests.training.test_ranks import start
 
 
 def test_from_the_command_line(tmp_path):
     small = ["--model.hidden-channels", "4", "--training.max-epochs", "1", "--walk.num-steps", "10"]
     small += ["--walk.num-eval-steps", "10", "--evaluation.num-test-repeats", "1", "--evaluation.num-val-repeats", "1"]
-    arguments = ["-m", "crawl", "train", "csl", "--out", tmp_path / "run", "--device", "cpu", *small]
-    first, second = start(2, *arguments, worker=None)
+    words = ["train", "csl", "--out", str(tmp_path / "run"), "--device", "cpu", *small]
+    first, second = start(2, run_command, words)
     shown, said = first.communicate(timeout=300)
     hidden, nothing = second.communicate(timeout=300)
     assert (first.returncode, second.returncode) == (0, 0), said + nothing
@@ -96,20 +97,19 @@ def process_of(rank: int, torchrun: int) -> int:
     raise AssertionError(f"there is no rank {rank}")
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux, to find the process of a rank")
-@pytest.mark.parametrize(("size", "killed", "number"), [(2, 1, "SIGKILL"), (3, 0, "SIGKILL"), (2, None, "SIGTERM")])
-def test_torchrun_stops_all_and_a_line_names_the_rank_that_died(tmp_path, size, killed, number):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
-    command += ["-m", "crawl", "train", "csl", "--device", "cpu", "--out", str(tmp_path / "run")]
-    command += ["--training.max-epochs", "500", "--model.hidden-channels", "4"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    torchrun = subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    metrics, until = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 120
+def training_in(run: Path) -> list[str]:
+    small = ["--model.hidden-channels", "4", "--training.max-epochs", "500"]
+    return ["train", "csl", "--device", "cpu", "--out", str(run), *small]
+
+
+def wait_for_an_epoch(run: Path) -> None:
+    metrics, until = run / "metrics.jsonl", time.monotonic() + 120
     while not (metrics.is_file() and metrics.read_text()) and time.monotonic() < until:
-        time.sleep(0.1)
-    victim = torchrun.pid if killed is None else process_of(killed, torchrun.pid)
-    os.kill(victim, getattr(signal, number))
-    lines = [line for line in torchrun.communicate(timeout=120)[1].splitlines() if line.startswith("crawl: ")]
+        time.sleep(0.02)
+
+
+def assert_one_tells(said: str, killed: int | None, run: Path) -> None:
+    lines = [line for line in said.splitlines() if line.startswith("crawl: ")]
     told = [line for line in lines if "died" in line or "is gone" in line]
     if killed is None:  # all were stopped, and nobody died
         assert told == []
@@ -117,4 +117,29 @@ def test_torchrun_stops_all_and_a_line_names_the_rank_that_died(tmp_path, size, 
         return
     assert len(told) == 1, lines
     assert f"rank {killed} " in told[0]
-    assert told[0].endswith(f"resume with: crawl train --resume {tmp_path / 'run'}")
+    assert told[0].endswith(f"resume with: crawl train --resume {run}")
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux, to find the process of a rank")
+def test_torchrun_stops_all_and_a_line_names_the_rank_that_died(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "crawl", *training_in(tmp_path / "run")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    torchrun = subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    wait_for_an_epoch(tmp_path / "run")
+    os.kill(process_of(0, torchrun.pid), signal.SIGKILL)
+    assert_one_tells(torchrun.communicate(timeout=120)[1], 0, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("size", "killed"), [(2, 1), (3, 0), (2, None)])
+def test_a_line_names_the_rank_that_died(tmp_path, size, killed):
+    """Processes that are stopped as torchrun does: all, or the others once one died."""
+    started = start(size, run_command, training_in(tmp_path / "run"))
+    wait_for_an_epoch(tmp_path / "run")
+    others = list(started)
+    if killed is not None:
+        others.pop(killed).process.kill()
+        started[killed].process.join()
+    for other in others:
+        other.process.terminate()
+    assert_one_tells("".join(process.communicate(timeout=120)[1] for process in started), killed, tmp_path / "run")

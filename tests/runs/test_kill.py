@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 import torch
 
 from crawl.training.checkpoint import load_checkpoint
+from tests.forks import processes
 
 TINY = [
     *("--model.hidden-channels", "8", "--model.num-layers", "1", "--model.dropout", "0.2"),
@@ -28,11 +28,6 @@ TINY = [
     *("--training.accumulate", "2", "--training.average-decay", "0.9"),
 ]
 LONG = [*TINY, "--training.max-epochs", "100000", "--training.early-stop", "None", "--training.min-lr", "1e-300"]
-
-_processes = multiprocessing.get_context("forkserver")  # real processes that need not import everything again
-_processes.set_forkserver_preload(
-    ["crawl.cli.app", "crawl.runs.protocol", "crawl.data.csl", "torch.utils.tensorboard", "matplotlib.figure"]
-)
 
 
 def run_crawl(
@@ -50,6 +45,7 @@ def run_crawl(
 
     torch.set_num_threads(1)
     run._SECONDS_BETWEEN_CHECKPOINTS = seconds_between_checkpoints
+    run.write_run_page = lambda _: None  # it would take longer than the run
     if slowly:
         os.fsync = _then_wait(os.fsync)
         RunFolder.append_metrics = _then_wait(RunFolder.append_metrics)  # type: ignore[method-assign]
@@ -75,7 +71,7 @@ def start(
 ) -> BaseProcess:
     output = str(folder.with_suffix(".log"))
     arguments = (list(words), output, slowly, seconds_between_checkpoints, ignores_hangup)
-    process = _processes.Process(target=run_crawl, args=arguments, daemon=True)
+    process = processes.Process(target=run_crawl, args=arguments, daemon=True)
     process.start()
     return process
 

@@ -14,16 +14,15 @@ from crawl.runs.experiment import Experiment
 from crawl.runs.protocol import run_seeds
 from crawl.runs.run import run_experiment
 from crawl.training.ranks import Ranks
-from tests.runs.together_runs import EXPERIMENT, float32_dataset
+from tests.runs.together_runs import EXPERIMENT, float32_dataset, run_tasks
 from tests.training.test_ranks import start
 
-WORKER = Path(__file__).with_name("together_runs.py")
 TOLERANCE = 1e-4  # of weights after twelve steps in single precision, whose sums are in another order
 
 
 def run_together(size: int, *arguments: object) -> list[str]:
     """What the processes say before they end."""
-    return [process.communicate(timeout=300)[1] for process in start(size, *arguments, worker=WORKER)]
+    return [process.communicate(timeout=300)[1] for process in start(size, run_tasks, *arguments)]
 
 
 @pytest.fixture(scope="module")

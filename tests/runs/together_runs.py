@@ -1,15 +1,12 @@
-"""A process that runs experiments with others: `python together_runs.py FOLDER TASK…`; the environment has its rank."""
+"""What a process does that runs experiments with others; the environment has its rank."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from crawl.runs import Experiment, Model, resume_run, run, run_experiment
 from crawl.runs.run import Stopped
@@ -18,7 +15,6 @@ from crawl.training.ranks import Ranks
 from crawl.walks.plan import WalkPlan
 from tests.training.together import dataset
 
-run._SECONDS_BETWEEN_CHECKPOINTS = 0.0
 EXPERIMENT = Experiment(
     walk=WalkPlan(num_steps=8, num_eval_steps=8, window_size=4),
     model=Model(("walk", "virtual_node"), hidden_channels=8, num_layers=2),
@@ -50,12 +46,12 @@ def kill() -> bool:
     return True
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    folder, *tasks = sys.argv[1:]
+def run_tasks(folder: Path, *tasks: str) -> None:
+    """Run experiments, or resume them, in folders named after the tasks."""
+    run._SECONDS_BETWEEN_CHECKPOINTS = 0.0
     ranks, data = Ranks.of_this_process(), float32_dataset()
     for task in tasks:
-        place = Path(folder, task.split(":")[-1])
+        place = folder / task.split(":")[-1]
         if task.startswith("resume:"):
             resume_run(place, dataset=data)
         elif task == "whole":

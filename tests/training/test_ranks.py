@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,29 +20,24 @@ from crawl.training.launched import started_together
 from crawl.training.norms import Norms
 from crawl.training.ranks import Process, Ranks, backend_for_gpus
 from crawl.training.update import WeightUpdate
-from tests.training.together import dataset, outcome, trainer
+from tests.forks import Fork
+from tests.training.together import dataset, outcome, train_cases, trainer
 
 KILLED = 9
-WORKER = Path(__file__).with_name("together.py")
 
 
 def start(
-    size: int, *arguments: object, worker: Path | None = WORKER, own_names: tuple[str, ...] = ()
-) -> list[subprocess.Popen[str]]:
-    """Processes with ranks, which run a script, or what the arguments say; variables in `own_names` differ."""
+    size: int, function: Callable[..., object], *arguments: object, own_names: tuple[str, ...] = ()
+) -> list[Fork]:
+    """Processes with ranks, which run a function; variables of the environment in `own_names` differ."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     found = []
     for rank in range(size):
         own = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-        paths = os.pathsep.join([str(WORKER.parents[2]), os.environ.get("PYTHONPATH", "")])  # where `tests` is
-        own |= dict.fromkeys(own_names, f"process-{rank}")
-        own |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-        environment = {**os.environ, **own}
-        command = [sys.executable, *([] if worker is None else [str(worker)]), *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        found.append(subprocess.Popen(command, env=environment, text=True, **pipes))
+        own |= {"MASTER_PORT": str(port), **dict.fromkeys(own_names, f"process-{rank}")}
+        found.append(Fork(function, *arguments, environment=own))
     return found
 
 
@@ -51,7 +45,7 @@ def start(
 def together(tmp_path_factory):
     """What each of two and of three processes found in each case."""
     folder = tmp_path_factory.mktemp("together")
-    started = [*start(2, folder, "local", "everything"), *start(3, folder, "plain", "die")]
+    started = [*start(2, train_cases, folder, "local", "everything"), *start(3, train_cases, folder, "plain", "die")]
     for process in started:
         _, errors = process.communicate(timeout=240)
         assert process.returncode in (0, KILLED), errors
@@ -91,7 +85,8 @@ def test_captured_steps_of_two_processes_on_one_gpu(tmp_path, monkeypatch, backe
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
-    started = start(2, tmp_path, *([backend] if backend == "nccl" else []), *cases, own_names=("NCCL_HOSTID",))
+    cases_of_backend = (*([backend] if backend == "nccl" else []), *cases)
+    started = start(2, train_cases, tmp_path, *cases_of_backend, own_names=("NCCL_HOSTID",))
     for process in started:
         _, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors

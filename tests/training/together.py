@@ -1,13 +1,12 @@
-"""A process that trains with others: `python together.py FOLDER CASE`, with its rank in the environment.
+"""What a process does that trains with others: its rank is in the environment.
 
-It writes the weights after each case, or what went wrong, to `CASE-SIZE-RANK.pt` in the folder. Cases whose names begin
+It writes the weights after each case, or what went wrong, to `CASE-SIZE-RANK.pt` in a folder. Cases whose names begin
 with `gpu` train on a GPU, which processes share here; with `nccl` as the first case, NCCL adds up there all the same.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +70,10 @@ def outcome(case: str, ranks: Ranks) -> dict[str, Any]:
     return {**found, "how": trained.runner.how, "sums_in_steps": ranks.sum_in_captured_steps}
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    folder, *cases = sys.argv[1:]
+def train_cases(folder: Path, *cases: str) -> None:
+    """What a process does; `die` is the last case there is."""
     if cases[0] == "nccl":
-        cases.pop(0)
+        _, *cases = cases
         ranks_module.backend_for_gpus = lambda _: "nccl"
     ranks = Ranks.of_this_process()
     for case in cases:
