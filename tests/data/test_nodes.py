@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from crawl import WalkPlan
 from crawl.data import from_graph
+from crawl.data.target_assembly import ClosedGraph, FullGraph
 
 
 def ring(num_nodes: int = 12, **changes) -> Data:
@@ -148,3 +150,24 @@ def test_floats_from_minus_1_on_may_be_classes_or_numbers():
     for y in (classes - 1, classes * 1.5, classes[:, None] + torch.tensor([0.0, 0.5])):
         assert from_graph(ring(y=y)).task.kind == "regression"
     assert from_graph(ring(40, y=torch.arange(40.0) - 1)).task.kind == "regression"  # too many for classes
+
+
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_edges_that_are_listed_once_may_lead_both_ways(batches: str) -> None:
+    """For walks, bits and messages; the features of an edge go both ways."""
+    data = ring(edge_index=None, edge_attr=torch.arange(12.0).unsqueeze(1), edge_weight=torch.ones(12))
+    data.edge_index = torch.tensor([[*range(11), 1], [*range(1, 11), 0, 0]])  # the first one is there both ways
+    store = from_graph(data, undirected=True, batches=batches).store
+    listed = dict(zip(map(tuple, data.edge_index.t().tolist()), data.edge_attr.flatten().tolist(), strict=True))
+    expected = {(v, u): value for (u, v), value in listed.items()} | listed
+    found = zip(map(tuple, store.edge_index.t().tolist()), store.edge_attr.flatten().tolist(), strict=True)
+    assert (dict(found), store.num_edges) == (expected, 22)
+    assert store.graph.one_way is None
+    assert data.edge_index.shape == (2, 12)
+    plan, ids = WalkPlan(strategy="uniform", num_steps=20), torch.arange(8)
+    graphs = (FullGraph if batches == "full" else ClosedGraph)(store, torch.device("cpu"))
+    batch = graphs.batch(ids, plan, 20, 0)
+    steps = torch.stack([batch.walks.nodes[:, :-1], batch.walks.nodes[:, 1:]]).flatten(1).long()
+    x = {tuple(row): node for node, row in enumerate(data.x.tolist())}
+    back = sum((x[tuple(u)], x[tuple(v)]) not in listed for u, v in batch.x[steps].transpose(0, 1).tolist())
+    assert back > 20

@@ -240,6 +240,14 @@ def test_a_graph_is_answered_in_the_batches_of_the_training(trained):
         assert trained.predict([data, data]).mean.shape == (48, 1)
 
 
+def test_edges_that_led_both_ways_must_still(trained):
+    data = ring_data()
+    source, target = data.edge_index
+    data.edge_index = data.edge_index[:, (source != 4) | (target != 5)]
+    with pytest.raises(ValueError, match=r"no edge leads from node 4 back to node 5: list both directions"):
+        trained.predict(data)
+
+
 def test_no_nodes_have_no_embeddings(trained):
     for batches in ("full", "closed"):
         store = dataset(batches).store.with_owners(torch.empty(0, dtype=torch.long))

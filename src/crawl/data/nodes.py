@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from crawl.checks import as_list, check_type, shown, whole_number
+from crawl.checks import as_list, check_type, shown, truth, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.one_graph import OneGraph
 from crawl.data.pyg import categories_of
 from crawl.data.splits import Fractions, Split, choose_split
+from crawl.data.store import GraphStore
+from crawl.data.symmetry import symmetric
 from crawl.data.targets import MOST_CLASSES, AnyKind, targets_from_tensor
 from crawl.edge_lists import edge_index_of, refuse_weights
 from crawl.graph import Graph
@@ -52,7 +55,8 @@ def from_graph(
         task, metric: As in `from_pyg`; but a few whole numbers from -1 on, as floating-point numbers, are refused if
             `task` does not say what they are, since -1 often stands for a label that is missing.
         batches: Whether a batch is the `full` graph, or `closed` walks around its targets; see `OneGraph`.
-        undirected: Let every edge be walked both ways.
+        undirected: Give every edge a reverse with its features, where it has none, so that walks and messages take it
+            both ways.
         name: What to call it in reports.
 
     Raises:
@@ -61,7 +65,8 @@ def from_graph(
     check_type("data", data, Data, "give one graph as a PyG Data")
     check_type("name", name, str)
     refuse_weights(data)
-    graph = Graph.from_data(data, undirected=undirected)
+    data = _both_ways(data) if truth("undirected", undirected) else data
+    graph = Graph.from_data(data)
     if graph.num_graphs != 1:
         raise ValueError(f"data holds {graph.num_graphs} graphs: use crawl.data.from_pyg for a set of graphs.")
     y = data.y
@@ -105,6 +110,17 @@ def from_graph(
     edge_attr, edge_categories = categories_of("edge_attr", data.edge_attr)
     store = OneGraph(graph, nodes, x, edge_attr, targets, edge_index_of(data), batches)
     return Dataset(name, store, found, chosen, node_categories, edge_categories)
+
+
+def _both_ways(data: Data) -> Data:
+    """The same graph with the reverse of every edge, where it is missing."""
+    graph = Graph.from_data(data, undirected=True)  # which refuses what is not a graph
+    nodes, edges = torch.tensor([0, graph.num_nodes]), torch.tensor([0, graph.num_edges])
+    store = symmetric(GraphStore(nodes, edges, edge_index_of(data), edge_attr=data.edge_attr))
+    changed = copy.copy(data)
+    changed.num_nodes, changed.edge_index, changed.edge_attr = graph.num_nodes, store.edge_index, store.edge_attr
+    changed.edge_weight = None  # they were all alike
+    return changed
 
 
 def _known(y: Tensor, nodes: Tensor) -> Tensor:

@@ -48,6 +48,8 @@ class Features:
         graph_range: The least and the largest values of these features over the training graphs; nothing in models of
             older versions.
         is_weighted: Whether steps took edges in proportion to their weights; None in models of older versions.
+        leads_both_ways: Whether every edge of the one graph in memory that a model was trained on had a reverse; None
+            for other models, and for those of older versions.
         batches: What a batch of targets was, for a model that was trained on one graph; None for sets of graphs, and in
             models of older versions.
     """
@@ -64,6 +66,7 @@ class Features:
     graph_scaling: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     graph_range: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     is_weighted: bool | None = field(default=None, compare=False)
+    leads_both_ways: bool | None = field(default=None, compare=False)
     batches: Batches | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -100,6 +103,7 @@ class Features:
             means_and_deviations(u, () if dataset.columns is None else dataset.columns.graphs, dataset.split.train),
             least_and_most(u, dataset.split.train),
             _is_weighted(dataset.store),
+            _leads_both_ways(dataset.store),
             dataset.batches,
         )
 
@@ -147,6 +151,11 @@ class Features:
         """The same, with categories that the model was not trained with counted in `unknown`."""
         store.checked()
         self._check_weights(_is_weighted(store))
+        if self.leads_both_ways and isinstance(store, OneGraph) and (edge := store.graph.one_way) is not None:
+            raise ValueError(
+                f"All edges of the training led both ways, but no edge leads from node {edge[1]} back to node "
+                f"{edge[0]}: list both directions, as PyG's ToUndirected does."
+            )
         parts: dict[str, Any] = {}
         for owner, name, ptr, categories, width, gaps in (
             ("node", "x", store.node_ptr, self.node_categories, self.num_node_features, self.node_gaps),
@@ -232,6 +241,12 @@ def _gaps(store: Store, name: str, sizes: tuple[int, ...]) -> Gaps:
             counts += torch.bincount(column[(column >= 0) & (column < size)], minlength=size)
     gaps = [tuple((counts == 0).nonzero().flatten().tolist()) for counts in found]
     return tuple(gaps) if any(gaps) else ()
+
+
+def _leads_both_ways(store: Store) -> bool | None:
+    if not isinstance(store, OneGraph) or store.graph.file is not None:
+        return None
+    return store.graph.one_way is None
 
 
 def _is_weighted(store: Store) -> bool:
