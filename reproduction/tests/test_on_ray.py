@@ -38,7 +38,7 @@ def longer(experiment: Experiment) -> Experiment:
     return replace(changed, training=replace(changed.training, max_epochs=25))
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 120) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 300) -> Any:
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end
