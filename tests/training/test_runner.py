@@ -611,3 +611,31 @@ def test_what_was_captured_is_not_used_after_a_weight_is_frozen(with_edges, trit
     assert runner._recorder(0, True, list) is before
     model.blocks[0].last.weight.requires_grad_(False)
     assert runner._recorder(0, True, list) is not before
+
+
+def test_answers_for_bonds_with_kernels_are_those_of_plain_torch(make_dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches with pairs of nodes in many graphs are not captured, but kernels work on them; gradients, too."""
+    store = make_dataset("regression", num_graphs=6).store
+    num_pairs = torch.tensor([2, 0, 3, 1, 4, 2])
+    ends = torch.tensor([[0, 3], [2, 1], [3, 3]]).repeat(4, 1)  # every graph has four nodes or more
+    store = replace(
+        store, y=torch.rand(12, 1), pairs=ends, pair_ptr=torch.cat([torch.tensor([0]), num_pairs.cumsum(0)])
+    )
+    task, found = Task(kind="regression", level="pair", num_outputs=1), []
+    for devices in (set(), {"cuda", "cpu"}):
+        monkeypatch.setattr("crawl.ops.backends._DEVICES", devices)
+        torch.manual_seed(0)
+        settings = {"num_layers": 1, "hidden_channels": 8, "num_steps": 10, "precision": "float32"}
+        model = Network(3, 1, layer=("walk",), pool=None, pair="mlp", **settings)
+        runner = Runner(model.to(DEVICE), task, store, DEVICE, largest_batch=6)
+        assert runner.reason is not None
+
+        def step(batch: Batch, runner: Runner = runner) -> Tensor:
+            answer = runner.answer(batch)
+            (answer * batch.y).sum().backward()
+            return answer.detach()
+
+        (answer,) = runner.run(step, [torch.arange(6)], 6, seed=1, is_training=True)
+        found.append([answer.cpu(), *(parameter.grad.cpu() for parameter in model.parameters())])
+    for plain, fast in zip(*found, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=TOLERANCE, atol=TOLERANCE)
