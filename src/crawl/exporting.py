@@ -145,7 +145,7 @@ class _Program(nn.Module):
         members = Segments(graph_of_node, nodes, Rows(ptr.shape[0] - 1), ptr)
         targets, sources = Segments(edge_index[1], edges, nodes), Segments(edge_index[0], edges, nodes)
         batch = Batch(edge_index, members, targets, sources, x, edge_attr, walks=walks, u=u)
-        answer: Tensor = self.network(batch)
+        answer: Tensor = self.network(self.network.encode(batch))  # sizes may be symbols, so checks are those above
         return answer
 
 

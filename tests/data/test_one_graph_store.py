@@ -19,3 +19,25 @@ def test_numbers_are_checked_in_pieces(monkeypatch, numbers):
         OneGraph(graph, torch.tensor([2]), x).checked()
     with pytest.raises(ValueError, match="There is no node 6: the graph has nodes 0 to 5"):
         OneGraph(graph, torch.tensor([6])).checked()
+
+
+def test_batches_of_the_full_graph_are_made_of_edge_index():
+    one_way = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    both = torch.cat([one_way, one_way.flip(0)], dim=1)
+    nodes, weight = torch.arange(3), torch.tensor([1.0, 2.0, 3.0])
+
+    def full(graph, edge_index=None):
+        return OneGraph(graph, nodes, edge_index=edge_index, batches="full")
+
+    assert full(Graph.from_edge_index(both, 3), both).num_edges == 6
+    order = torch.tensor([5, 0, 3, 1, 4, 2])
+    for graph, edge_index, message in (
+        (Graph.from_edge_index(both, 3), None, "need edge_index"),
+        (Graph.from_edge_index(one_way, 3, edge_weight=weight), one_way, "no weights of edges: use batches='closed'"),
+        (Graph.from_edge_index(one_way, 3, undirected=True), one_way, r"\[2, 3\].*6 arcs: list both directions"),
+        (Graph.from_edge_index(both, 3), one_way, r"\[2, 3\].*6 arcs"),
+        (Graph.from_edge_index(both, 3), both[:, order], "other edges: make the graph of edge_index"),
+        (Graph.from_edge_index(both, 3), both.flip(0), "other edges"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            full(graph, edge_index)

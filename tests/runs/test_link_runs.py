@@ -29,10 +29,10 @@ def dataset() -> Dataset:
     return from_links(data, metric="hits@20", name="random links")
 
 
-def experiment(epochs: int = 3, **model: object) -> Experiment:
+def experiment(epochs: int = 3, *, centred: bool = False, **model: object) -> Experiment:
     return Experiment(
         name="links",
-        walk=WalkPlan(num_steps=12, num_eval_steps=16, window_size=4),
+        walk=WalkPlan(num_steps=12, num_eval_steps=16, window_size=4, centred=centred),
         model=Model(**({"layer": ("walk", "gcn"), "hidden_channels": 8, "num_layers": 2} | model)),
         training=Training(lr=0.01, max_epochs=epochs),
         evaluation=ONCE,
@@ -86,7 +86,7 @@ def test_a_link_is_hidden_while_it_is_predicted(dataset: Dataset, tmp_path: Path
     """With `hide`, an answer is the same with the link and without, and whatever else is asked for."""
     store = replace(dataset.store, batches=batches)
     dataset = replace(dataset, store=store)
-    run = run_experiment(experiment(1, layer=("walk",)), tmp_path / "run", dataset=dataset, quiet=True)
+    run = run_experiment(experiment(1, centred=True, layer=("walk",)), tmp_path / "run", dataset=dataset, quiet=True)
     model = TrainedModel.load(run.folder, "cpu")
     u, v = store.edge_index[:, 0].tolist()
     is_other = ((store.edge_index != torch.tensor([[u], [v]])) & (store.edge_index != torch.tensor([[v], [u]]))).any(0)
@@ -145,7 +145,7 @@ def test_settings_without_effect_are_refused(dataset: Dataset, tmp_path: Path) -
 @pytest.mark.parametrize("batches", ["full", "closed"])
 def test_encodings_follow_the_links_that_are_seen(dataset: Dataset, tmp_path: Path, batches: str) -> None:
     dataset = replace(dataset, store=replace(dataset.store, batches=batches))
-    encoded = replace(experiment(2, layer=("walk",)), encodings=Encodings(return_steps=3, walk_steps=2))
+    encoded = replace(experiment(2, centred=True, layer=("walk",)), encodings=Encodings(return_steps=3, walk_steps=2))
     run = run_experiment(encoded, tmp_path / "run", dataset=dataset, quiet=True)
     assert 0 <= run.score() <= 1
     model = TrainedModel.load(run.folder, "cpu")

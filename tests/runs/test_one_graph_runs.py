@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -130,6 +131,7 @@ def test_nothing_is_handed_over_of_a_file_that_was_changed_meanwhile(tmp_path, m
     trained, store = TrainedModel.load(tmp_path / "run", "cpu"), read_graph_folder(tmp_path / "data")
     name, forward = ("embed", Network.embed) if function == "embed" else ("forward", Network.forward)
 
+    @wraps(forward)
     def changing(network, *args, **kwargs):
         monkeypatch.undo()
         change(file, file.read_bytes())
@@ -176,7 +178,8 @@ def test_pages_of_a_mapped_file_are_not_memory_of_a_batch(tmp_path):
     path, x = tmp_path / "graph.crawl", torch.rand(num_nodes, width)
     build_graph_file(ends, path, undirected=True, features=x)
     owners = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(0))
-    network = Network(width, 1, hidden_channels=8, num_layers=1, pool=None, num_eval_steps=4, window_size=2).eval()
+    steps = {"num_eval_steps": 4, "window_size": 2, "centred": True}
+    network = Network(width, 1, hidden_channels=8, num_layers=1, pool=None, **steps).eval()
     sizes: list[int] = []
     for features in (x, open_features(path)):
         store = OneGraph(Graph.open(path), owners, features)

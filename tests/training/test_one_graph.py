@@ -14,6 +14,7 @@ from torch_geometric.nn import GCNConv
 
 from crawl import Graph, Network, WalkPlan
 from crawl.data import Dataset, OneGraph, Split, Task, WalkLoader, from_graph
+from crawl.nn import OneHot
 from crawl.training import Evaluation, Training
 from crawl.training.evaluation import predict
 from crawl.training.runner import Runner
@@ -273,6 +274,68 @@ def test_networks_that_closed_batches_are_not_for(settings: dict[str, Any], mess
     dataset = of_nodes("closed")
     with pytest.raises(ValueError, match=message):
         predict(model, dataset.task, dataset.store, torch.tensor([0]), num_repeats=1, seed=0)
+
+
+class OnData(nn.Module):
+    """A model of one's own that takes PyG data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = GCNConv(3, 1)
+
+    def forward(self, data: Data) -> Tensor:
+        assert data.edge_index is not None
+        return self.conv(data.x, data.edge_index)
+
+
+def test_models_that_would_see_the_full_graph_in_closed_batches_are_refused() -> None:
+    dataset = of_nodes("closed")
+    with pytest.raises(ValueError, match=r"OnData takes PyG data.*batches='full'"):
+        Trainer(OnData(), dataset, Training(max_epochs=1), Evaluation(), seed=0)
+
+
+def test_walks_that_begin_at_their_targets_are_pooled_with_padding_or_refused() -> None:
+    dataset, plan = of_nodes("closed"), WalkPlan(num_steps=8, num_eval_steps=8, window_size=4)
+    batch = next(iter(WalkLoader(dataset.store, plan, is_training=False)))
+    for padding in (False, True):
+        model = network("walk", padding=padding).eval()
+        model.walk_plan = plan
+        if padding:
+            answers = model(batch)
+            run = predict(model, dataset.task, dataset.store, torch.arange(6), num_repeats=1, seed=0)
+            assert len(answers.unique(dim=0)) > len(dataset.store) // 2
+            assert run.mean.shape == (6, 1)
+            continue
+        message = r"begin at their targets.*centred=True \(--walk\.centred\), or padding=True \(--model\.padding\)"
+        with pytest.raises(ValueError, match=message):
+            model(batch)
+        with pytest.raises(ValueError, match=message):
+            Runner(model, dataset.task, dataset.store, torch.device("cpu"), largest_batch=4)
+
+
+def test_a_network_checks_the_features_of_batches() -> None:
+    model, data = network("walk", "gine").eval(), graph_data()
+    bare, without, twice = (data.clone() for _ in range(3))
+    bare.x, without.edge_attr, twice.u = None, None, torch.ones(1, 4)
+    for given, message in (
+        (bare, "no features, but 3 channels"),
+        (without, "no features, but 2 channels"),
+        (twice, r"u, features of the graph.*del data\.u"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model(next(iter(WalkLoader(given, model.walk_plan))))
+    unused = Network(3, 1, hidden_channels=8, num_layers=1, pool=None, centred=True)
+    with pytest.raises(ValueError, match="edge_dim=2 to use them"):
+        unused(next(iter(WalkLoader(data, unused.walk_plan))))
+    data.x = torch.arange(len(data.x)) % 6
+    for limit in (6, 5):
+        of_categories = Network(OneHot(limit), 1, layer=("gine", "walk"), edge_dim=2, pool=None, centred=True).eval()
+        batch = next(iter(WalkLoader(data, of_categories.walk_plan)))
+        if limit == 6:
+            assert torch.isfinite(of_categories(batch)).all()
+        else:
+            with pytest.raises(ValueError, match="category 5 in column 0, but only 0 to 4"):
+                of_categories(batch)
 
 
 def test_a_virtual_node_of_one_graph_is_refused() -> None:

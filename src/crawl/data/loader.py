@@ -43,8 +43,8 @@ class WalkLoader:
         device: Where batches go.
 
     Raises:
-        ValueError: If the data are not one graph or have weights of edges, an owner is not a node, or the walks of the
-            plan do not start at all targets, or jump.
+        ValueError: If the data are not one graph, or have weights of edges or features `u`, an owner is not a node, or
+            the walks of the plan do not start at all targets, or jump.
     """
 
     def __init__(
@@ -104,6 +104,10 @@ def _as_store(data: Data | Graph | OneGraph, owners: Tensor | NDArray[Any] | Seq
         raise ValueError(
             "data has edge_weight: make it a feature (edge_attr), take it away (data.edge_weight = None), or give "
             "OneGraph(Graph.from_data(data, weighted=True), owners, data.x) to walk in proportion to it."
+        )
+    if isinstance(data, Data) and data.get("u") is not None:
+        raise ValueError(
+            "data has u, features of the graph, which closed batches do not have: take it away (del data.u)."
         )
     graph = data if isinstance(data, Graph) else Graph.from_data(data)
     targets = torch.arange(graph.num_nodes, device="cpu") if owners is None else _as_owners(owners)

@@ -55,8 +55,8 @@ class OneGraph:
         if not holds_integers(owners) or owners.dim() not in (1, 2) or (owners.dim() == 2 and owners.shape[1] != 2):
             raise ValueError(f"owners must be nodes, [M] integers, or pairs of nodes, [M, 2], not {shown(owners)}.")
         object.__setattr__(self, "owners", owners.long().cpu())
-        if self.batches == "full" and self.edge_index is None:
-            raise ValueError("Batches of the full graph need edge_index.")
+        if self.batches == "full":
+            _check_full(self.graph, self.edge_index)
         expected = {"x": self.num_nodes, "edge_attr": self.num_edges, "y": len(self), "sample_weight": len(self)}
         for name, num_rows in expected.items():
             tensor = getattr(self, name)
@@ -186,6 +186,25 @@ class OneGraph:
     def __repr__(self) -> str:
         owners = "pairs" if self.are_pairs else "nodes"
         return f"{type(self).__name__}({self.graph}, {len(self)} {owners} with targets, batches={self.batches!r})"
+
+
+def _check_full(graph: Graph, edge_index: Tensor | None) -> None:
+    """Refuses a graph that does not lead where `edge_index` does, which batches of the full graph are made of."""
+    if edge_index is None:
+        raise ValueError("Batches of the full graph need edge_index.")
+    edge_index = plain_tensor("edge_index", edge_index)
+    if graph.is_weighted:
+        raise ValueError("Batches of the full graph have no weights of edges: use batches='closed', or leave them out.")
+    if edge_index.shape != (2, graph.num_edges) or graph.num_arcs != graph.num_edges:
+        raise ValueError(
+            f"Batches of the full graph are made of edge_index, of shape {list(edge_index.shape)}, where the graph has "
+            f"{graph.num_arcs} arcs: list both directions of each edge in edge_index, and make the graph of that."
+        )
+    edge, degree = graph.edge_id.long(), graph.rowptr.diff()
+    source = torch.repeat_interleave(degree, output_size=graph.num_arcs)
+    same = (edge_index[0][edge] == source) & (edge_index[1][edge] == graph.col)
+    if not bool(same.all()):
+        raise ValueError("The graph and edge_index have other edges: make the graph of edge_index.")
 
 
 Store = GraphStore | OneGraph

@@ -128,6 +128,7 @@ class ClosedGraph:
             edge_attr=None if store.edge_attr is None else store.edge_attr[edges],
             y=None if self.y is None else self.y[ids.to(self.y.device)],
             sample_weight=None if self.weights is None else self.weights[ids.to(self.weights.device)],
+            starts_at_targets=not plan.centred,
         )
         return batch if graph.device == self.device else batch.map(lambda tensor: tensor.to(self.device))
 

@@ -39,9 +39,9 @@ class Batch:
         targets: Which nodes the rows of `y` belong to: one node each, or the first and the second of a pair. None if
             they belong to all graphs, or to all nodes.
         is_encoded: Whether the encoders of a network have seen `x`, `edge_attr` and `u` already.
-        sample_weight: How much each row of `y`, or each of its targets, counts in a loss; None if all count alike. Any
-            number in padding.
+        sample_weight: How much each row of `y`, or each of its targets, counts; None if all are alike; any in padding.
         u: `[G, …]` features of the graphs, or None; 0 in padding.
+        starts_at_targets: Whether walks begin at the targets of closed batches, so that no whole window has them.
     """
 
     edge_index: Tensor
@@ -56,6 +56,7 @@ class Batch:
     is_encoded: bool = False
     sample_weight: Tensor | None = None
     u: Tensor | None = None
+    starts_at_targets: bool = False
 
     @classmethod
     def from_data(cls, data: Data, graph: Graph, walks: Walks | None, device: torch.device) -> Batch:
@@ -63,8 +64,7 @@ class Batch:
         edge_index = torch.empty(2, 0, dtype=torch.long) if data.edge_index is None else data.edge_index
         edge_index = edge_index.long().to(device)
         nodes, edges = Rows(graph.num_nodes), Rows(edge_index.shape[1])
-        ptr = graph.graph_ptr.to(device)
-        of_graphs = Segments(graph.batch.long().to(device), nodes, Rows(graph.num_graphs), ptr)
+        of_graphs = Segments(graph.batch.long().to(device), nodes, Rows(graph.num_graphs), graph.graph_ptr.to(device))
         targets, sources = Segments(edge_index[1], edges, nodes), Segments(edge_index[0], edges, nodes)
         walks = None if walks is None else walks.to(device)
         return cls(edge_index, of_graphs, targets, sources, data.x, data.edge_attr, data.y, walks)

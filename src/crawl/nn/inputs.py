@@ -110,8 +110,9 @@ class NetworkInputs(nn.Module):
     def encoded(self, data: Data | Batch, walks: Walks | None, num_steps: int | None, seed: int | None) -> Batch:
         """The batch that the first block sees, made of PyG's or of one of ours; the arguments of `forward`."""
         self.check_walk_arguments(data, walks, num_steps, seed)
-        batch = data if isinstance(data, Batch) else self.batch_of(data, walks, num_steps, seed)
-        return batch if batch.is_encoded else self.encode(batch)
+        if isinstance(data, Batch):
+            return data if data.is_encoded else self.encode(self.checked_batch(data))
+        return self.encode(self.batch_of(data, walks, num_steps, seed))
 
     def batch_of(self, data: Data, walks: Walks | None, num_steps: int | None, seed: int | None) -> Batch:
         """The batch of a PyG `Data` or `Batch`, with the given walks or fresh ones; the arguments of `forward`."""
@@ -155,6 +156,16 @@ class NetworkInputs(nn.Module):
         if not width or (edge_attr is None and self._edges_may_be_bare):
             return x, None
         return x, _checked(self.edge_encoder, edge_attr, num_edges)
+
+    def checked_batch(self, batch: Batch) -> Batch:
+        """The batch with features as the encoders take them. Refuses those that do not fit the network.
+
+        Looking at values waits for a GPU, so nothing is looked at in steps that are being captured.
+        """
+        if batch.edge_index.is_cuda and torch.cuda.is_current_stream_capturing():
+            return batch
+        x, edge_attr = self.checked_features(batch.x, batch.num_nodes, batch.edge_attr, batch.num_edges)
+        return replace(batch, x=x, edge_attr=edge_attr, u=self.checked_u(batch.u, batch.num_graphs))
 
     def encode(self, batch: Batch) -> Batch:
         """The batch with the features that the first block sees; it waits for no device."""

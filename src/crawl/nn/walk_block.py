@@ -46,6 +46,8 @@ class WalkBlock(Block):
         """The state with new nodes, and edges if they are pooled into."""
         edges, walks = state.edges if self.conv.edge_dim else None, batch.walks
         assert walks is not None  # the network draws them
+        if batch.starts_at_targets:
+            check_pools_starts(self.conv)
         if self.to_edge is None:
             return replace(state, nodes=self.conv(state.nodes, walks, edges, batch.nodes.rows))
         of_nodes, of_edges = self.conv.pooled(state.nodes, walks, edges, into_edges=True)
@@ -57,3 +59,12 @@ class WalkEdgeBlock(WalkBlock):
     """A `WalkBlock` that pools into the edges, too: e ← e + W p(e), with p as in `CRaWlConv.pooled`."""
 
     changes_edges = True
+
+
+def check_pools_starts(conv: CRaWlConv) -> None:
+    """Refuses a layer that does not pool the first positions of walks, where these begin at their targets."""
+    if not conv.padding:
+        raise ValueError(
+            "Walks begin at their targets here, and a walk convolution without padding pools nothing at the beginning "
+            "of a walk: pass centred=True (--walk.centred), or padding=True (--model.padding)."
+        )

@@ -24,11 +24,11 @@ from crawl.data.target_assembly import ClosedGraph, FullGraph
 from crawl.data.task import Task
 from crawl.nn.batch import Batch
 from crawl.nn.dropout import Dropout
-from crawl.nn.virtual_node import VirtualNode
 from crawl.ops.backends import can_use_triton
 from crawl.ops.precision import products
 from crawl.training.calling import Caller, draws_from_torch, why_not_captured
 from crawl.training.capture import CannotCapture, Recorder
+from crawl.training.model_checks import check_model
 from crawl.training.parts import MOST_OF_FILES, bytes_on_device, free_bytes, one_ahead
 from crawl.training.seeds import derive_seed
 from crawl.walks.plan import WalkPlan
@@ -80,7 +80,7 @@ class Runner:
         self.keys: Tensor | None = None  # of graphs in files they are computed as they are used
         if not isinstance(store, PackedStore):
             self.keys = torch.zeros(1, dtype=torch.long) if isinstance(store, OneGraph) else graph_keys(store)
-        self._check(store)
+        check_model(model, self.caller, self.plan, store)
         if not is_captured:
             self.reason: str | None = "there are too few batches"
         elif not can_use_triton(device):
@@ -268,28 +268,6 @@ class Runner:
         self._shown, self._shown_seed = self.store if wanted is None else self.store.drawn(wanted), wanted
         if isinstance(self.graphs, FullGraph | ClosedGraph):
             self.graphs.show(self._shown)
-
-    def _check(self, store: GraphStore | OneGraph) -> None:
-        """Refuses a model that takes features by name that the graphs lack, and networks inside it with other plans."""
-        for name in ("x", "edge_attr"):
-            if name in self.caller.parts and name in self.caller.needs and getattr(store, name) is None:
-                raise ValueError(
-                    f"The graphs have no {name}, but the forward of {type(self.model).__name__} needs it: give it to "
-                    f"them, or write {name}=None in forward if the model can do without."
-                )
-        if isinstance(store, OneGraph) and store.batches == "full":
-            virtual = [name for name, module in self.model.named_modules() if isinstance(module, VirtualNode)]
-            if virtual:
-                raise ValueError(
-                    f"{virtual[0]} (VirtualNode) normalises over the graphs of a batch, and a batch of the full graph "
-                    "has one, so it would say the same whatever the graph is: leave it out, or use batches='closed'."
-                )
-        for name, module in self.model.named_modules() if self.caller.takes_batch and self.plan is not None else ():
-            if (plan := getattr(module, "walk_plan", None)) not in (None, self.plan):
-                raise ValueError(
-                    f"{name} ({type(module).__name__}) has {plan}, but would get the walks of the model, which has "
-                    f"{self.plan}: give both the same walk_plan."
-                )
 
     def _products(self) -> AbstractContextManager[None]:
         """The precision of all products of the model, as in a captured step."""
