@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from crawl.checks import shown, whole_number
-from crawl.cli.flags import FilePath, Word, Words
+from crawl.cli.flags import FilePath, Float, Int, Word, Words
 from crawl.cli.inputs import WithInput, counter, say_unknown
 from crawl.cli.output import STDOUT, is_stream, open_output, say
 
@@ -34,6 +34,9 @@ class Explain(WithInput):
     asks nobody for anything.
 
     Attributes:
+        input: A CSV file with SMILES (.gz is fine), a folder in the TU format, one of GraphML or JSON files with
+            labels.csv, or without, one of crawl data pack, or, for a model of nodes that was trained with batches of
+            the full graph, one with nodes.csv and edges.csv; targets are not looked at.
         output: An HTML file.
         target: Which number to explain: the name of a target, class or label. The only one, the second of two classes
             or the most probable of several when not given.
@@ -53,14 +56,17 @@ class Explain(WithInput):
     top: int = 5
     num_points: int = 32
     json: FilePath = None
+    batch_size: tyro.conf.Suppress[Int] = None
+    memory: tyro.conf.Suppress[Float] = None
+    only: tyro.conf.Suppress[Path | None] = None
 
     def run(self) -> None:
         """Read, explain and write."""
         whole_number("--top", self.top, 1, 100)
         whole_number("--num-points", self.num_points, 1, 4096)
-        for name, value in (("--batch-size", self.batch_size), ("--memory", self.memory)):
+        for name, value in (("--batch-size", self.batch_size), ("--memory", self.memory), ("--only", self.only)):
             if value is not None:
-                raise ValueError(f"Graphs are explained one at a time: leave out {name}.")
+                raise ValueError(f"Graphs are explained one at a time, and nodes by --ids: leave out {name}.")
         if not is_stream(self.output) and self.output.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"Explanations are a page: give a name that ends in .html, not {self.output}.")
         chosen = chosen_rows("1-10" if self.rows is None else self.rows)

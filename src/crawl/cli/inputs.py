@@ -301,7 +301,8 @@ def counter(*, from_first: bool = False) -> Iterator[Callable[[int], None]]:
             done = sum(numbers)
             if from_first and not numbers:  # `lines` shows no empty one
                 return ""
-            return f"{done} rows, {done / (time.monotonic() - began):,.0f} per second"
+            seconds = time.monotonic() - began
+            return f"{done} rows, {done / seconds:,.0f} per second" if done else f"no row is finished, {seconds:.0f} s"
 
         with lines(line):
             yield numbers.append

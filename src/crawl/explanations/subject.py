@@ -91,8 +91,8 @@ class Subject:
             _named_target(self.trained, target, torch.zeros(1, self.trained.features.task.num_outputs))
         if self.trained is not None and self.trained.batches == "closed":
             raise ValueError(
-                "The model was trained with closed batches, in which only the nodes that are asked for start walks; "
-                "these are not explained: train with batches='full'."
+                "The model was trained with closed batches, in which only the nodes that are asked for start walks, "
+                "and these are not explained yet: train on nodes.csv and edges.csv, or PyG data, with batches='full'."
             )
         self.plan: WalkPlan | None = getattr(network, "walk_plan", None)
         if self.caller.takes_batch and self.plan is None:

@@ -46,7 +46,7 @@ from crawl.training.seeds import derive_seed
 
 HandleUnreadable = Literal["error", "nan"]
 
-_PIECE = 100_000  # targets of closed batches whose answers are in memory at a time
+_PIECE = 4096  # targets of closed batches whose answers are in memory at a time
 _NOT_COMPARED = (
     "The data cannot be compared with those of the training, because the run is of an older version that kept only "
     "their split and names."
