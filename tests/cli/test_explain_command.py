@@ -97,6 +97,14 @@ def test_wrong_flags(crawl, molecule_runs, molecules, words, message):
     assert not Path("a.html").exists()
 
 
+@pytest.mark.parametrize("flag", ["--batch-size", "--memory", "--only"])
+def test_flags_of_batches_are_not_known(crawl, molecule_runs, molecules, flag):
+    done = crawl("explain", molecule_runs["logS"], molecules, "-o", "a.html", flag, "5")
+    assert done.code == 2
+    assert f"{flag} (applied to crawl explain)" in done.err
+    assert not Path("a.html").exists()
+
+
 def test_rows():
     assert chosen_rows("1-10") == [range(1, 11)]
     assert chosen_rows("3, 7,20-25") == [range(3, 4), range(7, 8), range(20, 26)]

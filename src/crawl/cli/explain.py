@@ -56,7 +56,7 @@ class Explain(WithInput):
     top: int = 5
     num_points: int = 32
     json: FilePath = None
-    batch_size: tyro.conf.Suppress[Int] = None
+    batch_size: tyro.conf.Suppress[Int] = None  # what is explained comes one by one
     memory: tyro.conf.Suppress[Float] = None
     only: tyro.conf.Suppress[Path | None] = None
 
@@ -64,9 +64,6 @@ class Explain(WithInput):
         """Read, explain and write."""
         whole_number("--top", self.top, 1, 100)
         whole_number("--num-points", self.num_points, 1, 4096)
-        for name, value in (("--batch-size", self.batch_size), ("--memory", self.memory), ("--only", self.only)):
-            if value is not None:
-                raise ValueError(f"Graphs are explained one at a time, and nodes by --ids: leave out {name}.")
         if not is_stream(self.output) and self.output.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"Explanations are a page: give a name that ends in .html, not {self.output}.")
         chosen = chosen_rows("1-10" if self.rows is None else self.rows)
