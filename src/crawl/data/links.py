@@ -17,7 +17,7 @@ from crawl.data.link_graph import LinkGraph
 from crawl.data.link_list import LinkList
 from crawl.data.one_graph import Batches
 from crawl.data.pairs import draw_other_pairs, pair_numbers, pairs_of_numbers
-from crawl.data.pyg import categories_of
+from crawl.data.pyg import categories_of, warn_of_unused
 from crawl.data.splits import Fractions, Split, random_split
 from crawl.data.task import Task
 from crawl.graph import Graph
@@ -25,6 +25,9 @@ from crawl.tensor_checks import holds_integers, plain_tensor
 
 Part = tuple[Tensor, Tensor | None]
 FEWEST_LINKS = 4  # links that a graph must have
+_USED = {"x", "edge_index", "edge_attr", "edge_weight", "num_nodes", "batch", "ptr", "graph_keys"}
+_USED |= {"edge_label", "edge_label_index"}
+_OF_NODES = {"y", "train_mask", "val_mask", "test_mask"}  # what another task on the graph is about
 
 
 def from_links(
@@ -47,7 +50,8 @@ def from_links(
     edges are one; `skipped` of the data set says how many there were. Walks, bits and messages know the training links
     only. What is predicted in an epoch is drawn for it: a share of the training links, which are taken out of the graph
     as long, and pairs that are not linked, drawn uniformly from all pairs that are not known to be linked in any split.
-    Those of validation and test are drawn once.
+    Those of validation and test are drawn once. A warning names what else the data have, such as `pos` or `u`, which
+    is not used, except `y`, masks and strings.
 
     Args:
         data: The graph, which lists both directions of an edge. With `val` and `test`, the training part.
@@ -83,6 +87,7 @@ def from_links(
         training = links.joined(_labelled(data, data.num_nodes, "data", loops)[0])
         training = replace(training, skipped=(*training.skipped, *loops))
         _check_apart({"train": (training.numbers, None), "val": parts[0], "test": parts[1]})
+    warn_of_unused(data, _USED | _OF_NODES)
     return dataset_of_links(
         training,
         None if data.x is None else plain_tensor("x", data.x),
