@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -145,13 +146,14 @@ def _known(y: Tensor, nodes: Tensor) -> Tensor:
     return rows
 
 
-def check_labels(labels: Tensor, nodes: Tensor) -> None:
-    """Refuses numbers below 0 as classes, by the number of the node: -1 often stands for a label that is missing."""
+def check_labels(labels: Tensor, nodes: Tensor | Sequence[Any]) -> None:
+    """Refuses numbers below 0 as classes, by the node: -1 often stands for a label that is missing."""
     wrong = (labels < 0).nonzero()
     if wrong.numel():
         row = int(wrong[0, 0])
+        node = int(nodes[row]) if isinstance(nodes, Tensor) else shown(nodes[row])
         raise ValueError(
-            f"The label of node {int(nodes[row])} is {labels[row].tolist()}, and classes are words, or numbers from 0: "
+            f"The label of node {node} is {labels[row].tolist()}, and classes are words, or numbers from 0: "
             "leave the node out if its label is missing, or rename the class."
         )
 
