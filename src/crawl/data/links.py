@@ -63,7 +63,8 @@ def from_links(
         supervised_share: The share of the training links that an epoch hides and predicts.
         metric: The score: `roc_auc` when None, `ap`, `accuracy`, `macro_f1`, `mrr`, or `hits@k` with a number k.
         batches: Whether a batch is the `full` graph, or `closed` walks around its pairs; see `OneGraph`.
-        undirected: Take an edge that is listed one way only for a link, too.
+        undirected: Take an edge that is listed one way only for a link, too, as the trained model does in graphs that
+            it is asked about.
         name: What to call it in reports.
 
     Raises:
@@ -72,7 +73,8 @@ def from_links(
     check_type("data", data, Data, "give one graph as a PyG Data")
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
-    links = LinkList.of(data, truth("undirected", undirected))
+    undirected = truth("undirected", undirected)
+    links = LinkList.of(data, undirected)
     parts: list[Part]
     if val is None or test is None:
         if len(links.numbers) < FEWEST_LINKS:
@@ -88,7 +90,7 @@ def from_links(
         training = replace(training, skipped=(*training.skipped, *loops))
         _check_apart({"train": (training.numbers, None), "val": parts[0], "test": parts[1]})
     warn_of_unused(data, _USED | _OF_NODES)
-    return dataset_of_links(
+    dataset = dataset_of_links(
         training,
         None if data.x is None else plain_tensor("x", data.x),
         parts,
@@ -99,6 +101,7 @@ def from_links(
         batches=batches,
         name=name,
     )
+    return replace(dataset, undirected=undirected)
 
 
 def dataset_of_links(

@@ -63,7 +63,7 @@ def from_graph(
             some are NaN.
         batches: Whether a batch is the `full` graph, or `closed` walks around its targets; see `OneGraph`.
         undirected: Give every edge a reverse with its features, where it has none, so that walks and messages take it
-            both ways.
+            both ways. The trained model does the same to graphs that it is asked about.
         name: What to call it in reports.
 
     Raises:
@@ -72,7 +72,8 @@ def from_graph(
     check_type("data", data, Data, "give one graph as a PyG Data")
     check_type("name", name, str)
     refuse_weights(data)
-    data = _both_ways(data) if truth("undirected", undirected) else data
+    undirected = truth("undirected", undirected)
+    data = _both_ways(data) if undirected else data
     graph = Graph.from_data(data)
     if graph.num_graphs != 1:
         raise ValueError(f"data holds {graph.num_graphs} graphs: use crawl.data.from_pyg for a set of graphs.")
@@ -123,7 +124,7 @@ def from_graph(
     edge_attr, edge_categories = categories_of("edge_attr", data.edge_attr)
     store = OneGraph(graph, nodes, x, edge_attr, targets, edge_index_of(data), batches)
     warn_of_unused(data, _USED)
-    return Dataset(name, store, found, chosen, node_categories, edge_categories)
+    return Dataset(name, store, found, chosen, node_categories, edge_categories, undirected=undirected)
 
 
 def _both_ways(data: Data) -> Data:
