@@ -131,6 +131,12 @@ def test_numbers_of_nodes():
     assert model.score(data) == pytest.approx(r2_score(data.y[data.test_mask], model.predict(data, data.test_mask)))
     assert model.score(data, nodes=data.train_mask) > 0.5
     graph = nx.path_graph(9)
+    mean, walk_spread = model.predict(data, data.test_mask, return_walk_spread=True)
+    assert np.array_equal(mean, model.predict(data, data.test_mask))
+    assert walk_spread.shape == mean.shape
+    assert walk_spread.max() > 0
+    with pytest.raises(ValueError, match="return_walk_spread must be True or False"):
+        model.predict(data, return_walk_spread="yes")
     named = CRaWlNodeRegressor(**SMALL, loss="mse").fit(graph, {node: -float(node) for node in range(8)})
     assert named.predict(graph, [8]).shape == (1,)
     assert clone(named).get_params() == named.get_params()
@@ -315,6 +321,71 @@ def test_numbers_below_0_are_refused_as_from_graph_refuses_them():
         node = labels.index(-1)
         with pytest.raises(ValueError, match=f"The label of node {node} is -1, and classes are words"):
             CRaWlNodeClassifier(**SMALL).fit(graph, labels)
+
+
+def test_score_refuses_what_is_no_class_of_the_model(fitted):
+    graph = coloured(9, seed=3)
+    for wrong, message in (
+        ([0, 1] * 4 + [0], r"^y holds numbers, such as 0, and the classes .* words, such as 'blue': give the classes"),
+        ([0, -1] * 4 + [0], r"^The label of node 'n1' is -1, and classes are words, .*: leave the node out"),
+        (["blue", 1] * 4 + ["red"], "^y mixes classes of different kinds: give words, or give numbers"),
+        ([0.0, np.inf] * 4 + [1], "^The target of node 'n1' is inf, which is not a class: leave out this node"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted.score(graph, wrong)
+    assert fitted.score(graph, ["green"] * 9) == 0  # a class that training had none of
+    numbered = CRaWlNodeClassifier(**{**SMALL, "max_epochs": 1}).fit(nx.cycle_graph(8), [0, 1] * 4)
+    with pytest.raises(ValueError, match=r"^y holds words, such as 'a', .* are numbers, such as 0: give the classes"):
+        numbered.score(nx.cycle_graph(3), list("aba"))
+    assert numbered.score(nx.cycle_graph(3), [True, True, True]) == numbered.score(nx.cycle_graph(3), [1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("last", [np.inf, -np.inf])
+def test_infinite_targets_are_named_by_their_node(last):
+    graph, y = coloured(12), [None] * 5 + [0.0, 1.0, 0.0, 1.0, 0.0, last, 1.0]
+    for given, node in ((graph, "'n10'"), (ring(12, train_mask=None, val_mask=None, test_mask=None), "10")):
+        with pytest.raises(ValueError, match=rf"^The target of node {node} is NaN or infinite: leave out this node\.$"):
+            CRaWlNodeRegressor(**SMALL).fit(given, y)
+        message = f"^The target of node {node} is inf, which" if last > 0 else f"^The label of node {node} is -inf, and"
+        with pytest.raises(ValueError, match=rf"{message} .*: leave"):
+            CRaWlNodeClassifier(**SMALL).fit(given, y)
+    regressor = CRaWlNodeRegressor(**{**SMALL, "max_epochs": 1}).fit(graph, [None] * 5 + [0.0, 1.0] * 3 + [2.0])
+    with pytest.raises(ValueError, match=r"^The target of node 'n10' is NaN or infinite: leave out this node\.$"):
+        regressor.score(graph, y)
+
+
+def test_a_table_of_one_column_is_that_column():
+    data = ring(24)
+    table = pd.DataFrame({"y": data.y.numpy()})
+    for given in (data, ring(24, train_mask=None, val_mask=None, test_mask=None)):
+        small = {**SMALL, "max_epochs": 1}
+        wanted = CRaWlNodeClassifier(**small).fit(given, data.y).predict_proba(given)
+        assert np.array_equal(CRaWlNodeClassifier(**small).fit(given, table).predict_proba(given), wanted)
+    graph = nx.relabel_nodes(nx.path_graph(4), dict(enumerate("cadb")))
+    assert named(graph, pd.DataFrame({"y": [1, 2]}, index=["a", "d"])) == {"a": 1, "d": 2}
+    weights = pd.DataFrame({"w": [1.0, 2.0, 3.0, 4.0]}, index=list("abcd"))
+    assert weights_at(weights, graph, torch.tensor([3, 0]), torch.arange(4)).tolist() == [2, 3]
+    for what, call in (
+        ("y", lambda two: labelled(graph, two, None)),
+        ("sample_weight", lambda two: weights_at(two, graph, torch.arange(4), torch.arange(4))),
+    ):
+        with pytest.raises(ValueError, match=rf"^{what} is a table with 2 columns, .*: give {what}\[name\] of one of"):
+            call(weights.assign(v=1.0))
+
+
+def test_weights_in_a_column_or_for_another_number_of_nodes():
+    data, some = ring(24), torch.arange(9)
+    for kind in (torch.tensor, np.array, list):
+        column = kind([[float(i)] for i in range(24)])
+        assert weights_at(column, data, some, torch.arange(24)).tolist() == list(range(9))
+        assert weights_at(column, data, some[2:], some).tolist() == list(range(2, 9))
+        assert weights_at(column[:9], data, some[2:], some).tolist() == list(range(2, 9))
+    with pytest.raises(
+        ValueError, match=r"must be 9 numbers, one for each node that is given, or 24, .* of the graph, not \[5\]"
+    ):
+        weights_at([1.0] * 5, data, some, some)
+    with pytest.raises(ValueError, match=r"must be 24 numbers, one for each node, not \[24, 2\]"):
+        weights_at(torch.ones(24, 2), data, some, torch.arange(24))
 
 
 def test_weights_follow_their_nodes(monkeypatch):

@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from crawl import WalkPlan
 from crawl.cli.remarks import (
     described_features,
     described_scores,
     described_split,
     described_task,
+    inexact_walks,
     shared_molecules,
     unequal_targets,
     unused_split,
 )
-from crawl.data import Task, from_csv, from_pyg
+from crawl.data import Task, from_csv, from_graph, from_pyg
 from crawl.runs import Csv, Result, TrainedModel
 from tests.data.test_nodes import ring
 
@@ -174,3 +176,16 @@ def test_numbers_that_became_classes():
     assert hint not in described_task(words, is_found=True)
     usual = Task(kind="binary", num_outputs=1, target_names=("y",), class_names=("0", "1"))
     assert hint not in described_task(usual, is_found=True)
+
+
+def test_centred_walks_with_another_law_are_told_of():
+    of_degrees, plain = (WalkPlan(strategy=name, centred=True) for name in ("min_degree_non_backtracking", "uniform"))
+    graphs = [ring(y=torch.tensor([i / 2]), train_mask=None, val_mask=None, test_mask=None) for i in range(4)]
+    for dataset in (from_graph(ring()), from_pyg(graphs, fractions=(0.5, 0.25, 0.25))):
+        assert inexact_walks(dataset, of_degrees).endswith("(docs/walks.md): --walk.strategy uniform is exact.")
+        assert not inexact_walks(dataset, plain)
+        assert not inexact_walks(dataset, WalkPlan(centred=True))
+        assert not inexact_walks(dataset, WalkPlan(strategy="min_degree_non_backtracking"))
+    twice = ring()
+    twice.edge_index = torch.cat([twice.edge_index, twice.edge_index[:, [0, 11]]], dim=1)
+    assert inexact_walks(from_graph(twice), WalkPlan(centred=True)).startswith("Some edges are listed several times")

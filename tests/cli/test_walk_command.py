@@ -71,6 +71,12 @@ def test_starts(crawl, edges):
 def test_centred(crawl, edges):
     walks = _walks(crawl("walk", edges, "--centred", "--num-steps", "5", "--num-walks", "2").out)
     assert [walk[2] for walk in walks] == list("aabbccdd")
+    remark = "so centred non-backtracking walks need not have the law of a long walk seen from its middle"
+    of_degrees = crawl("walk", edges, "--centred", "--strategy", "min_degree_non_backtracking").err
+    assert f"Steps are drawn by degrees, {remark} (docs/walks.md): --strategy uniform is exact." in of_degrees
+    edges.write_text("a b\nb c\nc d\nc a\na b\n")
+    assert f"Some edges are listed several times, {remark}" in crawl("walk", edges, "--centred").err
+    assert remark not in crawl("walk", edges, "--centred", "--strategy", "min_degree").err
 
 
 def test_weights_and_direction(crawl, tmp_path):

@@ -128,6 +128,14 @@ def test_edges_listed_once() -> None:
         from_links(data)
 
 
+def test_what_is_not_used_is_told_of() -> None:
+    data = Data(edge_index=erdos_renyi_graph(30, 0.3), num_nodes=30, y=torch.zeros(30), train_mask=torch.ones(30) > 0)
+    from_links(data)  # what is about nodes is another task
+    data.pos, data.name = torch.rand(30, 2), "a graph"
+    with pytest.warns(UserWarning, match=r"^Of the graph, pos will not be used: put .* into x or edge_attr\.$"):
+        from_links(data)
+
+
 def test_the_seed_decides() -> None:
     data = random_graph()
     prints = [Fingerprint.of(from_links(data, seed=seed)) for seed in (0, 0, 1)]

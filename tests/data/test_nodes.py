@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -116,6 +118,11 @@ def test_without_masks_nodes_without_a_target_are_left_out():
             "^No node is for training: train_mask is False for all of them; mark those to learn from",
         ),
         ({"y": torch.arange(5)}, {}, "^y must have a row for each of the 12 nodes"),
+        (
+            {"test_mask": torch.arange(12) == 3},
+            {"nodes": [0, 2, 3, 7, 4]},
+            "^Node 7 is in nodes, but in none of train_mask, val_mask and test_mask: leave it out, or pass split='rand",
+        ),
     ],
 )
 def test_refuses_in_one_line(changes, settings, message):
@@ -150,6 +157,51 @@ def test_floats_from_minus_1_on_may_be_classes_or_numbers():
     for y in (classes - 1, classes * 1.5, classes[:, None] + torch.tensor([0.0, 0.5])):
         assert from_graph(ring(y=y)).task.kind == "regression"
     assert from_graph(ring(40, y=torch.arange(40.0) - 1)).task.kind == "regression"  # too many for classes
+
+
+def test_a_float_of_minus_100_is_refused_as_minus_1_is():
+    classes = (torch.arange(12) % 3).float()
+    for y, node in ((torch.where(classes == 0, -100.0, classes), 0), (torch.where(classes > 1, -100.0, classes), 2)):
+        with pytest.raises(
+            ValueError, match=f"^The target of node {node} is -100, .* or pass task='regression' if it is a number"
+        ):
+            from_graph(ring(y=y))
+        assert from_graph(ring(y=y), task="regression").task.kind == "regression"
+    assert from_graph(ring(y=50 * classes - 100)).task.kind == "regression"  # -50 is no class
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"train_mask": None, "val_mask": None, "test_mask": None}], ids=["masks", "none"]
+)
+def test_floats_of_which_some_are_missing_may_be_classes_or_numbers(parts):
+    node = torch.arange(24)
+    classes = torch.where(node == 5, torch.nan, (node % 3).float())
+    if not parts:
+        parts = {f"{part}_mask": ring(24)[f"{part}_mask"] & (node != 5) for part in ("train", "val", "test")}
+    for y in (classes, classes[:, None]):
+        with pytest.raises(
+            ValueError, match=r"^The target of node 5 is missing \(NaN\), .* 3 whole .* task='multiclass' or task='regr"
+        ):
+            from_graph(ring(24, y=y, **parts))
+        for task in ("multiclass", "regression"):
+            found = from_graph(ring(24, y=y, **parts), task=task)
+            assert (found.task.kind, len(found)) == (task, 23)
+    assert from_graph(ring(24, y=classes.clamp_max(1), **parts)).task.kind == "binary"
+    for numbers in (
+        classes / 2,
+        torch.where(node == 5, torch.nan, node.float()),
+        torch.stack([classes, classes + 1], 1),
+    ):
+        assert from_graph(ring(24, y=numbers, **parts)).task.kind == "regression"
+
+
+def test_what_is_not_used_is_told_of():
+    more = {"pos": torch.rand(12, 2), "u": torch.rand(1, 3), "train_idx": torch.arange(4), "name": "a ring", "z": None}
+    with pytest.warns(
+        UserWarning, match=r"^Of the graph, pos, train_idx, u will not be used: put .* into x or edge_attr\.$"
+    ) as told:
+        from_graph(ring(**more, num_nodes=12, edge_weight=torch.ones(22)))
+    assert [Path(warning.filename).name for warning in told] == [Path(__file__).name]
 
 
 @pytest.mark.parametrize("batches", ["full", "closed"])

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch_geometric.data import Data
-from torch_geometric.utils import erdos_renyi_graph
+from torch_geometric.utils import erdos_renyi_graph, to_networkx
 
 from crawl import Graph, Network, WalkPlan
+from crawl.choices import Batches
 from crawl.data import Dataset, GraphStore, OneGraph, from_links
 from crawl.encodings import Encodings
 from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experiment
@@ -79,6 +80,60 @@ def test_predictions_for_pairs_of_this_and_of_another_graph(dataset: Dataset, tm
     torch.manual_seed(1)
     elsewhere = from_links(Data(x=torch.randn(30, 4), edge_index=erdos_renyi_graph(30, 0.2), num_nodes=30)).store
     assert model.predict(elsewhere.subset(torch.arange(7))).mean.shape == (7, 1)
+
+
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_a_graph_as_it_is_is_asked_about_pairs(tmp_path: Path, batches: Batches) -> None:
+    """All of its links are seen, in the batches of the training; an edge that is listed one way is one, too."""
+    torch.manual_seed(0)
+    both = erdos_renyi_graph(50, 0.2)
+    one_way = both[:, both[0] < both[1]]
+    data = Data(x=torch.randn(50, 4), edge_index=one_way, num_nodes=50)
+    dataset = from_links(data, undirected=True, batches=batches)
+    run = run_experiment(experiment(1, centred=True, layer=("walk",)), tmp_path / "run", dataset=dataset, quiet=True)
+    model = TrainedModel.load(run.folder, "cpu")
+    assert model.features.undirected
+    loops = torch.tensor([[4, 7], [4, 7]])
+    more = Data(x=data.x, edge_index=torch.cat([both, loops, both[:, :3]], dim=1), num_nodes=50)
+    graph = to_networkx(data, node_attrs=["x"])
+    pairs = [(0, 1), (30, 4), tuple(one_way[:, 9].tolist())]
+    ids = torch.tensor(pairs)
+    store = OneGraph(Graph.from_edge_index(both, 50), ids, data.x, edge_index=both, batches=batches)
+    for hide in (False, True):
+        wanted = model.predict(store, hide=hide).mean
+        for same in (data, [data], more, graph):
+            assert model.predict(same, pairs=pairs, hide=hide).mean == pytest.approx(wanted, abs=1e-5)
+        assert model.predict(data, pairs=ids.flip(1).numpy(), hide=hide).mean == pytest.approx(wanted, abs=1e-5)
+    embeddings = model.embed(store.with_owners(torch.arange(50)))
+    assert embeddings.shape == (50, 8)
+    for same in (data, more, graph):
+        assert model.embed(same) == pytest.approx(embeddings, abs=1e-5)
+    assert model.predict(data, pairs=[]).mean.shape == (0, 1)
+
+
+def test_wrong_pairs_of_a_graph_are_refused_in_one_line(dataset: Dataset, tmp_path: Path) -> None:
+    run = run_experiment(experiment(1), tmp_path / "run", dataset=dataset, quiet=True)
+    model = TrainedModel.load(run.folder, "cpu")
+    assert dataset.store.edge_index is not None
+    edge_index = dataset.store.edge_index
+    data = Data(x=dataset.store.x, edge_index=edge_index, num_nodes=50)
+    u, v = edge_index[:, 0].tolist()
+    cut = Data(x=data.x, edge_index=edge_index[:, 1:], num_nodes=50)
+    for graph, pairs, message in (
+        (data, None, r"^The model answers for pairs of nodes: name them, predict\(graph, pairs=\[\(0, 1\)\]\) say\.$"),
+        (data, [(0, 50)], r"^There is no node 50: the graph has nodes 0 to 49\.$"),
+        (data, [(3, 3)], r"^A link is between two different nodes, but pairs\[0\] names one twice\.$"),
+        (dataset.store, [(0, 1)], r"^A store names its pairs: leave out pairs, or give store\.with_owners\(pairs\)\.$"),
+        ([data, data], [(0, 1)], r"^The model answers for links of one graph: give it alone, not \[Data"),
+        (cut, [(0, 1)], rf"^The edge from {v} to {u} has no reverse, .*: list both directions, as PyG's ToUndirected"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.predict(graph, pairs=pairs)
+    older = TrainedModel(
+        model.model, model.experiment, replace(model.features, batches=None), model.scaling, model.record
+    )
+    with pytest.raises(ValueError, match=r"^The model, of an older version, does not say .*: give a OneGraph\.$"):
+        older.embed(data)
 
 
 @pytest.mark.parametrize("batches", ["full", "closed"])

@@ -249,6 +249,25 @@ def test_edges_that_led_both_ways_must_still(trained):
     data.edge_index = data.edge_index[:, (source != 4) | (target != 5)]
     with pytest.raises(ValueError, match=r"no edge leads from node 4 back to node 5: list both directions"):
         trained.predict(data)
+    with pytest.raises(ValueError, match=r"^The model answers for nodes, not for pairs of nodes: leave out pairs\.$"):
+        trained.predict(data, pairs=[(0, 1)])
+
+
+@pytest.mark.parametrize("batches", ["full", "closed"])
+def test_edges_get_a_reverse_in_predictions_as_they_did_in_training(tmp_path, batches):
+    both = ring_data()
+    one_way = both.clone()
+    one_way.edge_index = both.edge_index[:, both.edge_index[0] < both.edge_index[1]]
+    given = from_graph(one_way, undirected=True, batches=batches)
+    run_experiment(EXPERIMENT, tmp_path / "run", dataset=given, device="cpu", quiet=True)
+    trained = TrainedModel.load(tmp_path / "run", "cpu")
+    assert trained.features.undirected
+    wanted = trained.predict(given.store).mean
+    for same in (one_way, both, to_networkx(one_way, node_attrs=["x"])):
+        assert np.allclose(trained.predict(same, num_repeats=2).mean, wanted, atol=1e-5)
+        assert np.allclose(trained.embed(same), trained.embed(given.store), atol=1e-5)
+    if batches == "full":
+        assert trained.predict([one_way, both]).mean.shape == (48, 1)
 
 
 def test_no_nodes_have_no_embeddings(trained):

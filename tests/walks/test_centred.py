@@ -16,6 +16,7 @@ from torch import Tensor
 
 from crawl import Graph, WalkPlan, Walks, sample_walks
 from crawl.walks import cpu, reference
+from crawl.walks.centred import why_inexact
 from crawl.walks.strategies import StepLaw
 
 STRATEGIES = ["uniform", "non_backtracking", "min_degree", "min_degree_non_backtracking"]
@@ -334,10 +335,22 @@ def test_the_law_is_that_of_a_stationary_walk_seen_from_its_middle(
             assert_law(counts, laws)
 
 
-@pytest.mark.parametrize("strategy", ["uniform", "non_backtracking"])
-def test_long_walks_look_the_same_from_their_middle(strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "more", "reason"),
+    [
+        ("uniform", [], ""),
+        ("uniform", [(1, 2)], ""),
+        ("non_backtracking", [], ""),
+        ("min_degree", [(1, 2)], ""),
+        ("non_backtracking", [(1, 2)], "Some edges are listed several times"),
+        ("min_degree_non_backtracking", [], "Steps are drawn by degrees"),
+    ],
+)
+def test_long_walks_look_the_same_from_their_middle_or_a_remark_says_why_not(
+    strategy: str, more: list[tuple[int, int]], reason: str
+) -> None:
     """Walks of 400 steps are drawn from one end; both samples are compared."""
-    edges = SIMPLE["cycles and leaf"]
+    edges = SIMPLE["cycles and leaf"] + more
     graph = Graph.from_edge_index(torch.tensor(edges).t(), undirected=True)
     long = sample_walks(graph, 400, strategy, torch.arange(7).repeat(3000), window_size=0, seed=1).nodes[:, 198:203]
     start = long[:, 2].long()  # as often as long walks are there in their middle
@@ -345,7 +358,20 @@ def test_long_walks_look_the_same_from_their_middle(strategy: str) -> None:
     paths, which = torch.cat([long, centred]).unique(dim=0, return_inverse=True)
     table = torch.stack([part.bincount(minlength=len(paths)) for part in which.chunk(2)])
     table = table[:, table.sum(0) >= 10]
-    assert stats.chi2_contingency(table.numpy()).pvalue > 1e-3
+    is_same = stats.chi2_contingency(table.numpy()).pvalue > 1e-3
+    told = why_inexact(strategy, graph)
+    assert is_same == (not told)
+    assert told.startswith(reason)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 2**22])
+def test_parallel_edges_are_found_in_pieces(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawl.walks.centred._ARCS", size)
+    edges = [(0, 2), (1, 2), (2, 5), (3, 5), (5, 5)]  # rows end and begin with the same node
+    assert not why_inexact("non_backtracking", make_graph(edges, 7))
+    assert why_inexact("non_backtracking", make_graph([*edges, (3, 5)], 7)).startswith("Some edges are listed")
+    assert why_inexact("non_backtracking", make_graph(edges, 7, is_weighted=True)).startswith("Edges have weights")
+    assert not why_inexact("non_backtracking", make_graph([], 3))
 
 
 @pytest.mark.parametrize("backend", ["reference", *OTHERS])

@@ -214,13 +214,13 @@ def shared_molecules(dataset: Dataset, data: Data | None) -> str:
 
 
 def inexact_walks(dataset: Dataset, walk: WalkPlan | None) -> str:
-    """That centred walks are not exactly what they are to be; empty where they are."""
+    """That centred walks need not be exactly what they are to be; empty where they are."""
     from crawl.data import OneGraph
     from crawl.walks.centred import why_inexact
 
-    if walk is None or not walk.centred or not isinstance(dataset.store, OneGraph):
+    if walk is None or not walk.centred:
         return ""
-    reason = why_inexact(walk.strategy, is_weighted=dataset.store.graph.is_weighted)
+    reason = why_inexact(walk.strategy, dataset.store.graph if isinstance(dataset.store, OneGraph) else None)
     return reason and f"{reason}: --walk.strategy uniform is exact."
 
 

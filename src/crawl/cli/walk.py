@@ -102,7 +102,7 @@ class WalkEdges:
         from crawl.walks.centred import why_inexact
 
         graph, names = self._graph()
-        if self.centred and (reason := why_inexact(self.strategy, is_weighted=graph.is_weighted)):
+        if self.centred and (reason := why_inexact(self.strategy, graph)):
             say(f"{reason}: --strategy uniform is exact.")
         walks = self._walks(graph, names)
         write = _write_npz if self.output.suffix == ".npz" else _write_csv

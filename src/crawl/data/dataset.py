@@ -34,6 +34,8 @@ class Dataset:
         graph_names: A name for each graph, or for the owner of each target of one graph, where they have any: what
             predictions are listed under.
         columns: What the features of nodes and edges are, where categories are numbered by the values that occur.
+        undirected: Whether edges of the one graph that were listed one way were given a reverse: a trained model does
+            the same to the graphs that it is asked about.
         source: The settings of an experiment that it was read by; None for a data set of one's own, and for a changed
             copy.
     """
@@ -47,6 +49,7 @@ class Dataset:
     skipped: tuple[str, ...] = ()
     graph_names: Sequence[str] | None = None
     columns: Columns | None = None
+    undirected: bool = field(default=False, kw_only=True)
     source: object = field(default=None, init=False)
 
     def __post_init__(self) -> None:

@@ -17,8 +17,10 @@ from torch_geometric.data import Data as PyGData
 
 from crawl.checks import as_list
 from crawl.choices import Batches
+from crawl.data.link_list import LinkList
 from crawl.data.one_graph import OneGraph
 from crawl.data.store import GraphStore
+from crawl.data.symmetry import symmetric
 from crawl.edge_lists import weights_differ
 from crawl.tensor_checks import refuse_graph
 
@@ -53,17 +55,39 @@ def list_of(graphs: Graphs, name: str = "X") -> list[GraphLike]:
     return list(graphs.to_data_list()) if isinstance(graphs, PyGBatch) else as_list(name, graphs, "graphs")
 
 
-def store_of(graphs: Sequence[GraphLike]) -> GraphStore:
-    """The graphs, without targets; features have two dimensions, or are None where there are none."""
+def store_of(graphs: Sequence[GraphLike], *, undirected: bool = False) -> GraphStore:
+    """The graphs, without targets; features have two dimensions, or are None where there are none.
+
+    With `undirected`, edges get their reverse, where it is missing.
+    """
     of_molecules = are_molecules(graphs)
-    return _store([_as_data(i, graph, of_molecules) for i, graph in enumerate(graphs)])
+    return _store([_as_data(i, graph, of_molecules) for i, graph in enumerate(graphs)], undirected)
 
 
-def one_graph_of(graph: GraphLike, batches: Batches, owners: Tensor | None = None) -> OneGraph:
+def one_graph_of(
+    graph: GraphLike, batches: Batches, owners: Tensor | None = None, *, undirected: bool = False
+) -> OneGraph:
     """One graph, without targets, to be asked about these nodes; about all when None."""
-    store = store_of([graph])
+    store = store_of([graph], undirected=undirected)
     owners = torch.arange(store.num_nodes) if owners is None else owners
     return OneGraph(store.joined(), owners, store.x, store.edge_attr, None, store.edge_index, batches)
+
+
+def as_links(store: OneGraph) -> OneGraph:
+    """The same graph as `from_links` reads it: without self-loops, and of parallel edges with the first alone.
+
+    Refuses an edge without a reverse.
+    """
+    if store.graph.one_way is not None:
+        u, v = store.graph.one_way
+        raise ValueError(
+            f"The edge from {u} to {v} has no reverse, and links have no direction: list both directions, as PyG's "
+            "ToUndirected does."
+        )
+    given = PyGData(edge_index=store.edge_index, edge_attr=store.edge_attr, num_nodes=store.num_nodes)
+    links = LinkList.of(given, undirected=False)
+    plain = PyGData(x=store.x, edge_index=links.edge_index, edge_attr=links.edge_attr, num_nodes=store.num_nodes)
+    return replace(one_graph_of(plain, store.batches, store.owners), x=store.x)
 
 
 def store_of_readable(molecules: Sequence[Any]) -> tuple[GraphStore | None, NDArray[np.bool_]]:
@@ -90,12 +114,13 @@ def _is_missing(graph: Any) -> bool:
     return graph is None or (isinstance(graph, float) and graph != graph)
 
 
-def _store(graphs: Sequence[PyGData]) -> GraphStore:
+def _store(graphs: Sequence[PyGData], undirected: bool = False) -> GraphStore:
     like = next((data.edge_attr for data in graphs if data.edge_attr is not None), None)
     for data in graphs:  # a graph without edges needs no edge features
         if like is not None and data.edge_attr is None and data.num_edges == 0:
             data.edge_attr = like.new_empty(0, *like.shape[1:])
     store = GraphStore.from_graphs(graphs)
+    store = symmetric(store) if undirected else store
     num_left, num_entered = (torch.bincount(ends, minlength=store.num_nodes) for ends in store.joined_edge_index)
     refuse_graph(
         (num_entered > 0) & (num_left == 0),

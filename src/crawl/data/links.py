@@ -17,7 +17,7 @@ from crawl.data.link_graph import LinkGraph
 from crawl.data.link_list import LinkList
 from crawl.data.one_graph import Batches
 from crawl.data.pairs import draw_other_pairs, pair_numbers, pairs_of_numbers
-from crawl.data.pyg import categories_of
+from crawl.data.pyg import categories_of, warn_of_unused
 from crawl.data.splits import Fractions, Split, random_split
 from crawl.data.task import Task
 from crawl.graph import Graph
@@ -25,6 +25,9 @@ from crawl.tensor_checks import holds_integers, plain_tensor
 
 Part = tuple[Tensor, Tensor | None]
 FEWEST_LINKS = 4  # links that a graph must have
+_USED = {"x", "edge_index", "edge_attr", "edge_weight", "num_nodes", "batch", "ptr", "graph_keys"}
+_USED |= {"edge_label", "edge_label_index"}
+_OF_NODES = {"y", "train_mask", "val_mask", "test_mask"}  # what another task on the graph is about
 
 
 def from_links(
@@ -47,7 +50,8 @@ def from_links(
     edges are one; `skipped` of the data set says how many there were. Walks, bits and messages know the training links
     only. What is predicted in an epoch is drawn for it: a share of the training links, which are taken out of the graph
     as long, and pairs that are not linked, drawn uniformly from all pairs that are not known to be linked in any split.
-    Those of validation and test are drawn once.
+    Those of validation and test are drawn once. A warning names what else the data have, such as `pos` or `u`, which
+    is not used, except `y`, masks and strings.
 
     Args:
         data: The graph, which lists both directions of an edge. With `val` and `test`, the training part.
@@ -59,7 +63,8 @@ def from_links(
         supervised_share: The share of the training links that an epoch hides and predicts.
         metric: The score: `roc_auc` when None, `ap`, `accuracy`, `macro_f1`, `mrr`, or `hits@k` with a number k.
         batches: Whether a batch is the `full` graph, or `closed` walks around its pairs; see `OneGraph`.
-        undirected: Take an edge that is listed one way only for a link, too.
+        undirected: Take an edge that is listed one way only for a link, too, as the trained model does in graphs that
+            it is asked about.
         name: What to call it in reports.
 
     Raises:
@@ -68,7 +73,8 @@ def from_links(
     check_type("data", data, Data, "give one graph as a PyG Data")
     if (val is None) != (test is None):
         raise ValueError("Give both val and test, or neither.")
-    links = LinkList.of(data, truth("undirected", undirected))
+    undirected = truth("undirected", undirected)
+    links = LinkList.of(data, undirected)
     parts: list[Part]
     if val is None or test is None:
         if len(links.numbers) < FEWEST_LINKS:
@@ -83,7 +89,8 @@ def from_links(
         training = links.joined(_labelled(data, data.num_nodes, "data", loops)[0])
         training = replace(training, skipped=(*training.skipped, *loops))
         _check_apart({"train": (training.numbers, None), "val": parts[0], "test": parts[1]})
-    return dataset_of_links(
+    warn_of_unused(data, _USED | _OF_NODES)
+    dataset = dataset_of_links(
         training,
         None if data.x is None else plain_tensor("x", data.x),
         parts,
@@ -94,6 +101,7 @@ def from_links(
         batches=batches,
         name=name,
     )
+    return replace(dataset, undirected=undirected)
 
 
 def dataset_of_links(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from crawl.checks import as_list, check_type, shown, truth, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.one_graph import OneGraph
-from crawl.data.pyg import categories_of
+from crawl.data.pyg import categories_of, warn_of_unused
 from crawl.data.splits import Fractions, Split, choose_split
 from crawl.data.store import GraphStore
 from crawl.data.symmetry import symmetric
@@ -25,6 +26,9 @@ from crawl.tensor_checks import as_ids, plain_tensor
 
 _PARTS = ("train", "val", "test")
 _USUAL_FRACTIONS = (0.8, 0.1, 0.1)
+_FILLERS = (-1, -100)  # stand for labels that are missing: of many data sets, and of torch's losses
+_USED = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes", "batch", "ptr", "graph_keys"}
+_USED |= {f"{part}_mask" for part in _PARTS}
 
 
 def from_graph(
@@ -44,19 +48,22 @@ def from_graph(
     """One graph with a target for its nodes, or for some of them. Its graph is known whole: a task on one graph is
     transductive, and the split says which targets are for what.
 
+    A warning names what else the data have, such as `pos` or `u`, which is not used, unless it is a string.
+
     Args:
         data: The graph, with a row of `y` for each node; NaN is a target that is missing.
         nodes: The nodes that have targets. When None, those in `train_mask`, `val_mask` and `test_mask`, if the data
-            have these, or else all whose target is not missing.
+            have these, or else all whose target is not missing. Where the masks are the split, each must be in one.
         split: `auto` takes the masks, if there are any, or else `random`; see `from_pyg` for the others. A split names
             positions in `nodes`.
         fold: Which column of the masks, where these have several.
         fractions, seed: For parts that are drawn.
-        task, metric: As in `from_pyg`; but a few whole numbers from -1 on, as floating-point numbers, are refused if
-            `task` does not say what they are, since -1 often stands for a label that is missing.
+        task, metric: As in `from_pyg`; but a few whole numbers as floating-point numbers are refused if `task` does not
+            say what they are, where -1 or -100 is among them, which often stands for a label that is missing, or where
+            some are NaN.
         batches: Whether a batch is the `full` graph, or `closed` walks around its targets; see `OneGraph`.
         undirected: Give every edge a reverse with its features, where it has none, so that walks and messages take it
-            both ways.
+            both ways. The trained model does the same to graphs that it is asked about.
         name: What to call it in reports.
 
     Raises:
@@ -65,7 +72,8 @@ def from_graph(
     check_type("data", data, Data, "give one graph as a PyG Data")
     check_type("name", name, str)
     refuse_weights(data)
-    data = _both_ways(data) if truth("undirected", undirected) else data
+    undirected = truth("undirected", undirected)
+    data = _both_ways(data) if undirected else data
     graph = Graph.from_data(data)
     if graph.num_graphs != 1:
         raise ValueError(f"data holds {graph.num_graphs} graphs: use crawl.data.from_pyg for a set of graphs.")
@@ -91,13 +99,19 @@ def from_graph(
         )
     rows = _known(y, nodes)
     if task == "auto" and rows.is_floating_point():
-        _check_numbers(rows, nodes)
+        _check_numbers(rows, nodes, y)
     elif task != "regression":
         check_labels(rows, nodes)
     found, targets = targets_from_tensor(rows, task, metric, "node")
     if masks is not None:
         _check_effect(split, fold, fractions)
     if split == "auto" and masks is not None:
+        is_marked = torch.stack([mask[nodes] for mask in masks.values()]).any(dim=0)
+        if not bool(is_marked.all()):
+            raise ValueError(
+                f"Node {int(nodes[~is_marked][0])} is in nodes, but in none of train_mask, val_mask and test_mask: "
+                "leave it out, or pass split='random'."
+            )
         split = Split(*(mask[nodes].nonzero().flatten() for mask in masks.values()))
         check_training(split)
     elif split == "auto":
@@ -109,7 +123,8 @@ def from_graph(
     x, node_categories = categories_of("x", data.x)
     edge_attr, edge_categories = categories_of("edge_attr", data.edge_attr)
     store = OneGraph(graph, nodes, x, edge_attr, targets, edge_index_of(data), batches)
-    return Dataset(name, store, found, chosen, node_categories, edge_categories)
+    warn_of_unused(data, _USED)
+    return Dataset(name, store, found, chosen, node_categories, edge_categories, undirected=undirected)
 
 
 def _both_ways(data: Data) -> Data:
@@ -132,25 +147,37 @@ def _known(y: Tensor, nodes: Tensor) -> Tensor:
     return rows
 
 
-def check_labels(labels: Tensor, nodes: Tensor) -> None:
-    """Refuses numbers below 0 as classes, by the number of the node: -1 often stands for a label that is missing."""
+def check_labels(labels: Tensor, nodes: Tensor | Sequence[Any]) -> None:
+    """Refuses numbers below 0 as classes, by the node: -1 often stands for a label that is missing."""
     wrong = (labels < 0).nonzero()
     if wrong.numel():
         row = int(wrong[0, 0])
+        node = int(nodes[row]) if isinstance(nodes, Tensor) else shown(nodes[row])
         raise ValueError(
-            f"The label of node {int(nodes[row])} is {labels[row].tolist()}, and classes are words, or numbers from 0: "
+            f"The label of node {node} is {labels[row].tolist()}, and classes are words, or numbers from 0: "
             "leave the node out if its label is missing, or rename the class."
         )
 
 
-def _check_numbers(targets: Tensor, nodes: Tensor) -> None:
-    """Refuses a few whole numbers from -1 on, which look like classes of which some are missing."""
+def _check_numbers(targets: Tensor, nodes: Tensor, y: Tensor) -> None:
+    """Refuses a few whole numbers, the known ones of `y`, if they look like classes of which some are missing."""
     known = targets[~targets.isnan()].unique()  # type: ignore[no-untyped-call]
-    if 0 < len(known) <= MOST_CLASSES and bool((known == known.floor()).all()) and float(known.min()) == -1:
-        node = int(nodes[int((targets == -1).nonzero()[0, 0])])
+    if not 0 < len(known) <= MOST_CLASSES or bool((known != known.floor()).any()):
+        return
+    least, others = float(known[0]), known[1:]
+    if least in _FILLERS and bool((others >= 0).all()):
+        node = int(nodes[int((targets == least).nonzero()[0, 0])])
         raise ValueError(
-            f"The target of node {node} is -1, and all others are whole numbers from -1 on: leave the node out if -1 "
-            "stands for a label that is missing (or write NaN), or pass task='regression' if it is a number."
+            f"The target of node {node} is {least:g}, and all others are whole numbers from 0 on: leave the node out "
+            f"if {least:g} stands for a label that is missing (or write NaN), or pass task='regression' if it is a "
+            "number."
+        )
+    is_one_target, are_yes_or_no = targets.numel() == len(targets), bool((known <= 1).all())
+    if is_one_target and least >= 0 and not are_yes_or_no and 2 * len(known) <= len(targets) and bool(y.isnan().any()):
+        raise ValueError(
+            f"The target of node {int(y.isnan().nonzero()[0, 0])} is missing (NaN), and all others are {len(known)} "
+            "whole numbers as floating-point numbers, so they may be classes or numbers: pass task='multiclass' or "
+            "task='regression'."
         )
 
 

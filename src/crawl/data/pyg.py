@@ -97,9 +97,7 @@ def from_pyg(
         split = Split(*torch.split(torch.arange(len(store)), [len(part) for part in parts]))
     if store.y is None:
         raise ValueError("The graphs have no targets: set y.")
-    if unused := sorted(_attributes(dataset) - _USED):
-        remedy = "put what a model should see into x or edge_attr"
-        warnings.warn(f"Of the graphs, {', '.join(unused)} will not be used: {remedy}.", UserWarning, stacklevel=2)
+    warn_of_unused(dataset, _USED)
     level = "node" if store.y_per_node else "graph"
     found, y = targets_from_tensor(store.y, task, metric, level)
     if isinstance(split, str) and split == "auto":
@@ -137,10 +135,20 @@ def _has_masks(dataset: Any) -> bool:
     return getattr(data, "train_mask", None) is not None
 
 
+def warn_of_unused(dataset: PyGDataset, used: Collection[str]) -> None:
+    """Warns the caller's caller of attributes of graphs that are not used."""
+    if unused := sorted(_attributes(dataset).difference(used)):
+        what = "graph" if isinstance(dataset, Data) else "graphs"
+        remedy = "put what a model should see into x or edge_attr"
+        warnings.warn(f"Of the {what}, {', '.join(unused)} will not be used: {remedy}.", UserWarning, stacklevel=3)
+
+
 def _attributes(dataset: Any) -> set[str]:
     """What graphs have besides names, which are strings; of a data set that is not a list, what its first graph has."""
     graphs = dataset if isinstance(dataset, list | tuple) else [dataset if isinstance(dataset, Data) else dataset[0]]
-    return {name for data in graphs for name, value in data.to_dict().items() if not isinstance(value, str | list)}
+    return {
+        name for data in graphs for name, value in data.to_dict().items() if not isinstance(value, str | list | None)
+    }
 
 
 def _own_split(dataset: Any) -> Split | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,10 +23,11 @@ _MIXED = "y mixes classes of different kinds: give words, or give numbers."
 _MOST_CATEGORIES = 1000  # in one column of integers; more are taken for a mistake
 
 
-def numbers_of(y: Any) -> Tensor:
+def numbers_of(y: Any, nodes: Sequence[Any] | None = None) -> Tensor:
     """`[n]` or `[n, k]` numbers: float32, or float64 where float32 would not tell them apart.
 
-    NaN is a missing number where each graph has several, of which one is known at least.
+    NaN is a missing number where each graph has several, of which one is known at least. Messages name the graphs by
+    their rows, or the `nodes` that the numbers belong to.
     """
     if y is None:
         raise ValueError("A regressor requires y to be passed, but the target y is None.")
@@ -40,7 +41,10 @@ def numbers_of(y: Any) -> Tensor:
     may_miss = targets.dim() == 2 and targets.shape[1] > 1
     wrong = (targets.float().isinf() if may_miss else ~targets.float().isfinite()).nonzero()
     if wrong.numel():
-        raise ValueError(f"y[{int(wrong[0, 0])}] is {'' if may_miss else 'NaN or '}infinite: leave out this graph.")
+        raise ValueError(
+            f"{_place(int(wrong[0, 0]), nodes)} is {'' if may_miss else 'NaN or '}infinite: leave out this "
+            f"{_owner(nodes)}."
+        )
     if may_miss:
         _refuse_unknown(targets.isnan().numpy())
     return as_numbers(targets)
@@ -70,8 +74,17 @@ def _refuse_unknown(is_missing: NDArray[np.bool_]) -> None:
         raise ValueError(f"y[:, {int(of_columns.argmax())}] has no target that is known: leave out this column.")
 
 
-def classes_of(y: Any, owner: str = "graph") -> tuple[NDArray[Any], Tensor]:
-    """The classes in their order, and `[n]` the number of the class of each graph, or node."""
+def classes_of(y: Any, nodes: Sequence[Any] | None = None) -> tuple[NDArray[Any], Tensor]:
+    """The classes in their order, and `[n]` the number of the class of each graph, or of each of the `nodes`."""
+    classes, codes = np.unique(checked_classes(y, nodes), return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y holds one class only ({', '.join(map(str, classes))}): there is nothing to tell apart.")
+    return classes, torch.from_numpy(codes.astype(np.int64))
+
+
+def checked_classes(y: Any, nodes: Sequence[Any] | None = None) -> NDArray[Any]:
+    """`[n]` the class of each graph, or of each of the `nodes`, by which messages name them: all words or numbers."""
+    owner = _owner(nodes)
     if y is None:
         raise ValueError("A classifier requires y to be passed, but the target y is None.")
     may_mix = isinstance(y, Iterable) and getattr(y, "dtype", np.dtype(object)) == np.dtype(object)
@@ -85,15 +98,20 @@ def classes_of(y: Any, owner: str = "graph") -> tuple[NDArray[Any], Tensor]:
         raise ValueError(f"y must hold one class for each {owner}, a word or a number, not {shown(y)}.") from None
     for i, label in enumerate(labels):
         if label is None or label != label or label in (np.inf, -np.inf):
-            raise ValueError(f"y[{i}] is {label}, which is not a class: leave out this {owner}.")
+            raise ValueError(f"{_place(i, nodes)} is {label}, which is not a class: leave out this {owner}.")
     try:
         check_classification_targets(labels)
-        classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:  # as of 1 and 'a', which have no order
         raise ValueError(_MIXED) from None
-    if len(classes) < 2:
-        raise ValueError(f"y holds one class only ({', '.join(map(str, classes))}): there is nothing to tell apart.")
-    return classes, torch.from_numpy(codes.astype(np.int64))
+    return np.asarray(labels)
+
+
+def _place(row: int, nodes: Sequence[Any] | None) -> str:
+    return f"y[{row}]" if nodes is None else f"The target of node {shown(nodes[row])}"
+
+
+def _owner(nodes: Sequence[Any] | None) -> str:
+    return "graph" if nodes is None else "node"
 
 
 def class_task(classes: NDArray[Any], level: Level = "graph") -> Task:

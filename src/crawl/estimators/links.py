@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias, get_args
+from typing import Any, Self, get_args
 
 import networkx as nx
 import numpy as np
@@ -15,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data as PyGData
 
-from crawl.checks import as_list, between, check_choice, shown
+from crawl.checks import between, check_choice, shown
 from crawl.choices import PairScore
-from crawl.data.given_graphs import one_graph_of
+from crawl.data.given_graphs import as_links, one_graph_of
+from crawl.data.given_pairs import Pairs, of_two_nodes, pair_ids, rows_of_two
 from crawl.data.link_list import LinkList
 from crawl.data.links import FEWEST_LINKS, dataset_of_links
 from crawl.data.one_graph import OneGraph
@@ -25,10 +25,7 @@ from crawl.estimators.inputs import Array
 from crawl.estimators.node_targets import Nodes, OneGraphLike, check_graph, node_ids, without_reverse
 from crawl.estimators.nodes import OneGraphEstimator
 from crawl.runs.experiment import Experiment, Model
-from crawl.tensor_checks import holds_integers
 from crawl.training.evaluation import Predictions
-
-Pairs: TypeAlias = "Tensor | NDArray[Any] | Sequence[Any]"
 
 
 @dataclass(eq=False, repr=False)
@@ -184,55 +181,20 @@ class CRaWlLinkPredictor(ClassifierMixin, OneGraphEstimator):  # type: ignore[mi
         if store.graph.one_way is not None:
             edge, remedy = without_reverse(graph, store.graph.one_way)
             raise ValueError(f"The {edge}, and links have no direction: {remedy}.")
-        data = PyGData(edge_index=store.edge_index, edge_attr=store.edge_attr, num_nodes=store.num_nodes)
-        links = LinkList.of(data, undirected=False)
-        plain = PyGData(x=store.x, edge_index=links.edge_index, edge_attr=links.edge_attr, num_nodes=store.num_nodes)
-        return replace(one_graph_of(plain, self.batches), x=store.x)
+        return as_links(store)
 
     def _predict(self, pairs: Pairs, graph: OneGraphLike | None, hide: bool) -> Predictions:
         check_is_fitted(self)
         how = self._applied()
         store, named = (self._graph, self._nodes) if graph is None else (self._links_of(graph), graph)
-        return self.model_.predict(store.with_owners(pair_ids(named, pairs)), **how, hide=hide)
+        return self.model_.predict(store.with_owners(_pair_ids(named, pairs)), **how, hide=hide)
 
 
-def pair_ids(graph: OneGraphLike, pairs: Pairs) -> Tensor:
+def _pair_ids(graph: OneGraphLike, pairs: Pairs) -> Tensor:
     """`[n, 2]` the numbers of the nodes of each pair. Refuses a node that is not there, and a node with itself."""
     if isinstance(graph, nx.Graph):
-        ids = node_ids(graph, [end for row in _rows(pairs) for end in row]).view(-1, 2)
-    else:
-        is_array = isinstance(pairs, Tensor) or (isinstance(pairs, np.ndarray) and pairs.dtype.kind in "bif")
-        rows = torch.as_tensor(pairs) if is_array else _numbers(_rows(pairs))
-        if not holds_integers(rows) or rows.dim() != 2 or rows.shape[1] != 2:
-            hint = " Of edge_label_index, give the transpose." if rows.dim() == 2 and rows.shape[0] == 2 else ""
-            raise ValueError(f"Pairs must be numbers of nodes, [n, 2] integers, not {shown(rows)}.{hint}")
-        ids = node_ids(graph, rows.flatten().long()).view(-1, 2)
-    same = (ids[:, 0] == ids[:, 1]).nonzero()
-    if same.numel():
-        raise ValueError(f"A link is between two different nodes, but pairs[{int(same[0])}] names one twice.")
-    return ids
-
-
-def _rows(pairs: Pairs) -> list[Sequence[Any]]:
-    """The pairs as a list, each of two things."""
-    is_array = isinstance(pairs, Tensor | np.ndarray)
-    rows: list[Any] = pairs.tolist() if is_array else as_list("pairs", pairs, "pairs of nodes")  # type: ignore[union-attr]
-    for i, row in enumerate(rows if isinstance(rows, list) else [rows]):
-        if not isinstance(row, tuple | list | np.ndarray | Tensor) or len(row) != 2:
-            raise ValueError(f"pairs[{i}] must be two nodes of the graph, not {shown(row)}.")
-    return rows
-
-
-def _numbers(rows: list[Sequence[Any]]) -> Tensor:
-    """`[n, 2]` the numbers of nodes in rows of two."""
-    for i, row in enumerate(rows):
-        for end in row:
-            is_number = isinstance(end, int | np.integer) and not isinstance(end, bool)
-            if not is_number and not (isinstance(end, Tensor) and end.dim() == 0 and holds_integers(end)):
-                raise ValueError(f"pairs[{i}] must be two numbers of nodes, not {shown(row)}.")
-            if not -(2**63) <= int(end) < 2**63:
-                raise ValueError(f"There is no node {shown(int(end))}.")
-    return torch.tensor([[int(end) for end in row] for row in rows], dtype=torch.long).view(-1, 2)
+        return of_two_nodes(node_ids(graph, [end for row in rows_of_two(pairs) for end in row]).view(-1, 2))
+    return node_ids(graph, pair_ids(pairs).flatten()).view(-1, 2)
 
 
 def _without_edges(graph: OneGraphLike) -> OneGraphLike:

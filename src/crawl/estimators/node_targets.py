@@ -34,7 +34,7 @@ def chosen_masks(graph: OneGraphLike, y: Any, nodes: Nodes, fold: int) -> dict[s
         if fold != 0:
             raise ValueError(f"fold={shown(fold)} chooses a column of the masks of PyG data, which are not used here.")
         return None
-    masks = masks_of(graph, fold)
+    masks, y = masks_of(graph, fold), one_column("y", y)
     if masks is not None and y is not None and len(_as_array(y)) != graph.num_nodes:
         raise ValueError(
             f"y has {len(_as_array(y))} targets for a graph of {graph.num_nodes} nodes with masks: give one for each "
@@ -72,7 +72,7 @@ def labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray
     """`[M]` the numbers of the nodes whose target is known, each once, their targets, and the nodes that were given."""
     if isinstance(y, Mapping) and nodes is not None:
         raise ValueError("y names its nodes itself: leave out nodes.")
-    num_nodes = _num_nodes(graph)
+    num_nodes, y = _num_nodes(graph), one_column("y", y)
     owners = torch.arange(num_nodes) if nodes is None else node_ids(graph, nodes)
     _refuse_repeated("nodes", graph, owners)
     named = None if y is None else _named("y", y, graph, None if nodes is None else owners)
@@ -98,14 +98,18 @@ def labelled(graph: OneGraphLike, y: Any, nodes: Nodes) -> tuple[Tensor, NDArray
 
 def weights_at(weights: Any, graph: OneGraphLike, owners: Tensor, given: Tensor) -> Tensor:
     """`[M]` the weights of the nodes `owners`, from one for each node that was given, or for each node of the graph."""
-    num_nodes = _num_nodes(graph)
+    num_nodes, weights = _num_nodes(graph), one_column("sample_weight", weights)
     is_whole = torch.equal(given, torch.arange(num_nodes))
     named = _named("sample_weight", weights, graph, None if is_whole else given)
     rows = list(weights.values()) if isinstance(weights, Mapping) else weights
+    rows = rows.tolist() if isinstance(rows, Tensor) else rows
+    if len(shape := np.shape(rows)) == 2 and shape[1] == 1:
+        rows = np.reshape(rows, -1)
     if named is None and np.shape(rows) == (num_nodes,) and _is_of_graph("sample_weight", given, num_nodes):
         named = torch.arange(num_nodes)
     named = given if named is None else named
-    return weights_of(rows, len(named), "node")[_places("sample_weight", graph, named, owners)]
+    owner = "node" if len(named) == num_nodes else f"node that is given, or {num_nodes}, one for each of the graph"
+    return weights_of(rows, len(named), owner)[_places("sample_weight", graph, named, owners)]
 
 
 def check_graph(graph: Any) -> None:
@@ -116,16 +120,26 @@ def check_graph(graph: Any) -> None:
 
 def without_reverse(graph: OneGraphLike, one_way: tuple[int, int]) -> tuple[str, str]:
     """Which edge has no reverse, by the names of its ends, and what to do about it."""
-    is_named = isinstance(graph, nx.Graph)
-    u, v = names_of(graph, torch.tensor(one_way)) if is_named else one_way
-    remedy = "give graph.to_undirected()" if is_named else "list both directions"
+    u, v = names_of(graph, torch.tensor(one_way))
+    remedy = "give graph.to_undirected()" if isinstance(graph, nx.Graph) else "list both directions"
     return f"edge from {shown(u)} to {shown(v)} has no reverse", remedy
 
 
-def names_of(graph: nx.Graph, ids: Tensor) -> list[Any]:
-    """The nodes of a graph with these numbers."""
-    names = list(graph.nodes)
+def names_of(graph: OneGraphLike, ids: Tensor) -> list[Any]:
+    """The nodes of a graph with these numbers; the numbers themselves for PyG data."""
+    names = list(graph.nodes) if isinstance(graph, nx.Graph) else range(int(graph.num_nodes or 0))
     return [names[i] for i in ids.tolist()]
+
+
+def one_column(what: str, rows: Any) -> Any:
+    """The column of a table of pandas with one, as a Series; anything else as it is. Refuses a table with several."""
+    if not (hasattr(rows, "columns") and hasattr(rows, "iloc")):
+        return rows
+    if len(rows.columns) != 1:
+        raise ValueError(
+            f"{what} is a table with {len(rows.columns)} columns, and one is needed: give {what}[name] of one of them."
+        )
+    return rows.iloc[:, 0]
 
 
 def _num_nodes(graph: OneGraphLike) -> int:
@@ -223,8 +237,8 @@ def _places(what: str, graph: OneGraphLike, named: Tensor, asked: Tensor) -> NDA
     found = place[asked]
     missing = asked[found < 0]
     if missing.numel():
-        name = names_of(graph, missing[:1])[0] if isinstance(graph, nx.Graph) else int(missing[0])
-        raise ValueError(f"{what} says nothing of node {shown(name)}: give a row for each node, or leave it out.")
+        name = shown(names_of(graph, missing[:1])[0])
+        raise ValueError(f"{what} says nothing of node {name}: give a row for each node, or leave it out.")
     rows: NDArray[np.int64] = found.numpy()
     return rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args, overload
 
 import numpy as np
 import torch
@@ -12,9 +12,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
-from torch_geometric.data import Data as PyGData
 
-from crawl.checks import check_choice, shown, whole_number
+from crawl.checks import check_choice, shown, truth, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.given_graphs import one_graph_of
@@ -23,7 +22,7 @@ from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Split
 from crawl.data.task import Task
 from crawl.estimators.base import CRaWlEstimator
-from crawl.estimators.inputs import Array, categories_in, class_task, classes_of, numbers_of
+from crawl.estimators.inputs import Array, categories_in, checked_classes, class_task, classes_of, numbers_of
 from crawl.estimators.node_targets import (
     Nodes,
     OneGraphLike,
@@ -110,12 +109,14 @@ class _Known:
 
     Attributes:
         owners: `[M]` the numbers of the nodes whose target is known, each once.
+        names: `[M]` what they are called: nodes of a networkx graph, or numbers.
         values: `[M]` their targets.
         given: The nodes that were asked for, known or not.
         masks: The masks of PyG data, if they chose the nodes.
     """
 
     owners: Tensor
+    names: list[Any]
     values: NDArray[Any]
     given: Tensor
     masks: dict[str, Tensor] | None
@@ -130,7 +131,8 @@ class _NodeEstimator(OneGraphEstimator):
         masks = chosen_masks(X, y, nodes, fold)
         if masks is not None:
             nodes = torch.stack([masks[part] for part in parts]).any(dim=0).nonzero().flatten()
-        return _Known(*labelled(X, y, nodes), masks)
+        owners, values, given = labelled(X, y, nodes)
+        return _Known(owners, names_of(X, owners), values, given, masks)
 
     def _learn(self, X: OneGraphLike, known: _Known, targets: Tensor, task: Task, weights: Any, loss: Any) -> None:
         """Train on targets of the known nodes."""
@@ -162,13 +164,13 @@ class _NodeEstimator(OneGraphEstimator):
         how = self._applied()
         return self.model_.predict(self._store(graph, nodes), **how)
 
-    def _compared(self, X: OneGraphLike, y: Any, nodes: Nodes, fold: int) -> tuple[NDArray[Any], Tensor | list[Any]]:
-        """The known targets of the nodes that `score` compares, and these nodes."""
+    def _compared(self, X: OneGraphLike, y: Any, nodes: Nodes, fold: int) -> _Known:
+        """What is known of the nodes that `score` compares."""
         check_is_fitted(self)
         known = self._known(X, y, nodes, fold, ("test",))
         if not len(known.owners):
             raise ValueError("No node has a target to compare with: give y, or name nodes whose target is known.")
-        return known.values, known.owners if isinstance(X, PyGData) else names_of(X, known.owners)
+        return known
 
 
 class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc]
@@ -229,10 +231,9 @@ class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc
             ValueError: For graphs, classes, weights or nodes that cannot be used; the message says which and why.
         """
         known = self._known(X, y, nodes, fold, ("train", "val"))
-        if known.values.dtype.kind in "if":
-            check_labels(torch.from_numpy(known.values), known.owners)
+        _check_numbers(known)
         _check_enough(known)
-        classes, targets = classes_of(known.values, "node")
+        classes, targets = classes_of(known.values, known.names)
         self._learn(X, known, targets, class_task(classes, "node"), sample_weight, "auto")
         self.classes_ = classes
         return self
@@ -250,10 +251,19 @@ class CRaWlNodeClassifier(ClassifierMixin, _NodeEstimator):  # type: ignore[misc
     def score(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None, fold: int = 0) -> float:
         """The accuracy on the nodes with a class; on those in `test_mask` of PyG data, if no nodes are named.
 
-        The arguments are those of `fit`.
+        The arguments are those of `fit`, and what `fit` refuses as classes is refused, as are numbers if the classes of
+        the model are words, and the other way round.
         """
-        values, compared = self._compared(X, y, nodes, fold)
-        return float(np.mean(self.predict(X, compared) == values))
+        known = self._compared(X, y, nodes, fold)
+        _check_numbers(known)
+        given, own = (_are_words(labels) for labels in (checked_classes(known.values, known.names), self.classes_))
+        if given != own:
+            what, others = ("words", "numbers") if given else ("numbers", "words")
+            raise ValueError(
+                f"y holds {what}, such as {shown(known.values.tolist()[0])}, and the classes of the model are "
+                f"{others}, such as {shown(self.classes_.tolist()[0])}: give the classes as fit had them."
+            )
+        return float(np.mean(self.predict(X, known.names) == known.values))
 
 
 @dataclass(eq=False, repr=False)
@@ -281,21 +291,47 @@ class CRaWlNodeRegressor(RegressorMixin, _NodeEstimator):  # type: ignore[misc]
         """
         known = self._known(X, y, nodes, fold, ("train", "val"))
         _check_enough(known)
-        targets = numbers_of(known.values).unsqueeze(1)
+        targets = numbers_of(known.values, known.names).unsqueeze(1)
         self._learn(X, known, targets, Task(kind="regression", level="node", num_outputs=1), sample_weight, self.loss)
         return self
 
-    def predict(self, X: OneGraphLike, nodes: Nodes = None) -> Array:
-        """`[n]` the number of each node, or of those in `nodes`."""
-        return self._predict(X, nodes).mean[:, 0]
+    @overload
+    def predict(self, X: OneGraphLike, nodes: Nodes = None, *, return_walk_spread: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(
+        self, X: OneGraphLike, nodes: Nodes = None, *, return_walk_spread: Literal[True]
+    ) -> tuple[Array, Array]: ...
+    def predict(
+        self, X: OneGraphLike, nodes: Nodes = None, *, return_walk_spread: bool = False
+    ) -> Array | tuple[Array, Array]:
+        """`[n]` the number of each node, or of those in `nodes`.
+
+        Args:
+            X: The graph.
+            nodes: The nodes; all when None.
+            return_walk_spread: As in `CRaWlRegressor.predict`.
+        """
+        truth("return_walk_spread", return_walk_spread)
+        found = self._predict(X, nodes)
+        return (found.mean[:, 0], found.walk_spread[:, 0]) if return_walk_spread else found.mean[:, 0]
 
     def score(self, X: OneGraphLike, y: Any = None, nodes: Nodes = None, fold: int = 0) -> float:
         """R² on the nodes with a number; on those in `test_mask` of PyG data, if no nodes are named.
 
         The arguments are those of `fit`.
         """
-        values, compared = self._compared(X, y, nodes, fold)
-        return float(r2_score(values, self.predict(X, compared)))
+        known = self._compared(X, y, nodes, fold)
+        return float(r2_score(numbers_of(known.values, known.names).numpy(), self.predict(X, known.names)))
+
+
+def _check_numbers(known: _Known) -> None:
+    """Refuses numbers below 0 as classes, as `from_graph` does."""
+    if known.values.dtype.kind in "if":
+        check_labels(torch.from_numpy(known.values), known.names)
+
+
+def _are_words(labels: NDArray[Any]) -> bool:
+    return labels.dtype.kind in "US"
 
 
 def _check_enough(known: _Known) -> None:

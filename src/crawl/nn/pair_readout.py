@@ -84,7 +84,7 @@ class PairReadout(nn.Module):
         check_graph_features(u, 0)
         check_rows(x, members, self.norm.bias)
         if targets is not None and len(targets) != 1:
-            raise ValueError("Pairs of nodes have no embeddings: give nodes as targets.")
+            raise ValueError("Pairs of nodes have no embeddings: give the graph itself, or nodes as targets.")
         z: Tensor = self.embedding(self.dropout(self.norm(x, members.rows, relu=True)))
         return z if targets is None else targets[0].spread(z)
 

@@ -52,6 +52,7 @@ class Features:
             for other models, and for those of older versions.
         batches: What a batch of targets was, for a model that was trained on one graph; None for sets of graphs, and in
             models of older versions.
+        undirected: Whether edges that are listed one way get a reverse, as they did in training; see `Dataset`.
     """
 
     task: Task
@@ -68,6 +69,7 @@ class Features:
     is_weighted: bool | None = field(default=None, compare=False)
     leads_both_ways: bool | None = field(default=None, compare=False)
     batches: Batches | None = field(default=None, compare=False)
+    undirected: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("num_node_features", "num_edge_features"):
@@ -105,6 +107,7 @@ class Features:
             _is_weighted(dataset.store),
             _leads_both_ways(dataset.store),
             dataset.batches,
+            dataset.undirected,
         )
 
     @property

@@ -22,12 +22,14 @@ from crawl.data.given_graphs import (
     GraphLike,
     Graphs,
     are_molecules,
+    as_links,
     is_one_graph,
     list_of,
     one_graph_of,
     store_of,
     store_of_readable,
 )
+from crawl.data.given_pairs import Pairs, pair_ids
 from crawl.data.hidden_links import hidden_parts
 from crawl.data.link_graph import LinkGraph
 from crawl.data.molecules import bonds_of
@@ -136,19 +138,24 @@ class TrainedModel(StoredModel):
         self,
         graphs: Store | GraphLike | Graphs,
         *,
+        pairs: Pairs | None = None,
         unreadable: HandleUnreadable = "error",
         **how: Unpack[HowToApply],
     ) -> Predictions:
         """Predictions for all graphs, or for all targets of one graph, in their order.
 
         A pair of nodes is predicted on the graph as it is, with all of its links: a pair that is linked there is seen
-        to be linked while it is predicted, unless `hide` says otherwise.
+        to be linked while it is predicted, unless `hide` says otherwise. The store of `from_links` has the training
+        links only.
 
         Args:
             graphs: A graph or a list of them, with the features of the training data: SMILES strings or molecules of
                 rdkit for a model of molecules, PyG data, networkx graphs. Or a store, also of one graph with its
                 targets. A model of nodes answers for each node; one that was trained on one graph in closed batches
-                takes one graph at a time. Encodings are computed here, as in the training.
+                takes one graph at a time, as does a model of links. Encodings are computed here, as in the training,
+                and edges get a reverse if they did there (`undirected=True`).
+            pairs: `[n, 2]` the numbers of the nodes of each pair, for a model of links that is given a graph; of a
+                networkx graph, nodes count in its order from 0 on.
             unreadable: What to do about SMILES strings that are not molecules, and molecules that are None or NaN:
                 `error` refuses the first of them by name, `nan` gives NaN as their prediction.
             how: As in `HowToApply`: the number of evaluations, the steps and the seed of the walks, sizes of batches.
@@ -157,6 +164,8 @@ class TrainedModel(StoredModel):
             ValueError: If the graphs have other features than the model was trained with, or features that are not
                 finite.
         """
+        if pairs is not None:
+            graphs = self._links_of(graphs).with_owners(pair_ids(pairs))
         store, is_read = self._store(graphs, unreadable)
         if store is None:
             raise ValueError("None of the molecules can be read, so there is nothing to predict.")
@@ -173,13 +182,34 @@ class TrainedModel(StoredModel):
         """`[n, d]` embeddings: what the head of the network sees of each graph, pooled, or of each node.
 
         They are means over evaluations with the walks of `predict`, whose arguments these are. Those of an ensemble are
-        those of its models, side by side.
+        those of its models, side by side. A model of links compares pairs of nodes by these embeddings of all nodes.
         """
+        if self._is_of_links and not isinstance(graphs, GraphStore | OneGraph):
+            graphs = self._links_of(graphs)
         store, is_read = self._store(graphs, unreadable)
         if store is None:
             raise ValueError("None of the molecules can be read, so there is nothing to embed.")
         found = np.concatenate(list(self.embeddings_in_pieces(store, **how)))
         return found if is_read is None else with_gaps(found, is_read)
+
+    @property
+    def _is_of_links(self) -> bool:
+        """Whether the model answers for pairs of nodes of one graph, and not for bonds of molecules."""
+        return self.features.task.level == "pair" and not self.features.are_molecules
+
+    def _links_of(self, graphs: Any) -> OneGraph:
+        """One graph as a model of links reads it, to be asked about all of its nodes."""
+        if isinstance(graphs, GraphStore | OneGraph):
+            raise ValueError("A store names its pairs: leave out pairs, or give store.with_owners(pairs).")
+        if not self._is_of_links:
+            what = {"graph": "graphs", "node": "nodes", "pair": "bonds"}[self.features.task.level]
+            raise ValueError(f"The model answers for {what}, not for pairs of nodes: leave out pairs.")
+        if self.batches is None:
+            raise ValueError("The model, of an older version, does not say what its batches were: give a OneGraph.")
+        given = [graphs] if is_one_graph(graphs) else list_of(graphs, "graphs")
+        if len(given) != 1 or are_molecules(given):
+            raise ValueError(f"The model answers for links of one graph: give it alone, not {shown(graphs)}.")
+        return as_links(one_graph_of(given[0], self.batches, undirected=self.features.undirected))
 
     def _store(
         self, graphs: Store | GraphLike | Graphs, unreadable: HandleUnreadable
@@ -196,7 +226,7 @@ class TrainedModel(StoredModel):
         given: Any = [graphs] if is_one_graph(graphs) else list_of(graphs, "graphs")
         has_bonds = self.features.task.level == "pair" and self.features.are_molecules
         if self.features.task.level == "pair" and not (has_bonds and are_molecules(given)):
-            raise ValueError("The model answers for pairs of nodes: give a store that names them, as from_links does.")
+            raise ValueError("The model answers for pairs of nodes: name them, predict(graph, pairs=[(0, 1)]) say.")
         if are_molecules(given) and (number := self.features.num_parts) > 1:
             raise ValueError(
                 f"The model reads {number} molecules side by side: use crawl predict with a table, or read_molecules."
@@ -209,9 +239,9 @@ class TrainedModel(StoredModel):
                     f"The model was trained with closed batches, which are of one graph: give one at a time, not "
                     f"{len(given)}."
                 )
-            return one_graph_of(given[0], self.batches), None
+            return one_graph_of(given[0], self.batches, undirected=self.features.undirected), None
         if unreadable == "error":
-            store = self.with_descriptors(store_of(given), given)
+            store = self.with_descriptors(store_of(given, undirected=self.features.undirected), given)
             return replace(store, **bonds_of(store)) if has_bonds else store, None
         if (level := self.features.task.level) != "graph":
             raise ValueError(

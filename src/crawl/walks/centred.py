@@ -13,9 +13,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from crawl.graph import Graph
 from crawl.walks.arcs import SortedArcs
 
 Draw = Callable[[list[Tensor], int], Tensor]  # the next arc of each walk: nodes visited, number of the step → arc
+_ARCS = 2**22  # are looked at together
 
 
 def with_arm_behind(
@@ -43,19 +45,39 @@ def reverse_arc(arcs: SortedArcs, source: Tensor, arc: Tensor) -> Tensor:
     return torch.minimum(first + rank, last - 1)
 
 
-def why_inexact(strategy: str, *, is_weighted: bool) -> str:
-    """Why centred walks do not have the law of a long walk seen from its middle; empty for others.
+def why_inexact(strategy: str, graph: Graph | None) -> str:
+    """Why centred walks need not have the law of a long walk seen from its middle; empty for others.
 
     Weights that both directions share leave a stationary `uniform` walk as likely as its reverse. Non-backtracking
-    walks are not: with what chance they leave a node depends on the weight of the arc that they do not take back, and
-    their stationary law, on which the arm that is read backwards depends, has no closed form.
+    walks are not: with what chance they leave a node depends on the weight of the arcs that they do not take back, and
+    their stationary law, on which the arm that is read backwards depends, has no closed form. Parallel edges are such
+    weights, and so is the minimum-degree rule. Without a graph, what can be said of the strategy alone.
     """
-    if not is_weighted or strategy != "non_backtracking":
+    if strategy == "min_degree_non_backtracking":
+        reason = "Steps are drawn by degrees"
+    elif strategy != "non_backtracking" or graph is None:
+        return ""
+    elif graph.is_weighted:
+        reason = "Edges have weights"
+    elif _has_parallel_edges(graph):
+        reason = "Some edges are listed several times"
+    else:
         return ""
     return (
-        "Edges have weights, so centred non-backtracking walks do not have the law of a long walk seen from its middle "
+        f"{reason}, so centred non-backtracking walks need not have the law of a long walk seen from its middle "
         "(docs/walks.md)"
     )
+
+
+def _has_parallel_edges(graph: Graph) -> bool:
+    """Whether two arcs lead from one node to the same one. Arcs may be mapped from a file: some are read at a time."""
+    rowptr = graph.rowptr
+    for first in range(0, graph.num_arcs, _ARCS):
+        col = graph.col[first : first + _ARCS + 1]
+        second = (first + 1 + (col[1:] == col[:-1]).nonzero().flatten()).to(rowptr.dtype)
+        if bool((rowptr[torch.searchsorted(rowptr, second)] != second).any()):  # not the first arc of its row
+            return True
+    return False
 
 
 def check_both_ways(one_way: tuple[int, int] | None) -> None:
