@@ -81,10 +81,6 @@ def test_several_targets_need_a_flag(crawl, tiny, molecules):
         (("-o", "a.html", "--rows", "4"), "No row of"),
         (("-o", "a.html", "--top", "0"), "--top must be a whole number from 1 to 100, not 0."),
         (("-o", "a.html", "--num-points", "0"), "--num-points must be a whole number"),
-        (
-            ("-o", "a.html", "--batch-size", "5"),
-            "and nodes by --ids: leave out --batch-size.",
-        ),
         (("-o", "a.html", "--ids", "5"), "The model predicts graphs, so --ids cannot change anything: choose --rows."),
         (("-o", "a.html", "--json", "molecules.csv"), "The output would replace the input"),
         (("-o", "none/a.html", "--rows", "1", *QUICK), "none/a.html"),

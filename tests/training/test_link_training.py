@@ -126,6 +126,7 @@ def trained(dataset: Dataset, epochs: int, **settings: Any) -> Trainer:
         num_steps=16,
         num_eval_steps=16,
         window_size=4,
+        centred=dataset.batches == "closed",
     )
     training = Training(lr=0.01, max_epochs=epochs)
     trainer = Trainer(model, dataset, training, Evaluation(num_val_repeats=1), **settings)
