@@ -204,3 +204,9 @@ def test_an_output_never_replaces_the_model(crawl, runs, name):
 def test_there_is_no_calibration_for_nodes(crawl, runs, flags):
     message = crawl.error("predict", runs["full"], runs["graph"], *flags)
     assert message == f"{runs['full']} predicts nodes, for which there is no {flags[0]}: leave it out."
+
+
+def test_help_says_what_a_setting_is_of_one_graph(crawl):
+    text = " ".join(crawl("train", "nodes", "--help").out.replace("│", " ").split())
+    assert "The column split of the table if there is one (auto), another column" in text
+    assert "scaffold or files (molecules)" not in text

@@ -165,7 +165,7 @@ def _flag(hint: Any, default: Any, sentence: str) -> Any:
 
 def _sentences(kind: type) -> dict[str, str]:
     """The first sentence of what the docstrings of a class and its bases say about each of its attributes."""
-    params = [each for base in kind.__mro__ for each in docstring_parser.parse(base.__doc__ or "").params]
+    params = [each for base in reversed(kind.__mro__) for each in docstring_parser.parse(base.__doc__ or "").params]
     texts = {each.arg_name: " ".join((each.description or "").replace("`", "").split()) for each in params}
     return {name: f"{text.split('. ')[0].rstrip('.')}." for name, text in texts.items()}
 
