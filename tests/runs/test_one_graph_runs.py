@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_networkx
 
 from crawl import Graph, Network, WalkPlan, build_graph_file, open_features
-from crawl.data import Dataset, OneGraph, Task, from_graph
+from crawl.data import Dataset, GraphStore, OneGraph, Task, from_graph
 from crawl.data.graph_folder import read_graph_folder
 from crawl.explanations.subject import Subject
 from crawl.runs import Experiment, Model, Nodes, TrainedModel, resume_run, run_experiment
@@ -251,6 +251,20 @@ def test_edges_that_led_both_ways_must_still(trained):
         trained.predict(data)
     with pytest.raises(ValueError, match=r"^The model answers for nodes, not for pairs of nodes: leave out pairs\.$"):
         trained.predict(data, pairs=[(0, 1)])
+
+
+def test_sets_of_graphs_are_answered_as_one_is_or_refused(trained):
+    data = ring_data()
+    one_way = Data(x=data.x, edge_index=data.edge_index[:, :23])
+    if trained.batches == "closed":
+        with pytest.raises(ValueError, match="closed batches, which are of one graph, not of a GraphStore: give the"):
+            trained.predict(GraphStore.from_graphs([one_way]))
+        return
+    for graphs in ([data, one_way], GraphStore.from_graphs([one_way])):
+        with pytest.raises(ValueError, match="All edges of the training led both ways, but no edge leads from node"):
+            trained.predict(graphs)
+    with pytest.raises(ValueError, match="All edges of the training led both ways"):
+        Subject(trained).prepared(one_way)  # which is explained as it is predicted
 
 
 @pytest.mark.parametrize("batches", ["full", "closed"])

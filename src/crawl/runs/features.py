@@ -19,6 +19,7 @@ from crawl.data.graph_columns import least_and_most, means_and_deviations
 from crawl.data.one_graph import OneGraph, Store
 from crawl.data.packed import PackedStore
 from crawl.data.store import GraphStore
+from crawl.data.symmetry import without_reverse
 from crawl.data.task import Task
 from crawl.nn.encoders import UNKNOWN
 from crawl.tensor_checks import refuse_graph
@@ -154,7 +155,7 @@ class Features:
         """The same, with categories that the model was not trained with counted in `unknown`."""
         store.checked()
         self._check_weights(_is_weighted(store))
-        if self.leads_both_ways and isinstance(store, OneGraph) and (edge := store.graph.one_way) is not None:
+        if self.leads_both_ways and (edge := _one_way(store)) is not None:
             raise ValueError(
                 f"All edges of the training led both ways, but no edge leads from node {edge[1]} back to node "
                 f"{edge[0]}: list both directions, as PyG's ToUndirected does."
@@ -250,6 +251,16 @@ def _leads_both_ways(store: Store) -> bool | None:
     if not isinstance(store, OneGraph) or store.graph.file is not None:
         return None
     return store.graph.one_way is None
+
+
+def _one_way(store: Store) -> tuple[int, int] | None:
+    """An edge without a reverse, by its ends; None if all have one, and of graphs in files, which are not searched."""
+    if isinstance(store, OneGraph):
+        return store.graph.one_way
+    if isinstance(store, PackedStore):
+        return None
+    source, target = store.joined_edge_index[:, without_reverse(store)[:1]].tolist()
+    return (source[0], target[0]) if source else None
 
 
 def _is_weighted(store: Store) -> bool:

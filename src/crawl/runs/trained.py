@@ -222,6 +222,11 @@ class TrainedModel(StoredModel):
         if isinstance(graphs, GraphStore | OneGraph):
             if unreadable != "error":
                 raise ValueError(f"All graphs of a store are read already: leave out unreadable={unreadable!r}.")
+            if self.batches == "closed" and isinstance(graphs, GraphStore):
+                raise ValueError(
+                    "The model was trained with closed batches, which are of one graph, not of a GraphStore: give the "
+                    "graph itself, or a OneGraph."
+                )
             return graphs, None
         given: Any = [graphs] if is_one_graph(graphs) else list_of(graphs, "graphs")
         has_bonds = self.features.task.level == "pair" and self.features.are_molecules
