@@ -473,3 +473,9 @@ def test_numbers_of_walks(batches, num_walks, wanted):
     assert model.model_.experiment.walk.num_walks == model.model_.model.walk_plan.num_walks == wanted
     assert model.model_.model.walk_plan.in_mode(is_training=False).num_walks == 6
     assert clone(model).num_walks == num_walks
+
+
+def test_what_is_not_used_is_told_of():
+    settings = {**SMALL, "max_epochs": 1}
+    with pytest.warns(UserWarning, match=r"^Of the graph, pos, u will not be used: put what a model should see into x"):
+        CRaWlNodeClassifier(**settings).fit(ring(24, pos=torch.rand(24, 2), u=torch.rand(1, 3)))

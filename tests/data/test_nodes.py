@@ -223,3 +223,16 @@ def test_edges_that_are_listed_once_may_lead_both_ways(batches: str) -> None:
     x = {tuple(row): node for node, row in enumerate(data.x.tolist())}
     back = sum((x[tuple(u)], x[tuple(v)]) not in listed for u, v in batch.x[steps].transpose(0, 1).tolist())
     assert back > 20
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "message"),
+    [
+        (ring(y=torch.zeros(12, dtype=torch.complex64)), {}, "^y must hold real numbers, not torch.complex64"),
+        (ring(train_mask=None, val_mask=None, test_mask=None), {"nodes": []}, "^No node has a target: name some in"),
+        (Data(x=torch.rand(0, 2), y=torch.rand(0), num_nodes=0), {}, "^The graph has no nodes, so there is nothing to"),
+    ],
+)
+def test_refuses_what_holds_no_targets(data, settings, message):
+    with pytest.raises(ValueError, match=message):
+        from_graph(data, **settings)

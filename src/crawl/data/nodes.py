@@ -27,8 +27,8 @@ from crawl.tensor_checks import as_ids, plain_tensor
 _PARTS = ("train", "val", "test")
 _USUAL_FRACTIONS = (0.8, 0.1, 0.1)
 _FILLERS = (-1, -100)  # stand for labels that are missing: of many data sets, and of torch's losses
-_USED = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes", "batch", "ptr", "graph_keys"}
-_USED |= {f"{part}_mask" for part in _PARTS}
+USED = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes", "batch", "ptr", "graph_keys"}
+USED |= {f"{part}_mask" for part in _PARTS}
 
 
 def from_graph(
@@ -78,8 +78,12 @@ def from_graph(
     if graph.num_graphs != 1:
         raise ValueError(f"data holds {graph.num_graphs} graphs: use crawl.data.from_pyg for a set of graphs.")
     y = data.y
+    if graph.num_nodes == 0:
+        raise ValueError("The graph has no nodes, so there is nothing to learn.")
     if not isinstance(y, Tensor) or y.dim() == 0 or y.shape[0] != graph.num_nodes:
         raise ValueError(f"y must have a row for each of the {graph.num_nodes} nodes, not {shown(y)}.")
+    if y.is_complex():
+        raise ValueError(f"y must hold real numbers, not {y.dtype}: give y.real, or both parts as columns.")
     masks = masks_of(data, fold)
     if nodes is not None:
         nodes = as_ids("nodes", nodes, "numbers of nodes (of a mask, give mask.nonzero().flatten())").cpu()
@@ -88,6 +92,8 @@ def from_graph(
     else:
         known = ~y.isnan() if y.is_floating_point() else torch.ones_like(y, dtype=torch.bool)
         nodes = known.view(len(y), -1).any(dim=1).nonzero().flatten().cpu()
+    if not len(nodes):
+        raise ValueError("No node has a target: name some in nodes or in the masks, whose target is not missing (NaN).")
     wrong = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
     if wrong.numel():
         raise ValueError(f"There is no node {int(wrong[0])}: the graph has nodes 0 to {graph.num_nodes - 1}.")
@@ -123,7 +129,7 @@ def from_graph(
     x, node_categories = categories_of("x", data.x)
     edge_attr, edge_categories = categories_of("edge_attr", data.edge_attr)
     store = OneGraph(graph, nodes, x, edge_attr, targets, edge_index_of(data), batches)
-    warn_of_unused(data, _USED)
+    warn_of_unused(data, USED)
     return Dataset(name, store, found, chosen, node_categories, edge_categories, undirected=undirected)
 
 

@@ -12,13 +12,15 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from torch_geometric.data import Data
 
 from crawl.checks import check_choice, shown, truth, whole_number
 from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.given_graphs import one_graph_of
-from crawl.data.nodes import check_classes, check_labels, check_training
+from crawl.data.nodes import USED, check_classes, check_labels, check_training
 from crawl.data.one_graph import OneGraph
+from crawl.data.pyg import warn_of_unused
 from crawl.data.splits import Split
 from crawl.data.task import Task
 from crawl.estimators.base import CRaWlEstimator
@@ -158,6 +160,8 @@ class _NodeEstimator(OneGraphEstimator):
             node_categories=categories_in("x", store.x, False),
             edge_categories=categories_in("edge_attr", store.edge_attr, False),
         )
+        if isinstance(X, Data):
+            warn_of_unused(X, USED)
         self._train(dataset, experiment)
 
     def _predict(self, graph: OneGraphLike, nodes: Nodes) -> Predictions:
