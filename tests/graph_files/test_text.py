@@ -51,7 +51,7 @@ def test_headers() -> None:
     [
         ("# a\n\n0 1\n1 2\n", "line 3: '0 1' does not name columns: leave out --header"),
         ("0,1,0.5\n1,2,3\n", "line 1: '0,1,0.5' does not name columns"),
-        ("target,source\n0,1\n", "line 1: column 2 is named 'source', but columns are read in the order source, target"),
+        ("target,source\n0,1\n", "line 1: column 2 is named 'source', but columns are read in the order source"),
         ("id;Source;Target\n0;1;2\n", "column 2 is named 'source'"),
         ("weight,from,to\n3,0,1\n", "column 1 is named 'weight'"),
     ],

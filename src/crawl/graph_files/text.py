@@ -98,8 +98,8 @@ def _without_header(text: bytes, name: str) -> bytes:
     where = f"{name}, line {1 + text[:begin].count(10)}"
     if all(field.isdecimal() for field in fields[:2]):
         raise ValueError(
-            f"{where}: {shown(_line_at(text, begin))} does not name columns: leave out --header, or put a # before this "
-            "line if it is not an edge."
+            f"{where}: {shown(_line_at(text, begin))} does not name columns: leave out --header, or put a # before "
+            "the line if it is not an edge."
         )
     names = [field.strip("'\"").lower() for field in fields]
     for place, column in enumerate(_COLUMNS):
