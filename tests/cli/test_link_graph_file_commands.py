@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from crawl.cli import main
+from crawl.cli.remarks import described_split
+from crawl.data import from_link_folder
+from crawl.runs.sources import Links
 from tests.cli.test_link_commands import TINY
 
 
@@ -29,6 +32,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main([*train, "--out", str(place / "run")]) == 0
     (place / "pairs.csv").write_text("source,target\n0,1\n0,23\n24,1\n")
     return place
+
+
+def test_the_split_is_said_in_links(crawl, place):
+    dataset = from_link_folder(place / "data", fractions=(0.6, 0.2, 0.2), num_negatives=2, batches="closed")
+    num_val = len(dataset.split.val) // 3
+    num_training = dataset.store.num_edges // 2
+    hidden = f"of which an epoch hides and predicts {round(0.3 * num_training)}"
+    assert described_split(dataset, Links(batches="closed")) == (
+        f"Split: {num_training} links for training, {hidden}, {num_val} for validation, {num_val} for the test. "
+        "Pairs without a link for each that is predicted: 2."
+    )
 
 
 def test_train_evaluate_resume(crawl, place):

@@ -43,6 +43,23 @@ def test_headers() -> None:
     assert parse("# a\n\nsource,target\n0,1\n20,3\n", header=True) == [[0, 20], [1, 3]]
     assert parse("from to\n", header=True) == [[], []]
     assert parse("", header=True) == parse("") == parse("\n\n#") == [[], []]
+    assert parse('"Source" "Target" w\n0 1 2\n', header=True, weighted=True) == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("# a\n\n0 1\n1 2\n", "line 3: '0 1' does not name columns: leave out --header"),
+        ("0,1,0.5\n1,2,3\n", "line 1: '0,1,0.5' does not name columns"),
+        ("target,source\n0,1\n", "line 1: column 2 is named 'source', but columns are read in the order source"),
+        ("id;Source;Target\n0;1;2\n", "column 2 is named 'source'"),
+        ("weight,from,to\n3,0,1\n", "column 1 is named 'weight'"),
+    ],
+)
+def test_a_header_that_would_be_misread_is_refused(content: str, message: str) -> None:
+    for weighted in (False, True):
+        with pytest.raises(ValueError, match=message):
+            parse(content, header=True, weighted=weighted)
 
 
 @settings(deadline=None, max_examples=300)

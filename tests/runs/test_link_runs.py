@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import erdos_renyi_graph, to_networkx
 
 from crawl import Graph, Network, WalkPlan
 from crawl.choices import Batches
 from crawl.data import Dataset, GraphStore, OneGraph, from_links
+from crawl.data.hidden_links import hidden_parts
 from crawl.encodings import Encodings
-from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experiment
+from crawl.runs import Experiment, Model, TrainedModel, resume_run, run_experiment, trained
 from crawl.runs.run import Stopped
 from crawl.training import Evaluation, Training
 
@@ -163,6 +167,25 @@ def test_a_link_is_hidden_while_it_is_predicted(dataset: Dataset, tmp_path: Path
     graphs = GraphStore.from_graphs([Data(x=torch.rand(3, 4), edge_index=torch.tensor([[0, 1], [1, 0]]))])
     with pytest.raises(ValueError, match="hide=True is for pairs of nodes of one graph"):
         model.predict(graphs, hide=True)
+
+
+def test_graphs_with_hidden_links_are_not_all_in_memory(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_experiment(experiment(1), tmp_path / "run", dataset=dataset, quiet=True)
+    most = 0
+
+    def counted(store: OneGraph, seed: int) -> Iterator[tuple[Tensor, OneGraph]]:
+        nonlocal most
+        graphs: WeakSet[Graph] = WeakSet()
+        for ids, part in hidden_parts(store, seed):
+            graphs.add(part.graph)
+            most = max(most, len(graphs))
+            yield ids, part
+
+    monkeypatch.setattr(trained, "hidden_parts", counted)
+    TrainedModel.load(run.folder, "cpu").predict(dataset.store, hide=True)
+    assert 0 < most <= 3  # of ten
 
 
 def test_a_graph_of_a_single_link_can_be_asked_about(dataset: Dataset, tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def described_split(dataset: Dataset, data: Data | None) -> str:
     """How data of one's own are split, in one line; empty for others."""
     from crawl.checks import shown
     from crawl.choices import BY_FILE
+    from crawl.data.link_graph import LinkGraph
     from crawl.runs.sources import WAYS_TO_SPLIT
 
     split = getattr(data, "split", None)
@@ -118,9 +119,15 @@ def described_split(dataset: Dataset, data: Data | None) -> str:
     way = ways.get(split, f"given by {shown(split)}")
     if (number := getattr(data, "num_folds", 0)) and split in WAYS_TO_SPLIT:
         way += f", one of {number} folds"
-    parts = (("training", "train"), ("validation", "val"), ("the test", "test"))
-    sizes = ", ".join(f"{len(getattr(dataset.split, part)):,} for {title}" for title, part in parts)
-    return f"Split: {way + ': ' if way else ''}{sizes}."
+    titles, more = {"train": "for training", "val": "for validation", "test": "for the test"}, ""
+    counts, store = {part: len(getattr(dataset.split, part)) for part in titles}, dataset.store
+    if isinstance(store, LinkGraph):  # whose targets are pairs with a link and without, in training those of an epoch
+        counts = {part: count // (1 + store.num_negatives) for part, count in counts.items()}
+        titles["train"] = f"links for training, of which an epoch hides and predicts {counts['train']:,}"
+        counts["train"] = store.num_edges // 2
+        more = f". Pairs without a link for each that is predicted: {store.num_negatives:,}"
+    sizes = ", ".join(f"{counts[part]:,} {title}" for part, title in titles.items())
+    return f"Split: {way + ': ' if way else ''}{sizes}{more}."
 
 
 def targets_with_gaps(dataset: Dataset) -> str:

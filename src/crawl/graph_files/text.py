@@ -17,6 +17,7 @@ Block = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 
 _BYTES_AT_ONCE = 2**24
 _LONGEST_LINE = 2**16
+_COLUMNS = ("source", "target", "weight")
 _BOM = b"\xef\xbb\xbf"
 _SEPARATOR = re.compile(r"[ \t\r]*[,;][ \t\r]*|[ \t\r]+")
 _EXACT_POWERS = 10.0 ** np.arange(23)  # floats hold these exactly, so that one product or quotient rounds only once
@@ -41,13 +42,14 @@ def edges_of_text(
         header: Whether the first line names the columns.
 
     Raises:
-        ValueError: For a line that is not an edge, by its number.
+        ValueError: For a line that is not an edge, by its number, and for a header that is one, or names the columns in
+            another order.
     """
     line, is_first = 1, True
     for text in _whole_lines(file, name):
         if is_first:
             text = b"   " + text[3:] if text.startswith(_BOM) else text
-            text = _without_header(text) if header else text
+            text = _without_header(text, name) if header else text
         num_lines = text.count(b"\n")
         source, target = np.empty(num_lines, np.int32), np.empty(num_lines, np.int32)
         weight = np.empty(num_lines if weighted else 0)
@@ -85,12 +87,28 @@ def _whole_lines(file: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
         yield rest + b"\n"
 
 
-def _without_header(text: bytes) -> bytes:
-    """The text with its first line, comments and empty lines aside, made a comment."""
+def _without_header(text: bytes, name: str) -> bytes:
+    """The text with its first line, comments and empty lines aside, made a comment. Refuses what is no header of ours:
+    an edge, or the names of the columns in another order."""
     begin = 0
-    while begin < len(text) and not _fields(_line_at(text, begin)):
+    while begin < len(text) and not (fields := _fields(_line_at(text, begin))):
         begin = text.index(b"\n", begin) + 1
-    return text[:begin] + b"#" + text[begin + 1 :] if begin < len(text) else text
+    if begin == len(text):
+        return text
+    where = f"{name}, line {1 + text[:begin].count(10)}"
+    if all(field.isdecimal() for field in fields[:2]):
+        raise ValueError(
+            f"{where}: {shown(_line_at(text, begin))} does not name columns: leave out --header, or put a # before "
+            "the line if it is not an edge."
+        )
+    names = [field.strip("'\"").lower() for field in fields]
+    for place, column in enumerate(_COLUMNS):
+        if column in names and names.index(column) != place:
+            raise ValueError(
+                f"{where}: column {names.index(column) + 1} is named {column!r}, but columns are read in the order "
+                f"{', '.join(_COLUMNS)}: write the list so."
+            )
+    return text[:begin] + b"#" + text[begin + 1 :]
 
 
 def _line_at(text: bytes, begin: int) -> str:
@@ -112,7 +130,7 @@ def _as_float(field: str) -> float:
 def _problem(line: str, most_id: int, why: str, weighted: bool, may_be_header: bool) -> str:
     """Why a line is not an edge."""
     fields = _fields(line)
-    columns = ["source", "target", "weight"][: 3 if weighted else 2]
+    columns = _COLUMNS[: 3 if weighted else 2]
     hint = " If this line names the columns, add --header." if may_be_header and not fields[0].isdecimal() else ""
     if len(fields) != len(columns):
         hint = hint or (" If the third one is a weight, add --weighted." if len(fields) == 3 else "")

@@ -355,14 +355,17 @@ class TrainedModel(StoredModel):
         seed = whole_number("seed", how.get("seed", 0), -MAX_SEED, MAX_SEED)
         store = _asked(self.features.prepared(store, how.get("handle_unknown", "warn"), self._fate))
         assert isinstance(store, OneGraph)
-        parts = list(hidden_parts(store, derive_seed(seed, "hide")))
         seen: HowToApply = {**how, "hide": False}
-        if not parts:
+        order, answers = [], []
+        for ids, part in hidden_parts(store, derive_seed(seed, "hide")):  # one at a time: each has a graph of its own
+            order.append(ids)
+            answers.append(self.predict(part, **seen))
+        if not answers:
             return self.predict(store, **seen)
-        found = Predictions.joined([self.predict(part, **seen) for _, part in parts])
+        found = Predictions.joined(answers)
         assert found.noise is None
         assert found.model_spread is None
-        return replace(found, repeats=found.repeats[:, torch.cat([ids for ids, _ in parts]).argsort().numpy()])
+        return replace(found, repeats=found.repeats[:, torch.cat(order).argsort().numpy()])
 
     @property
     def _fate(self) -> str:
