@@ -73,6 +73,20 @@ def test_pairs_and_embeddings(crawl, place):
     assert np.load("nodes.npy").shape == (24, 8)
 
 
+def test_loops_and_links_listed_twice_change_nothing(crawl, place):
+    lines = (place / "edges.txt").read_text().splitlines()
+    Path("twice.txt").write_text("\n".join([*lines, *lines[3:40:2], *lines[5:9], "3 3", "23 23"]))
+    build = ("graph", "build", "twice.txt", "-o", "twice/graph.crawl", "--undirected")
+    Path("twice").mkdir()
+    assert crawl(*build, "--features", place / "features.npy").code == 0
+    for name, data in (("once", place / "data"), ("twice", Path("twice"))):
+        start = ("predict", place / "run", data, "--pairs", place / "pairs.csv", "--device", "cpu")
+        assert "1 without a prediction" in crawl(*start, "-o", f"{name}.csv").err
+        assert crawl("embed", place / "run", data, "-o", f"{name}.npy", "--device", "cpu").code == 0
+    assert Path("twice.csv").read_text() == Path("once.csv").read_text()
+    assert np.array_equal(np.load("twice.npy"), np.load("once.npy"))
+
+
 def test_what_cannot_be_is_said_in_one_line(crawl, place, tmp_path):
     start = ("train", "links", "--data.path", place / "data", *TINY)
     assert crawl.error(*start).endswith("choose batches='closed' (--data.batches closed).")

@@ -108,3 +108,17 @@ def test_a_graph_whose_arcs_are_too_many_hides_nothing() -> None:
     object.__setattr__(graph, "rowptr", graph.rowptr.long())
     with pytest.raises(ValueError, match="Links cannot be hidden in a graph of"):
         without_edges(graph, torch.ones(graph.num_edges, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("num_arcs", [1, 7, 2**22])
+def test_a_graph_of_plain_links_stays_mapped(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path, num_arcs: int
+) -> None:
+    monkeypatch.setattr("crawl.data.link_graph_file._ARCS", num_arcs)
+    _, plain = read_link_graph(folder)
+    assert plain.graph.file is not None
+    for more in (EDGES[:, -1:], torch.tensor([[4], [4]])):
+        _, store = read_link_graph(write(tmp_path / "more", torch.cat([EDGES, more], dim=1)))
+        assert (store.graph.file, store.file is not None) == (None, True)
+        assert torch.equal(store.graph.rowptr.long(), plain.graph.rowptr.long())
+        assert torch.equal(store.graph.col.long(), plain.graph.col.long())

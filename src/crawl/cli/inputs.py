@@ -152,9 +152,13 @@ class WithInput(WithModel):
     ) -> tuple[Sequence[str], Iterator[dict[str, str]], OneGraph]:
         """The same for a folder with graph.crawl, whose features have no names."""
         from crawl.data.graph_folder import read_graph_folder, rows_of
+        from crawl.data.link_folder import read_link_graph
+        from crawl.runs.sources import Links
 
         self._check_graph_file(trained)
-        store = trained.features.encoded(read_graph_folder(self.input, self.only), unknown)
+        is_of_links = isinstance(trained.experiment.data, Links)
+        read = read_link_graph(self.input, self.only)[1] if is_of_links else read_graph_folder(self.input, self.only)
+        store = trained.features.encoded(read, unknown)
         self.check_unknown(unknown)
         return *rows_of(store, self.only), store
 

@@ -16,7 +16,7 @@ from crawl.choices import Batches
 from crawl.data.dataset import Dataset
 from crawl.data.features import Columns, Unknown, category_sizes, check_names
 from crawl.data.graph_folder import GRAPH, has_graph_file, node_of, read_graph_folder
-from crawl.data.link_graph_file import from_link_graph_file, num_linked
+from crawl.data.link_graph_file import from_link_graph_file, num_linked, with_plain_links
 from crawl.data.link_list import LinkList
 from crawl.data.links import FEWEST_LINKS, dataset_of_links
 from crawl.data.node_folder import NodeFolder, read_tables
@@ -168,15 +168,17 @@ def links_of_tables(found: NodeFolder) -> KnownLinks:
     return KnownLinks(found.edges.path, places.get, lambda pairs: int(torch.isin(pair_numbers(pairs), linked).sum()))
 
 
-def read_link_graph(folder: str | Path) -> tuple[KnownLinks, OneGraph]:
-    """The links of a folder with `graph.crawl`, which is mapped, and the graph with all nodes as targets.
+def read_link_graph(folder: str | Path, only: str | Path | None = None) -> tuple[KnownLinks, OneGraph]:
+    """The links of a folder with `graph.crawl`, which is mapped, and the graph with all nodes as targets, or with those
+    in a table, `only`.
 
     Raises:
         ValueError: If the graph file is damaged.
     """
-    store = read_graph_folder(folder)
+    path = as_path("folder", folder) / GRAPH
+    store = with_plain_links(read_graph_folder(folder, only), path)
     known = KnownLinks(
-        as_path("folder", folder) / GRAPH,
+        path,
         lambda text: node_of(text, store.num_nodes),
         lambda pairs: num_linked(store.graph, pairs),
     )

@@ -6,6 +6,7 @@ prediction hides nothing and reads the rows of the file that its walks visit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,38 @@ def from_link_graph_file(
     return replace(dataset, store=replace(dataset.store, file=graph.file))
 
 
+def with_plain_links(store: OneGraph, path: Path) -> OneGraph:
+    """The store of a graph file as links are learned: without self-loops, and of parallel edges with one.
+
+    A file that has neither, which one pass over it says, stays mapped; otherwise, its links are in memory.
+    """
+    if not _has_loops_or_parallel_arcs(store.graph):
+        return store
+    links = links_of_graph(store.graph, path)
+    plain = Graph.from_edge_index(links.edge_index, store.num_nodes)
+    return replace(store, graph=plain, file=store.graph.file)
+
+
+def _has_loops_or_parallel_arcs(graph: Graph) -> bool:
+    """Whether a graph, in whose rows the targets ascend, has a self-loop or an arc twice."""
+    before = None
+    for source, target, _ in _arcs(graph):
+        same = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
+        if bool((source == target).any()) or bool(same.any()) or (int(source[0]), int(target[0])) == before:
+            return True
+        before = (int(source[-1]), int(target[-1]))
+    return False
+
+
+def _arcs(graph: Graph) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Source, target and edge of the arcs of a graph, a piece at a time."""
+    for first in range(0, graph.num_arcs, _ARCS):
+        last = min(first + _ARCS, graph.num_arcs)
+        arcs = torch.arange(first, last, device="cpu", dtype=graph.rowptr.dtype)
+        source = torch.searchsorted(graph.rowptr, arcs, right=True) - 1
+        yield source, graph.col[first:last].long(), graph.edge_id[first:last]
+
+
 def links_of_graph(graph: Graph, path: Path) -> LinkList:
     """The links of a graph, which may be mapped from a file: its arcs are read a piece at a time.
 
@@ -87,11 +120,8 @@ def links_of_graph(graph: Graph, path: Path) -> LinkList:
         raise ValueError(f"{path} has weights, and links are learned without: build it without --weighted.")
     pieces: dict[bool, list[Tensor]] = {True: [], False: []}
     loops: list[Tensor] = []
-    for first in range(0, graph.num_arcs, _ARCS):
-        arcs = torch.arange(first, min(first + _ARCS, graph.num_arcs), device="cpu", dtype=graph.rowptr.dtype)
-        source = torch.searchsorted(graph.rowptr, arcs, right=True) - 1
-        target = graph.col[first : first + len(arcs)].long()
-        loops.append(graph.edge_id[first : first + len(arcs)][source == target])
+    for source, target, edge in _arcs(graph):
+        loops.append(edge[source == target])
         for is_up, chosen in ((True, source < target), (False, source > target)):
             pieces[is_up].append(pair_numbers(torch.stack([source[chosen], target[chosen]], dim=1)))
     none = torch.empty(0, dtype=torch.long, device="cpu")
