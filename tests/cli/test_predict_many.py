@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -79,6 +80,25 @@ def test_what_was_stopped_is_resumed(crawl, trained, tmp_path, monkeypatch):
     assert "32 rows, 3 without a prediction" in done.err
     assert (tmp_path / "out.csv").read_bytes() == (trained / "plain.csv").read_bytes()
     assert files(tmp_path) == ["out.csv"]
+
+
+def test_two_at_once(tmp_path, monkeypatch):
+    output, fresh = tmp_path / "out.csv", module.Note("input", "model", {})
+    with module._begun(output, fresh) as (_, file):
+        file.write(b"whole")
+        with pytest.raises(ValueError, match="Another process is writing"), module._begun(output, fresh):
+            pass
+    flock = module.fcntl.flock
+
+    def late(*arguments):  # the other one ends after this one has opened its rows
+        os.replace(tmp_path / ".out.csv.rows", output)
+        flock(*arguments)
+
+    (tmp_path / ".out.csv.rows").write_bytes(b"whole")
+    monkeypatch.setattr(module.fcntl, "flock", late)
+    with pytest.raises(ValueError, match="Another process is writing"), module._begun(output, fresh):
+        pass
+    assert output.read_bytes() == b"whole"
 
 
 def test_another_input_model_or_setting_is_not_resumed(crawl, trained, tmp_path, monkeypatch):
@@ -162,6 +182,9 @@ def test_what_is_refused(crawl, trained, tmp_path):
     (tmp_path / "empty.csv").write_text("SMILES\n")
     assert crawl(*bad[:2], tmp_path / "empty.csv", *bad[3:]).code == 0
     assert (tmp_path / "out.csv").read_text().startswith("SMILES,predicted_logS")
+    assert "there is no folder" in crawl.error(
+        *bad[:2], tmp_path / "empty.csv", "-o", tmp_path / "no" / "out.csv", *bad[5:]
+    )
     folder = tmp_path / "folder"
     folder.mkdir()
     assert "is a folder: leave it out" in crawl.error(*bad[:2], folder, *bad[3:])

@@ -300,13 +300,18 @@ def _begun(output: Path, fresh: Note) -> Iterator[tuple[Note, IO[bytes]]]:
     What is refused leaves nothing. After anything else that stops it, the same command resumes.
     """
     output = Path(os.path.realpath(output))
+    if not output.parent.is_dir():
+        raise ValueError(f"{output} cannot be written: there is no folder {output.parent}.")
     part = _part_of(output)
     with named_if_full(str(output)), part.open("ab") as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"Another process is writing {output}: wait for it, or choose another name.") from None
+                is_ours = os.path.samestat(os.fstat(file.fileno()), part.stat())
+            except (BlockingIOError, FileNotFoundError):
+                is_ours = False
+            if not is_ours:  # or it was, and is the output of another process by now
+                raise ValueError(f"Another process is writing {output}: wait for it, or choose another name.")
         note = _resumed(output, fresh, file)
         try:
             yield note, file
