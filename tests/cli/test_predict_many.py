@@ -82,6 +82,33 @@ def test_what_was_stopped_is_resumed(crawl, trained, tmp_path, monkeypatch):
     assert files(tmp_path) == ["out.csv"]
 
 
+def test_a_process_died(crawl, trained, tmp_path, monkeypatch):
+    def dies(*arguments, **settings):
+        yield next(in_order(*arguments, **settings))
+        raise ChildProcessError("One of the 2 processes was ended from outside.")
+
+    monkeypatch.setattr(module, "in_order", dies)
+    words = ["predict", trained / "run", trained / "many.csv", "-o", tmp_path / "out.csv", "--jobs", "1"]
+    error = crawl.error(*words)
+    assert error.endswith("ended from outside. 5 rows are done; the same command resumes there")
+    monkeypatch.setattr(module, "in_order", in_order)
+    assert crawl(*words).code == 0
+    assert (tmp_path / "out.csv").read_bytes() == (trained / "plain.csv").read_bytes()
+
+
+def test_an_input_that_changes_while_it_is_read_is_refused(crawl, trained, tmp_path, monkeypatch):
+    def changes(*arguments, **settings):
+        yield from in_order(*arguments, **settings)
+        with (tmp_path / "many.csv").open("a") as file:
+            file.write("\n")
+
+    shutil.copy(trained / "many.csv", tmp_path)
+    monkeypatch.setattr(module, "in_order", changes)
+    error = crawl.error("predict", trained / "run", tmp_path / "many.csv", "-o", tmp_path / "out.csv", "--jobs", "1")
+    assert "many.csv was changed while it was read" in error
+    assert files(tmp_path) == ["many.csv"]
+
+
 def test_two_at_once(tmp_path, monkeypatch):
     output, fresh = tmp_path / "out.csv", module.Note("input", "model", {})
     with module._begun(output, fresh) as (_, file):
