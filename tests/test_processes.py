@@ -48,7 +48,7 @@ def test_errors_of_a_process_arrive() -> None:
 
 
 def test_a_process_that_is_ended_is_named() -> None:
-    with pytest.raises(RuntimeError, match="use fewer jobs"):
+    with pytest.raises(ChildProcessError, match="use fewer jobs"):
         list(in_order(signal.raise_signal, [signal.SIGKILL], 2))
 
 

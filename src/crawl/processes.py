@@ -33,7 +33,7 @@ def in_order(
     processes end when this one does, also if it is killed.
 
     Raises:
-        RuntimeError: If a process died, as when the system ended it because memory was short.
+        ChildProcessError: If a process died, as when the system ended it because memory was short.
     """
     jobs = whole_number("jobs", jobs, 1, 1024)
     if jobs == 1:
@@ -54,7 +54,7 @@ def in_order(
         while waiting:
             yield waiting.popleft().result()
     except TerminatedWorkerError:
-        raise RuntimeError(
+        raise ChildProcessError(
             f"One of the {jobs} processes was ended from outside, perhaps because memory was short: use fewer jobs."
         ) from None
     except BaseException:

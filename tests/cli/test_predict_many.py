@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -79,6 +80,52 @@ def test_what_was_stopped_is_resumed(crawl, trained, tmp_path, monkeypatch):
     assert "32 rows, 3 without a prediction" in done.err
     assert (tmp_path / "out.csv").read_bytes() == (trained / "plain.csv").read_bytes()
     assert files(tmp_path) == ["out.csv"]
+
+
+def test_a_process_died(crawl, trained, tmp_path, monkeypatch):
+    def dies(*arguments, **settings):
+        yield next(in_order(*arguments, **settings))
+        raise ChildProcessError("One of the 2 processes was ended from outside.")
+
+    monkeypatch.setattr(module, "in_order", dies)
+    words = ["predict", trained / "run", trained / "many.csv", "-o", tmp_path / "out.csv", "--jobs", "1"]
+    error = crawl.error(*words)
+    assert error.endswith("ended from outside. 5 rows are done; the same command resumes there")
+    monkeypatch.setattr(module, "in_order", in_order)
+    assert crawl(*words).code == 0
+    assert (tmp_path / "out.csv").read_bytes() == (trained / "plain.csv").read_bytes()
+
+
+def test_an_input_that_changes_while_it_is_read_is_refused(crawl, trained, tmp_path, monkeypatch):
+    def changes(*arguments, **settings):
+        yield from in_order(*arguments, **settings)
+        with (tmp_path / "many.csv").open("a") as file:
+            file.write("\n")
+
+    shutil.copy(trained / "many.csv", tmp_path)
+    monkeypatch.setattr(module, "in_order", changes)
+    error = crawl.error("predict", trained / "run", tmp_path / "many.csv", "-o", tmp_path / "out.csv", "--jobs", "1")
+    assert "many.csv was changed while it was read" in error
+    assert files(tmp_path) == ["many.csv"]
+
+
+def test_two_at_once(tmp_path, monkeypatch):
+    output, fresh = tmp_path / "out.csv", module.Note("input", "model", {})
+    with module._begun(output, fresh) as (_, file):
+        file.write(b"whole")
+        with pytest.raises(ValueError, match="Another process is writing"), module._begun(output, fresh):
+            pass
+    flock = module.fcntl.flock
+
+    def late(*arguments):  # the other one ends after this one has opened its rows
+        os.replace(tmp_path / ".out.csv.rows", output)
+        flock(*arguments)
+
+    (tmp_path / ".out.csv.rows").write_bytes(b"whole")
+    monkeypatch.setattr(module.fcntl, "flock", late)
+    with pytest.raises(ValueError, match="Another process is writing"), module._begun(output, fresh):
+        pass
+    assert output.read_bytes() == b"whole"
 
 
 def test_another_input_model_or_setting_is_not_resumed(crawl, trained, tmp_path, monkeypatch):
@@ -162,6 +209,9 @@ def test_what_is_refused(crawl, trained, tmp_path):
     (tmp_path / "empty.csv").write_text("SMILES\n")
     assert crawl(*bad[:2], tmp_path / "empty.csv", *bad[3:]).code == 0
     assert (tmp_path / "out.csv").read_text().startswith("SMILES,predicted_logS")
+    assert "there is no folder" in crawl.error(
+        *bad[:2], tmp_path / "empty.csv", "-o", tmp_path / "no" / "out.csv", *bad[5:]
+    )
     folder = tmp_path / "folder"
     folder.mkdir()
     assert "is a folder: leave it out" in crawl.error(*bad[:2], folder, *bad[3:])

@@ -95,6 +95,10 @@ def test_files_that_do_not_go_together(three, tmp_path):
         from_csv(train, val_path=valid, test_path=tmp_path / "." / "train.csv")
     with pytest.raises(ValueError, match=r"There is no file .*nowhere\.csv \(test_path\)"):
         from_csv(train, val_path=valid, test_path=tmp_path / "nowhere.csv")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "pack.json").touch()
+    with pytest.raises(ValueError, match=r"store is a packed store: train with crawl train packed"):
+        from_csv(tmp_path / "store")
     with pytest.raises(ValueError, match="is a folder, which has all three files: leave out val_path"):
         from_csv(tmp_path, val_path=valid)
     for name, value in (("split", "random"), ("split", random_split(11)), ("fractions", (0.8, 0.1, 0.1))):

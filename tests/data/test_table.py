@@ -1,4 +1,5 @@
 import gzip
+import os
 
 import pytest
 
@@ -117,6 +118,12 @@ def test_refuses_missing_file(tmp_path):
         Table(tmp_path / "missing.csv")
     with pytest.raises(ValueError, match="cannot be read"):
         Table(tmp_path)
+
+
+def test_refuses_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match=r"pipe is a pipe.*write it to a file"):
+        Table(tmp_path / "pipe")
 
 
 def test_errors_in_later_lines(tmp_path):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -16,7 +19,7 @@ import torch
 from crawl.data import from_graph
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training import ranks as ranks_module
-from crawl.training.launched import started_together
+from crawl.training.launched import launched, started_together
 from crawl.training.norms import Norms
 from crawl.training.ranks import Process, Ranks, backend_for_gpus
 from crawl.training.update import WeightUpdate
@@ -225,6 +228,23 @@ def test_a_process_that_has_ended_does_not_run():
     assert Process.this().is_running
 
 
+def test_a_process_that_waits_for_others_says_so_and_can_be_stopped():
+    (alone,) = start(1, wait_for_nobody)
+    _, said = alone.communicate(timeout=60)
+    assert "rank 0 waits for the others of 2 processes at 127.0.0.1" in said
+    assert alone.returncode == 130
+
+
+def wait_for_nobody() -> None:
+    ranks_module._SECONDS_TO_MEET = 0.1
+    os.environ["WORLD_SIZE"] = "2"
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        Ranks.of_this_process()
+    except KeyboardInterrupt:
+        os._exit(130)
+
+
 class TestEnvironment:
     def test_alone(self):
         assert Ranks.of_this_process({}) == Ranks()
@@ -238,11 +258,18 @@ class TestEnvironment:
             ({"WORLD_SIZE": "2", "RANK": "2"}, r"RANK=2.*from 0.*1"),
             ({"WORLD_SIZE": "2", "RANK": "-1"}, r"RANK=-1"),
             ({"WORLD_SIZE": "2", "RANK": "1"}, r"2 processes.*MASTER_ADDR.*torchrun"),
+            ({"WORLD_SIZE": "4"}, r"WORLD_SIZE=4.*RANK does not say.*unset WORLD_SIZE"),
+            ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0", "MASTER_ADDR": "first"}, r"8.* tasks.*srun.*unset MASTER_ADDR"),
         ],
     )
     def test_refuses_what_contradicts_itself(self, variables, message):
         with pytest.raises(ValueError, match=message):
             Ranks.of_this_process(variables)
+
+    def test_a_step_of_a_job_may_be_smaller(self):
+        variables = {"SLURM_NTASKS": "8", "SLURM_PROCID": "1", "SLURM_LOCALID": "1", "MASTER_ADDR": "first"}
+        assert launched({**variables, "SLURM_STEP_NUM_TASKS": "2"}) == (1, 2, 1)
+        assert launched({**variables, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"})[1] == 1
 
     @pytest.mark.parametrize(
         ("variables", "size"),
@@ -251,6 +278,7 @@ class TestEnvironment:
             ({"WORLD_SIZE": "3", "RANK": "0"}, 3),
             ({"WORLD_SIZE": "1", "RANK": "0"}, 1),
             ({"WORLD_SIZE": "two", "RANK": "0"}, 1),  # which a training will say
+            ({"WORLD_SIZE": "3"}, 1),
             ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "MASTER_ADDR": "first"}, 1),  # the script of a job
             ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "MASTER_ADDR": "first", "SLURM_STEP_NUM_TASKS": "4"}, 4),
         ],

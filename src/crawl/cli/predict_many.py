@@ -110,6 +110,7 @@ def predict_many(command: Command, jobs: int) -> None:
     output = command.output
     if output == STDOUT or not is_regular(output):
         raise ValueError("--jobs needs a file for the output, which is resumed after a stop: give -o FILE.")
+    state = _state(command.input)
     work = _Work(command, verify=True)
     with _begun(output, work.note()) as (note, file):
         rows_before = note.num_rows
@@ -130,6 +131,8 @@ def predict_many(command: Command, jobs: int) -> None:
                 count(piece.num_rows)
             if not note.num_pieces:
                 file.write(work.header.encode())
+        if _state(command.input) != state:
+            raise ValueError(f"{command.input} was changed while it was read: predict again.")
         if note.num_rows and note.num_bad == note.num_rows:
             reason = f"The first of {note.num_rows} has none because: {note.first_reason}."
             raise ValueError(f"No row of {command.input} has a prediction. {reason}")
@@ -281,6 +284,12 @@ def _hash(paths: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
+def _state(path: Path) -> tuple[int, int, int]:
+    """What differs once a file is changed, or another one is in its place."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def _part_of(output: Path) -> Path:
     return output.with_name(f".{output.name}.rows")
 
@@ -300,13 +309,18 @@ def _begun(output: Path, fresh: Note) -> Iterator[tuple[Note, IO[bytes]]]:
     What is refused leaves nothing. After anything else that stops it, the same command resumes.
     """
     output = Path(os.path.realpath(output))
+    if not output.parent.is_dir():
+        raise ValueError(f"{output} cannot be written: there is no folder {output.parent}.")
     part = _part_of(output)
     with named_if_full(str(output)), part.open("ab") as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"Another process is writing {output}: wait for it, or choose another name.") from None
+                is_ours = os.path.samestat(os.fstat(file.fileno()), part.stat())
+            except (BlockingIOError, FileNotFoundError):
+                is_ours = False
+            if not is_ours:  # or it was, and is the output of another process by now
+                raise ValueError(f"Another process is writing {output}: wait for it, or choose another name.")
         note = _resumed(output, fresh, file)
         try:
             yield note, file
@@ -316,10 +330,11 @@ def _begun(output: Path, fresh: Note) -> Iterator[tuple[Note, IO[bytes]]]:
             _note_of(output).unlink(missing_ok=True)
             part.unlink(missing_ok=True)
             raise
-        except KeyboardInterrupt:
-            if note.num_rows:
-                raise KeyboardInterrupt(f"{note.num_rows} rows are done; the same command resumes there") from None
-            raise
+        except (KeyboardInterrupt, ChildProcessError) as reason:
+            if not note.num_rows:
+                raise
+            done = f"{note.num_rows} rows are done; the same command resumes there"
+            raise type(reason)(" ".join([*map(str, reason.args), done])) from None
         os.replace(part, output)
         _note_of(output).unlink(missing_ok=True)
 

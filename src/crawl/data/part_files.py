@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from crawl.checks import as_path
+from crawl.data.packed import is_packed
 from crawl.data.splits import Split
 from crawl.data.table import Row, Table
 
@@ -41,6 +42,8 @@ class PartPaths:
         if path.is_dir():
             if named:
                 raise ValueError(f"{path} is a folder, which has all three files: leave out {' and '.join(named)}.")
+            if is_packed(path):
+                raise ValueError(f"{path} is a packed store: train with crawl train packed, or call open_packed.")
             return cls(**{part: _in_folder(path, part) for part in _NAMES})
         if not named:
             return None

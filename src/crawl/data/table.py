@@ -49,6 +49,8 @@ class Table:
 
     def __init__(self, path: str | Path) -> None:
         self.path = as_path("path", path)
+        if self.path.is_fifo():
+            raise ValueError(f"{self.path} is a pipe, and a table is read more than once: write it to a file first.")
         _, header = next(self._records(), (1, []))
         self.header = tuple(name.strip() for name in header)
         if not any(self.header):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from crawl.checks import shown
 
-_TORCHRUN, _SLURM = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
+_TORCHRUN, _SLURM = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int]:
@@ -17,7 +17,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int
     `MASTER_ADDR` says that the processes are to meet.
 
     Raises:
-        ValueError: If the variables are not numbers, or contradict each other.
+        ValueError: If the variables are not numbers, or contradict each other, or if nothing has started the others.
     """
     for names in (_TORCHRUN, _SLURM):
         values = [environment.get(name) for name in names]
@@ -29,20 +29,25 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int
             raise ValueError(
                 f"{', '.join(names)} must be whole numbers, not {', '.join(map(shown, values))}."
             ) from None
+        if values[0] is None and size > 1:
+            raise ValueError(
+                f"{names[1]}={size} says that there are {size} processes, but {names[0]} does not say which of them "
+                f"this is: start them with torchrun or srun, or unset {names[1]}."
+            )
         if not 0 <= rank < size or local < 0:
             raise ValueError(f"{names[0]}={rank} must be from 0 to {names[1]} - 1, which is {size - 1}.")
         return rank, size, local
+    if "MASTER_ADDR" in environment and environment.get("SLURM_NTASKS", "1") != "1":
+        raise ValueError(
+            f"This SLURM job has {shown(environment['SLURM_NTASKS'])} tasks, and MASTER_ADDR says where they meet, but "
+            "srun has not started this process: start it with srun, or unset MASTER_ADDR to train in one process."
+        )
     return 0, 1, 0
 
 
 def started_together(environment: Mapping[str, str] = os.environ) -> int:
-    """How many processes `torchrun` or `srun` have started with this one, itself included; 1 if they have not.
-
-    Unlike `launched`, it takes the script of a SLURM job for one process, though that has a number of tasks.
-    """
-    if "RANK" not in environment and environment.get("SLURM_STEP_NUM_TASKS", "1") == "1":
-        return 1
+    """How many processes `torchrun` or `srun` have started with this one, itself included; 1 if they have not."""
     try:
         return launched(environment)[1]
-    except ValueError:
+    except ValueError:  # which a training will say
         return 1

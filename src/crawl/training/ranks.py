@@ -12,7 +12,9 @@ import json
 import os
 import platform
 import re
+import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -30,6 +32,7 @@ from crawl.training.launched import launched
 from crawl.training.said import has_first_failed
 
 _SECONDS_TO_ANSWER = 10.0
+_SECONDS_TO_MEET = 30.0  # before a process says that it waits
 _PATIENCE = timedelta(minutes=30)  # one may evaluate or read data while the others wait
 
 
@@ -131,11 +134,7 @@ class Ranks:
                 f"There are {size} processes, but MASTER_ADDR and MASTER_PORT do not say where the first one is: start "
                 "them with torchrun, or set both."
             )
-        try:
-            distributed.init_process_group("gloo", rank=rank, world_size=size, timeout=_PATIENCE)
-        except (RuntimeError, ValueError) as error:
-            where = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
-            raise ValueError(f"Process {rank} of {size} did not find the others at {where}: {error}") from None
+        _find_each_other(rank, size, f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}")
         atexit.register(_leave, rank)
         if torch.cuda.is_available():
             torch.cuda.set_device(local_rank % torch.cuda.device_count())
@@ -257,6 +256,29 @@ class Ranks:
             return lost
         except (RuntimeError, ValueError):  # they were with the first
             return [0]
+
+
+def _find_each_other(rank: int, size: int, where: str) -> None:
+    """Set up torch.distributed; says where it waits if that takes long.
+
+    A thread does it, since a signal such as Ctrl-C does not end what waits within torch.
+    """
+    errors: list[Exception] = []
+
+    def connect() -> None:
+        try:
+            distributed.init_process_group("gloo", rank=rank, world_size=size, timeout=_PATIENCE)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=connect, name="connect", daemon=True)
+    thread.start()
+    thread.join(_SECONDS_TO_MEET)
+    if thread.is_alive():
+        warnings.warn(f"rank {rank} waits for the others of {size} processes at {where}", stacklevel=2)
+        thread.join()
+    for error in errors:
+        raise ValueError(f"Process {rank} of {size} did not find the others at {where}: {error}") from None
 
 
 def death() -> RankLost | None:

@@ -57,7 +57,7 @@ def work(do: Do, task: dict[str, Any], order: Order, box: Any) -> dict[str, Any]
     """
     import ray
 
-    for variable in ("WORLD_SIZE", "SLURM_NTASKS"):
+    for variable in ("WORLD_SIZE", "MASTER_ADDR"):
         os.environ.pop(variable, None)  # a run is one process, however this worker was started
     torch.set_num_threads(order.cpus)
     sent: dict[str, Any] = {"time": 0}
