@@ -199,3 +199,10 @@ def test_numbers_of_walks():
 def test_labels_are_not_learned():
     with pytest.raises(ValueError, match=r"^What is learned are the links of the graph: leave out y\.$"):
         CRaWlLinkPredictor(**SMALL).fit(nx.cycle_graph(9), [1] * 9)
+
+
+def test_what_is_not_used_is_told_of():
+    data = from_networkx(groups())
+    data.pos, data.u, data.y = torch.rand(24, 2), torch.rand(1, 3), torch.zeros(24)
+    with pytest.warns(UserWarning, match=r"^Of the graph, pos, u will not be used: put what a model should see into x"):
+        CRaWlLinkPredictor(**{**SMALL, "max_epochs": 1}).fit(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -205,3 +206,13 @@ def test_numbers_as_targets_and_no_features(folder):
     write(folder, nodes.replace("\n3,1.0", "\n3,red"), "source,target\n0,1\n")
     with pytest.raises(ValueError, match=r"nodes\.csv, line 5: label is 'red', not a number; correct it\.$"):
         from_nodes(folder)
+
+
+@pytest.mark.parametrize("name", ["nodes.csv", "edges.csv"])
+def test_two_files_of_one_table_are_refused(folder, name):
+    compressed = gzip.compress((folder / name).read_bytes())
+    (folder / f"{name}.gz").write_bytes(compressed)
+    with pytest.raises(ValueError, match=f"^{folder} has {name} and {name}.gz: leave one of them elsewhere"):
+        from_nodes(folder)
+    (folder / name).unlink()
+    assert len(from_nodes(folder)) == 5

@@ -108,8 +108,8 @@ class WithModel:
     Attributes:
         run_folder: The folder of a finished run or of a saved model, a checkpoint, or the name of a model in the
             package.
-        num_repeats: Evaluations, each with its own walks; as many as in training when not given.
-        num_steps: Steps of a walk; as many as in training when not given.
+        num_repeats: Evaluations, each with its own walks; as many as in the test of the run when not given.
+        num_steps: Steps of a walk; as many as in evaluations of the run when not given.
         batch_size: Graphs, or nodes, at a time; changes no result.
         memory: For nodes in closed batches, the memory that a batch may take, in GB, instead of a batch size.
         seed: Of the walks.

@@ -16,7 +16,7 @@ from crawl.data.dataset import Dataset
 from crawl.data.node_labels import LabelChoice
 from crawl.data.one_graph import OneGraph
 from crawl.data.pyg import categories_of
-from crawl.data.table import UNNAMED, Row, Table
+from crawl.data.table import UNNAMED, Row, Table, in_folder
 from crawl.graph import Graph
 from crawl.graph_files.layout import open_graph_and_features
 
@@ -53,7 +53,7 @@ def from_graph_folder(folder: str | Path, choice: LabelChoice) -> Dataset:
             as in `from_nodes`.
     """
     folder = as_path("folder", folder)
-    path = next((path for path in (folder / LABELS, folder / f"{LABELS}.gz") if path.is_file()), None)
+    path = in_folder(folder, LABELS)
     if path is None:
         raise ValueError(f"There is no {folder / LABELS}: beside {GRAPH} it has the columns id, label and split.")
     table = Table(path)

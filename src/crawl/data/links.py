@@ -25,9 +25,9 @@ from crawl.tensor_checks import holds_integers, plain_tensor
 
 Part = tuple[Tensor, Tensor | None]
 FEWEST_LINKS = 4  # links that a graph must have
-_USED = {"x", "edge_index", "edge_attr", "edge_weight", "num_nodes", "batch", "ptr", "graph_keys"}
-_USED |= {"edge_label", "edge_label_index"}
-_OF_NODES = {"y", "train_mask", "val_mask", "test_mask"}  # what another task on the graph is about
+USED = {"x", "edge_index", "edge_attr", "edge_weight", "num_nodes", "batch", "ptr", "graph_keys"}
+USED |= {"edge_label", "edge_label_index"}
+USED |= {"y", "train_mask", "val_mask", "test_mask"}  # not used, but of another task on the graph
 
 
 def from_links(
@@ -89,7 +89,7 @@ def from_links(
         training = links.joined(_labelled(data, data.num_nodes, "data", loops)[0])
         training = replace(training, skipped=(*training.skipped, *loops))
         _check_apart({"train": (training.numbers, None), "val": parts[0], "test": parts[1]})
-    warn_of_unused(data, _USED | _OF_NODES)
+    warn_of_unused(data, USED)
     dataset = dataset_of_links(
         training,
         None if data.x is None else plain_tensor("x", data.x),

@@ -27,7 +27,7 @@ from crawl.data.graph_folder import from_graph_folder, has_graph_file
 from crawl.data.node_labels import USUAL_FRACTIONS, LabelChoice
 from crawl.data.one_graph import OneGraph
 from crawl.data.splits import Fractions, Split
-from crawl.data.table import UNNAMED, Row, Table, number_in
+from crawl.data.table import UNNAMED, Row, Table, in_folder, number_in
 from crawl.data.targets import AnyKind
 from crawl.graph import Graph
 
@@ -259,7 +259,7 @@ def read_tables(folder: str | Path, directed: bool = False, *, are_links: bool =
     if not folder.is_dir():
         names = "edges.csv, and perhaps nodes.csv" if are_links else "nodes.csv and edges.csv"
         raise ValueError(f"{folder} is not a folder: give one with {names}.")
-    has_nodes = not are_links or any((folder / f"nodes.csv{end}").is_file() for end in ("", ".gz"))
+    has_nodes = not are_links or in_folder(folder, "nodes.csv") is not None
     nodes, edges = _table(folder, "nodes") if has_nodes else None, _table(folder, "edges")
     for column in ("source", "target"):
         edges.check_column(column)
@@ -323,7 +323,7 @@ def _ends_as_nodes(edges: Table, edge_rows: Sequence[Row]) -> tuple[list[Row], d
 
 
 def _table(folder: Path, name: str) -> Table:
-    found = next((path for path in (folder / f"{name}.csv", folder / f"{name}.csv.gz") if path.is_file()), None)
+    found = in_folder(folder, f"{name}.csv")
     if found is None:
         raise ValueError(f"There is no {folder / name}.csv: a graph is a folder with nodes.csv and edges.csv.")
     return Table(found)

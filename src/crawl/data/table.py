@@ -16,6 +16,14 @@ from crawl.checks import as_path, shown, suggestion
 UNNAMED = "Unnamed: "  # what the names of columns without one begin with
 
 
+def in_folder(folder: Path, name: str) -> Path | None:
+    """The file NAME or NAME.gz in a folder; None if there is neither. Refuses both, which may differ."""
+    plain, compressed = folder / name, folder / f"{name}.gz"
+    if plain.is_file() and compressed.is_file():
+        raise ValueError(f"{folder} has {name} and {name}.gz: leave one of them elsewhere, so that the table is clear.")
+    return next((path for path in (plain, compressed) if path.is_file()), None)
+
+
 @dataclass(frozen=True)
 class Row:
     """A row of a table: the text in each column, without spaces around it."""

@@ -19,8 +19,9 @@ from crawl.choices import PairScore
 from crawl.data.given_graphs import as_links, one_graph_of
 from crawl.data.given_pairs import Pairs, of_two_nodes, pair_ids, rows_of_two
 from crawl.data.link_list import LinkList
-from crawl.data.links import FEWEST_LINKS, dataset_of_links
+from crawl.data.links import FEWEST_LINKS, USED, dataset_of_links
 from crawl.data.one_graph import OneGraph
+from crawl.data.pyg import warn_of_unused
 from crawl.estimators.inputs import Array
 from crawl.estimators.node_targets import Nodes, OneGraphLike, check_graph, node_ids, without_reverse
 from crawl.estimators.nodes import OneGraphEstimator
@@ -120,6 +121,8 @@ class CRaWlLinkPredictor(ClassifierMixin, OneGraphEstimator):  # type: ignore[mi
             batches=self.batches,
             name=type(self).__name__,
         )
+        if isinstance(X, PyGData):
+            warn_of_unused(X, USED)
         self._train(dataset, experiment)
         self.classes_ = np.array([0, 1])
         self._graph, self._nodes = store, _without_edges(X)
