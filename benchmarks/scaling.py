@@ -39,8 +39,8 @@ ABOUT = {
     "nvlink_latency_us": "one hop within a machine",
     "network_gb_s": "bandwidth of each GPU between machines (InfiniBand NDR with a card for each GPU: 50 GB/s)",
     "network_latency_us": "one hop between machines",
-    "eager_update_us": "added with more than one GPU: 0, since NCCL sums within the captured step, which updates the weights, "
-    "too; where gloo sums, the update comes after it and is not captured, which we take for 300",
+    "eager_update_us": "added with more than one GPU: 0, since NCCL sums within the captured step, which updates the "
+    "weights, too; where gloo sums, the update comes after it and is not captured, which we take for 300",
     "fixed_share": "part of a step that does not shrink with the batch: a captured ZINC step has 325 kernels, and a "
     "kernel takes about 1.5 µs, however small it is; the same is taken for MOLPCBA",
 }
