@@ -1,6 +1,8 @@
 """What all tests share."""
 
+import atexit
 import datetime
+import gc
 import hashlib
 import json
 import os
@@ -69,6 +71,18 @@ if "PYTEST_XDIST_WORKER" in os.environ and os.name == "posix":
 with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which PyG 2.8 calls when it is imported
     warnings.simplefilter("ignore")
     import torch_geometric  # noqa: F401
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is there before the tests begin stays: let the search for garbage, which some tests call, leave it out."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session", autouse=True)
