@@ -125,7 +125,7 @@ def check_fields(settings: Any, place: str, at_least_0: tuple[str, ...] = ()) ->
 
     Numbers must be positive; those named in `at_least_0` may be 0. An int is fine where a float is wanted.
     """
-    hints = _type_hints(type(settings))
+    hints = _type_hints(settings.__class__)
     for field in dataclasses.fields(settings):
         name, value, hint = f"{place}.{field.name}", getattr(settings, field.name), hints[field.name]
         choices = typing.get_args(hint)
