@@ -6,6 +6,9 @@ PEERS := .venv/peers
 # Two more than there are cores: some tests wait for processes that they start.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 
+# Many processes of the tests import the same modules, which one of them compiles.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: train test test-reproduction fuzz format bench docs clean
 .DELETE_ON_ERROR:
 

@@ -1,6 +1,10 @@
 """What all tests share."""
 
+from __future__ import annotations
+
+import atexit
 import datetime
+import gc
 import hashlib
 import json
 import os
@@ -8,12 +12,13 @@ import signal
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -21,6 +26,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 from tests.browser import browser  # noqa: F401
+
+if TYPE_CHECKING:
+    from crawl.runs.curves import CurveGroup
 
 # Without a GPU, Triton's kernels run in its interpreter. Triton reads this when it is first imported.
 if not torch.cuda.is_available():
@@ -71,20 +79,52 @@ with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which
     import torch_geometric  # noqa: F401
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is there before the tests begin stays: let the search for garbage, which some tests call, leave it out."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.unfreeze)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _runs_without_pages() -> Iterator[None]:
-    """Let runs write no `report.html`, which would take longer than the runs of tests; `with_pages` lets them."""
+    """Let runs write no `report.html`, and draw their curves only once for each choice of what is in them.
+
+    Either would take longer than the runs of tests; `with_pages` lets them.
+    """
+    from crawl.runs.curves import draw_curves
+
+    drawn: dict[frozenset[str], bytes] = {}  # by what is given
+
+    def draw_once(groups: Sequence[CurveGroup], title: str, path: Path, **extra: Any) -> list[Path]:
+        given = frozenset(name for name, value in extra.items() if value)
+        if given not in drawn or not any(run.curve for group in groups for run in group.runs):
+            written = draw_curves(groups, title, path, **extra)
+            if written:
+                drawn[given] = path.read_bytes()
+            return written
+        path.write_bytes(drawn[given])
+        return [path]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crawl.runs.run.write_run_page", lambda _: None)
+        patch.setattr("crawl.runs.run.draw_curves", draw_once)
         yield
 
 
 @pytest.fixture
 def with_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs write their pages, as they do outside of tests."""
+    from crawl.runs.curves import draw_curves
     from crawl.runs.reports.run_page import write_run_page
 
     monkeypatch.setattr("crawl.runs.run.write_run_page", write_run_page)
+    monkeypatch.setattr("crawl.runs.run.draw_curves", draw_curves)
 
 
 @pytest.fixture

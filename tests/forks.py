@@ -19,7 +19,7 @@ processes.set_forkserver_preload(
     [
         *("crawl.cli.app", "crawl.runs.protocol", "crawl.runs.trained", "crawl.data.csl", "crawl.ops.cpu"),
         *("crawl.walks.cpu", "torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg"),
-        *("tests.runs.together_runs", "PIL.PngImagePlugin"),
+        *("tests.runs.together_runs", "PIL.PngImagePlugin", "crawl.data.molecules", "crawl.data.benchmarks"),
     ]
 )
 
@@ -53,11 +53,25 @@ class Fork:
         return out, errors
 
 
-def run_command(words: list[str]) -> None:
-    """`crawl WORDS`."""
-    from crawl.cli import main
+def run_command(words: list[str], stdout: str = "", closed: tuple[str, ...] = ()) -> None:
+    """`crawl WORDS` whose standard output is a file, if one is named; as in a Python whose streams a shell closed.
 
-    sys.exit(main(words))
+    Such a Python has `None` for what was closed, `stdout` or `stderr`.
+    """
+    from crawl.cli import main
+    from crawl.runs import run
+
+    run.write_run_page = lambda _: None  # it would take longer than the runs of tests
+    if stdout:
+        os.dup2(os.open(stdout, os.O_WRONLY | os.O_APPEND), 1)
+    for name in closed:
+        os.close({"stdout": 1, "stderr": 2}[name])
+        setattr(sys, name, None)
+        setattr(sys, f"__{name}__", None)
+    code = main(words)
+    if sys.stdout:
+        sys.stdout.flush()  # as Python does at its end: what it cannot write then is an error
+    sys.exit(code)
 
 
 def _run(function: Callable[..., Any], arguments: tuple[Any, ...], environment: dict[str, str], folder: str) -> None:

@@ -32,8 +32,12 @@ def test_modules_are_attributes():
     assert training.trainer.Trainer is training.Trainer
 
 
-def test_a_package_is_imported_without_torch():
+def test_a_package_is_imported_without_torch_and_kernels_when_they_are_needed():
+    """Triton need not be installed, and numba takes a second to import."""
     code = "import sys, crawl.runs.recipes, crawl.training.settings, crawl; assert 'torch' not in sys.modules; "
+    code += "import crawl.nn; from crawl.ops import linear, norm, precision, walk_conv, walks; "
+    code += "assert 'numba' not in sys.modules; "
+    code += "assert not [name for name in sys.modules if name.startswith('crawl.ops.triton')]; "
     code += "crawl.CRaWl; assert 'torch' in sys.modules and 'crawl.estimators' not in sys.modules; "
     code += "from crawl import *; assert CRaWl.__name__ == 'CRaWl'; CRaWlRegressor(); "
     code += "assert 'crawl.estimators' in sys.modules"

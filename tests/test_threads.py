@@ -76,6 +76,27 @@ def test_helper_that_has_not_begun_is_not_waited_for() -> None:
     assert not caller.is_alive()
 
 
+PROGRAMS = """
+import gc, os, sys, torch
+import crawl.threads
+
+gc.freeze()
+for program in sys.argv[1:]:  # no thread has been started yet
+    if not (child := os.fork()):
+        exec(program)
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def run(*programs: str) -> str:
+    """What programs print, which run one after the other in processes that have imported torch only once."""
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAMS, *programs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
 INTERRUPTED = """
 import os, signal, sys, torch
 from crawl import threads
@@ -95,9 +116,43 @@ for seconds in (0.0002, 0.0003, 0.0005):
 """
 
 
-def test_an_interrupt_while_threads_start_does_not_hang_the_process() -> None:
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, 3 * "interrupted\n"), done.stderr[-2000:]
+AFTER_MAIN = """
+import threading, time, torch
+from crawl.threads import share_out
+torch.set_num_threads(2)
+
+def work():
+    time.sleep(0.5)  # the main thread has ended by now
+    done = []
+    share_out(done.append, 50)
+    print(sorted(done) == list(range(50)))
+
+threading.Thread(target=work).start()
+"""
+FORKED = """
+import multiprocessing, torch
+from crawl.threads import share_out
+
+def work(queue):
+    done = []
+    share_out(done.append, 50)
+    queue.put(sorted(done))
+
+torch.set_num_threads(2)
+share_out(lambda _: None, 50)
+context = multiprocessing.get_context("fork")
+queue = context.Queue()
+process = context.Process(target=work, args=(queue,))
+process.start()
+assert queue.get(timeout=60) == list(range(50))
+process.join(60)
+assert process.exitcode == 0
+"""
+
+
+def test_an_interrupt_while_threads_start_an_end_of_the_main_thread_and_a_fork_hang_no_process() -> None:
+    """A forked process has threads of its own, and helpers work after the main thread has ended."""
+    assert run(INTERRUPTED, AFTER_MAIN, FORKED) == 3 * "interrupted\n" + "True\n"
 
 
 def test_fewer_threads_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,26 +171,6 @@ def test_fewer_threads_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     share_out(done.append, 50)
     assert count == 3
     assert sorted(done) == list(range(50))
-
-
-AFTER_MAIN = """
-import threading, time, torch
-from crawl.threads import share_out
-torch.set_num_threads(2)
-
-def work():
-    time.sleep(0.5)  # the main thread has ended by now
-    done = []
-    share_out(done.append, 50)
-    print(sorted(done) == list(range(50)))
-
-threading.Thread(target=work).start()
-"""
-
-
-def test_work_after_the_main_thread_has_ended() -> None:
-    done = subprocess.run([sys.executable, "-c", AFTER_MAIN], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -192,32 +227,6 @@ def test_torch_on_one_thread_keeps_the_number_for_shared_work() -> None:
             assert (torch.get_num_threads(), num_threads()) == (1, 3)
         assert (torch.get_num_threads(), num_threads()) == (1, 3)
     assert (torch.get_num_threads(), num_threads()) == (3, 3)
-
-
-FORKED = """
-import multiprocessing, torch
-from crawl.threads import share_out
-
-def work(queue):
-    done = []
-    share_out(done.append, 50)
-    queue.put(sorted(done))
-
-torch.set_num_threads(2)
-share_out(lambda _: None, 50)
-context = multiprocessing.get_context("fork")
-queue = context.Queue()
-process = context.Process(target=work, args=(queue,))
-process.start()
-assert queue.get(timeout=60) == list(range(50))
-process.join(60)
-assert process.exitcode == 0
-"""
-
-
-def test_forked_process_has_threads_of_its_own() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 IMPORTED_FIRST = """

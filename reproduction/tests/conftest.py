@@ -8,7 +8,7 @@ import pytest
 from reproduction.__main__ import main
 from tests.browser import browser  # noqa: F401
 from tests.cli.conftest import Crawl, crawl, csl_run, tiny  # noqa: F401
-from tests.conftest import _runs_without_pages, interruptible, wide_tiles  # noqa: F401
+from tests.conftest import _runs_without_pages, interruptible, pytest_collection, wide_tiles  # noqa: F401
 from tests.data.benchmarks.conftest import shrink  # noqa: F401
 
 

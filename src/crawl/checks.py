@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import errno
+import functools
 import math
 import operator
 import os
@@ -116,12 +117,15 @@ def check_type(name: str, value: object, kind: type[T] | tuple[type[T], ...], re
     return True
 
 
+_type_hints = functools.cache(typing.get_type_hints)  # of which there are many in all recipes together
+
+
 def check_fields(settings: Any, place: str, at_least_0: tuple[str, ...] = ()) -> None:
     """Refuses settings, a dataclass of plain values, of which one is not of the type that its annotation says.
 
     Numbers must be positive; those named in `at_least_0` may be 0. An int is fine where a float is wanted.
     """
-    hints = typing.get_type_hints(type(settings))
+    hints = _type_hints(settings.__class__)
     for field in dataclasses.fields(settings):
         name, value, hint = f"{place}.{field.name}", getattr(settings, field.name), hints[field.name]
         choices = typing.get_args(hint)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from crawl.cli import main
+from tests.forks import Fork, run_command
 
 TINY = [
     *("--model.hidden-channels", "8", "--model.num-layers", "1"),
@@ -75,48 +74,12 @@ def crawl(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
     return Crawl(capsys)
 
 
-# A new Python whose streams are those of the shell: it imports once and forks for each command, which ends as `crawl`
-# does, with what Python does at its end. Each writes its errors to a file of its own, if they go anywhere.
-FORKING = """
-import json, os, sys, warnings
-from pathlib import Path
-
-warnings.simplefilter("ignore")  # about forks: no thread is started before
-folder, imports, *commands = sys.argv[1:]
-for name in imports.split():
-    __import__(name)
-from crawl.cli import main
-
-codes = []
-for i, command in enumerate(commands):
-    sys.stdout and sys.stdout.flush()
-    if not (child := os.fork()):
-        if sys.stderr:
-            os.dup2(os.open(f"{folder}/{i}", os.O_WRONLY | os.O_CREAT), 2)
-        sys.exit(main(command.split()))
-    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-Path(folder, "codes").write_text(json.dumps(codes))
-"""
-
-
-def in_shell(streams: str, commands: list[str], folder: Path, *, imports: str = "", code: str = FORKING) -> list[Done]:
-    """What commands leave behind, each `crawl WORDS` in a process whose streams a shell has redirected.
-
-    Args:
-        streams: The redirections, such as `>&-`.
-        commands: The words of each command.
-        folder: Where they run; `streams` may name files there.
-        imports: Modules to import only once.
-        code: The program that runs them.
-    """
-    errors = folder / "errors"
-    errors.mkdir(exist_ok=True)
-    line = ["bash", "-c", f'exec "$@" {streams}', "bash", sys.executable, "-c", code, str(errors), imports, *commands]
-    done = subprocess.run(line, capture_output=True, text=True, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    texts = [file.read_text() if (file := errors / str(i)).exists() else "" for i in range(len(commands))]
-    codes = json.loads((errors / "codes").read_text())
-    return [Done(number, done.stdout, text) for number, text in zip(codes, texts, strict=True)]
+def in_fork(*words: str | Path, **streams: Any) -> Done:
+    """What `crawl WORDS` leaves behind in a process of its own, with what becomes of its streams (`run_command`)."""
+    process = Fork(partial(run_command, **streams), [str(word) for word in words])
+    out, err = process.communicate(timeout=120)
+    assert process.returncode is not None
+    return Done(process.returncode, out, err)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -10,7 +11,8 @@ import pytest
 import crawl as package
 from crawl.cli import app
 from crawl.cli.describe import Datasets
-from tests.cli.conftest import FORKING, Done, in_shell
+from tests.cli.conftest import Done, in_fork
+from tests.forks import Fork, run_command
 
 COMMANDS = ["train", "evaluate", "predict", "info", "datasets", "report", "walk", "distinguish"]
 
@@ -34,11 +36,21 @@ def test_version(crawl):
     assert crawl("--version").out == f"crawl {package.__version__}\n"
 
 
-_HEAVY = ("torch", "numpy", "networkx", "sklearn", "rich", "numba")
-_WITHOUT_TORCH = FORKING.replace(
-    "sys.exit(main(command.split()))",
-    f"code = main(command.split()); heavy = set({_HEAVY}) & set(sys.modules); sys.exit(str(heavy) if heavy else code)",
-)
+# A new Python that imports next to nothing and forks for each command, whose errors go to a file.
+_WITHOUT_TORCH = """
+import os, sys
+from crawl.cli import main
+
+heavy = {"torch", "numpy", "networkx", "sklearn", "rich", "numba"}
+codes = []
+for i, command in enumerate(sys.argv[1:]):
+    if not (child := os.fork()):
+        os.dup2(os.open(str(i), os.O_WRONLY | os.O_CREAT), 2)
+        code = main(command.split())
+        sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else code)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+open("codes", "w").write(" ".join(map(str, codes)))
+"""
 _WITHOUT_TORCH_ARE = {
     "--help": 0,
     "--version": 0,
@@ -72,8 +84,10 @@ _WITHOUT_TORCH_ARE = {
 @pytest.fixture(scope="module")
 def without_torch(tmp_path_factory) -> dict[str, Done]:
     folder = tmp_path_factory.mktemp("without_torch")
-    commands = list(_WITHOUT_TORCH_ARE)
-    return dict(zip(commands, in_shell("", commands, folder, code=_WITHOUT_TORCH), strict=True))
+    subprocess.run([sys.executable, "-c", _WITHOUT_TORCH, *_WITHOUT_TORCH_ARE], check=True, cwd=folder)
+    codes = map(int, (folder / "codes").read_text().split())
+    errors = [(folder / str(i)).read_text() for i in range(len(_WITHOUT_TORCH_ARE))]
+    return {words: Done(code, "", error) for words, code, error in zip(_WITHOUT_TORCH_ARE, codes, errors, strict=True)}
 
 
 @pytest.mark.parametrize("words", _WITHOUT_TORCH_ARE)
@@ -173,13 +187,14 @@ def test_ctrl_c(crawl, monkeypatch):
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
-    edges = tmp_path / "edges.txt"
+    edges, pipe = tmp_path / "edges.txt", tmp_path / "pipe"
     edges.write_text("".join(f"{i} {i + 1}\n" for i in range(3000)))
-    command = f"{sys.executable} -m crawl walk {edges} | head -n 1"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
-    assert done.stdout.startswith("node_0,node_1")
-    assert done.stderr == ""
-    assert done.returncode == app.BROKEN_PIPE
+    os.mkfifo(pipe)
+    walk = Fork(run_command, ["walk", str(edges)], str(pipe))
+    with open(pipe) as reader:
+        assert reader.readline().startswith("node_0,node_1")
+    assert walk.communicate(timeout=120) == ("", "")
+    assert walk.returncode == app.BROKEN_PIPE
 
 
 class TestClosedStreams:
@@ -190,25 +205,25 @@ class TestClosedStreams:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
     def test_a_run_is_a_folder_and_predictions_need_a_place(self, tmp_path, tiny, molecule_runs, molecules):
-        commands = [f"train csl --out run {' '.join(tiny)}", f"predict {molecule_runs['logS']} {molecules}"]
-        trained, predicted = in_shell(">&-", commands, tmp_path, imports="crawl.runs.protocol crawl.data.molecules")
+        trained = in_fork("train", "csl", "--out", tmp_path / "run", *tiny, closed=("stdout",))
         assert trained.code == 0
         assert trained.err.startswith("Task: multiclass per graph")
         assert len(trained.err.splitlines()) == 1
         assert (tmp_path / "run/result.json").is_file()
+        predicted = in_fork("predict", molecule_runs["logS"], molecules, closed=("stdout",))
         assert predicted.code == 2
         assert predicted.err == "crawl: error: The standard output is closed: name a file to write to.\n"
 
-    def test_predictions_have_no_remarks_among_them(self, crawl, tmp_path, molecule_runs, molecules):
+    def test_predictions_have_no_remarks_among_them(self, crawl, molecule_runs, molecules):
         whole = crawl("predict", molecule_runs["logS"], molecules)
-        (done,) = in_shell("2>&-", [f"predict {molecule_runs['logS']} {molecules}"], tmp_path)
         assert whole.code == 0
-        assert done == (0, whole.out, "")
+        assert in_fork("predict", molecule_runs["logS"], molecules, closed=("stderr",)) == (0, whole.out, "")
 
     def test_a_file_gets_the_predictions_that_nobody_else_reads(self, tmp_path, molecule_runs, molecules):
-        (done,) = in_shell(">&- 2>&-", [f"predict {molecule_runs['logS']} {molecules} -o out.csv"], tmp_path)
-        assert done.code == 0
-        assert len((tmp_path / "out.csv").read_text().splitlines()) == 13
+        out = tmp_path / "out.csv"
+        done = in_fork("predict", molecule_runs["logS"], molecules, "-o", out, closed=("stdout", "stderr"))
+        assert done == (0, "", "")
+        assert len(out.read_text().splitlines()) == 13
 
 
 def test_warnings_are_remarks(crawl, monkeypatch):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from rich.table import Table
 
 from crawl.cli.output import STDOUT, check_apart, open_output, print_table, say
-from tests.cli.conftest import in_shell
+from tests.cli.conftest import in_fork
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -79,13 +77,12 @@ def test_a_full_device_is_named(crawl, writes, tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no device that is full")
 def test_a_full_standard_output_is_named(tmp_path):
-    (tmp_path / "edges.txt").write_text("a b\nb c\nc a\n")
-    commands = ["--version", "datasets", "walk edges.txt", "walk edges.txt -o /dev/stdout"]
-    names = [*3 * ["the standard output"], "/dev/stdout"]
-    found = in_shell("> /dev/full", commands, tmp_path, imports="crawl.walks.cpu crawl.data.benchmarks")
-    assert [(done.code, done.err) for done in found] == [
-        (2, f"crawl: error: {name}: No space left on device\n") for name in names
-    ]
+    edges = tmp_path / "edges.txt"
+    edges.write_text("a b\nb c\nc a\n")
+    for words in (["--version"], ["datasets"], ["walk", edges], ["walk", edges, "-o", "/dev/stdout"]):
+        name = "/dev/stdout" if "-o" in words else "the standard output"
+        done = in_fork(*words, stdout="/dev/full")
+        assert done == (2, "", f"crawl: error: {name}: No space left on device\n")
 
 
 @pytest.fixture(params=["predict", "walk", "walk.npz", "distinguish", "distinguish.pdf"])
@@ -168,12 +165,11 @@ class TestEveryCommandWithAFile:
 
 
 def test_the_standard_output_of_a_process_is_not_replaced(tmp_path):
-    (tmp_path / "edges.txt").write_text("a b\n")
-    (tmp_path / "out.csv").write_text("before\n")
-    walk = [sys.executable, "-m", "crawl", "walk", "edges.txt", "--num-steps", "2", "-o", "/dev/stdout"]
-    with open(tmp_path / "out.csv", "a") as out:
-        subprocess.run(walk, cwd=tmp_path, stdout=out, check=True)
-    assert (tmp_path / "out.csv").read_text() == "before\nnode_0,node_1,node_2\na,b,a\nb,a,b\n"
+    edges, out = tmp_path / "edges.txt", tmp_path / "out.csv"
+    edges.write_text("a b\n")
+    out.write_text("before\n")
+    assert in_fork("walk", edges, "--num-steps", "2", "-o", "/dev/stdout", stdout=str(out)).code == 0
+    assert out.read_text() == "before\nnode_0,node_1,node_2\na,b,a\nb,a,b\n"
 
 
 def test_a_picture_on_the_standard_output_leaves_the_table_to_the_error_stream(capfdbinary):

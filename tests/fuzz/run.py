@@ -3,17 +3,17 @@
     python -m tests.fuzz.run --calls 10000 --commands 2000      everything, with a record in results/fuzz.json
     python -m tests.fuzz.run --case api:1234                    one case again, with its traceback
 
-A case is a number: with the same seed it is the same call or command, whatever came before it. Workers print a line of
-JSON for each case. If one dies or hangs, the case it was at has failed, and another goes on after it.
+A case is a number: with the same seed it is the same call or command, whatever came before it. Workers send the
+outcome of each case. If one dies or hangs, the case it was at has failed, and another goes on after it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
-import select
 import subprocess
 import sys
 import tempfile
@@ -21,8 +21,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from tests.forks import processes
 
 ROOT = Path(__file__).parents[2]
 _GIGABYTE = 2**30
@@ -44,53 +48,49 @@ def run_cases(kind: str, first: int, last: int, seed: int) -> Iterator[Outcome]:
     """The outcomes of the cases of a kind (`api` or `cli`) from `first` to before `last`."""
     while first < last:
         until = min(last, first + _CASES_BEFORE_NEW_WORKER)
-        with tempfile.TemporaryFile("w+") as said, _worker(kind, first, until, seed, said) as process:
-            for line in _lines(process):
-                yield Outcome(*json.loads(line))
+        with tempfile.NamedTemporaryFile("w+") as said:
+            receiver, sender = processes.Pipe(duplex=False)
+            process = processes.Process(target=work, args=(kind, first, until, seed, sender, said.name))
+            process.start()
+            sender.close()
+            for outcome in _received(receiver):
+                yield Outcome(*outcome)
                 first += 1
+            why = _ended(process)
             if first < until:  # it died or hangs
-                why = _ended(process)
-                said.seek(0)
                 last_line = (said.read().strip().splitlines() or ["no word"])[-1][:200]
                 yield Outcome(f"{kind}:{first}", "failed", "?", f"the process {why}: {last_line}")
                 first += 1
 
 
-def _ended(process: subprocess.Popen[str]) -> str:
+def _ended(process: BaseProcess) -> str:
     """How a process ended, which is made to if it does not."""
-    try:
-        return f"died (exit code {process.wait(10)})"
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return "hung"
+    process.join(10)
+    if process.exitcode is not None:
+        return f"died (exit code {process.exitcode})"
+    process.kill()
+    process.join()
+    return "hung"
 
 
-def _worker(kind: str, first: int, last: int, seed: int, said: IO[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.fuzz.run", "--worker", kind, str(first), str(last), "--seed", str(seed)]
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "2")  # two, so that work is shared out
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=said, text=True, cwd=ROOT, env={**os.environ, **threads}
-    )
+def _received(receiver: Connection) -> Iterator[list[str]]:
+    """What a worker sends until it ends, or sends nothing for too long."""
+    with receiver, contextlib.suppress(EOFError):
+        while receiver.poll(_SECONDS_TO_HANG):
+            yield receiver.recv()
 
 
-def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    """The lines of a worker until it ends, or says nothing for too long."""
-    assert process.stdout is not None
-    while select.select([process.stdout], [], [], _SECONDS_TO_HANG)[0]:
-        line = process.stdout.readline()
-        if not line:
-            return
-        yield line
+def work(kind: str, first: int, last: int, seed: int, sender: Connection, said: str) -> None:
+    """Judge the cases and send the outcome of each; errors that nobody catches go to a file."""
+    import torch
 
-
-def work(kind: str, first: int, last: int, seed: int) -> None:
-    """Judge the cases and print a line for each."""
     from tests.fuzz.oracle import forbid_network, limit_memory
     from tests.fuzz.world import World
 
-    channel = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what cases print goes nowhere
+    os.dup2(os.open(said, os.O_WRONLY | os.O_APPEND), 2)
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "2"))
+    torch.set_num_threads(2)  # two, so that work is shared out
     judge = _judge(kind)
     with tempfile.TemporaryDirectory(prefix="crawl-fuzz-") as folder:
         os.chdir(folder)
@@ -100,8 +100,7 @@ def work(kind: str, first: int, last: int, seed: int) -> None:
         world.csl_run, world.csv_run, world.run  # noqa: B018  (made before memory is short)
         limit_memory(4 * _GIGABYTE)
         for index in range(first, last):
-            outcome = judge(index, seed, world)
-            print(json.dumps([f"{kind}:{index}", *outcome]), file=channel, flush=True)
+            sender.send([f"{kind}:{index}", *judge(index, seed, world)])
         os.chdir(ROOT)
 
 
@@ -227,12 +226,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", help="run only this one again, such as api:1234")
     parser.add_argument("--record", type=Path, help="where to write the record")
-    parser.add_argument("--worker", nargs=3, metavar=("KIND", "FIRST", "LAST"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.worker:
-        kind, first, last = given.worker
-        work(kind, int(first), int(last), given.seed)
-        return 0
     if given.case:
         return repeat(given.case, given.seed)
     return int(run(given.calls, given.commands, given.seed, given.record) > 0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -42,22 +40,6 @@ def test_who_serves_what(operation, devices, dtype, expected, monkeypatch: pytes
     module = fast_module(operation, CPU, dtype)
     assert (None if module is None else module.__name__) == expected
     assert can_use_triton(CPU) == bool(devices)
-
-
-def test_kernels_are_imported_when_they_are_needed() -> None:
-    """Triton need not be installed, and numba takes a second to import."""
-    code = """
-import sys
-import crawl.nn
-from crawl.ops import linear, norm, precision, walk_conv, walks
-assert "numba" not in sys.modules
-assert not [name for name in sys.modules if name.startswith("crawl.ops.triton")]
-"""
-    environment = {"PYTHONPATH": str(Path(crawl.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_ops_import_nothing_that_imports_them() -> None:

@@ -18,6 +18,7 @@ from crawl.data import Fingerprint, Split, Task, csl
 from crawl.data.identity import graph_keys
 from crawl.runs import Csl, Csv, Experiment, GivenData, Model, TrainedModel, resume_run, run_experiment
 from crawl.runs.build import build_model, load_dataset
+from crawl.runs.curves import draw_curves
 from crawl.runs.environment import environment_record
 from crawl.runs.run import Stopped
 from crawl.training.checkpoint import load_checkpoint, save_checkpoint
@@ -119,6 +120,7 @@ class TestTheFolder:
         events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
         figure_module = pytest.importorskip("matplotlib.figure")
         drawn = []
+        monkeypatch.setattr("crawl.runs.run.draw_curves", draw_curves)
         monkeypatch.setattr(figure_module.Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
         seldom = replace(tiny, evaluation=replace(tiny.evaluation, val_every=2))
         folder = run_experiment(seldom, tmp_path / "run", dataset=paths).folder

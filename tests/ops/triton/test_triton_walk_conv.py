@@ -165,7 +165,7 @@ def test_channels_too_many_for_one_kernel() -> None:
 
 def test_edges_without_features() -> None:
     graph = molecules(2)
-    walks = sample_walks(graph, 12, window_size=4, seed=1)
+    walks = walks_on(graph, 12, window_size=4)
     conv = make_conv(walks, 3, 16, 1, 5, precision="float32")
     expected, found = both_ways(conv, replace(walks, num_edges=None), graph.num_nodes, num_edges=0)
     assert not expected["project.weight"][:, 3].any()
@@ -206,7 +206,7 @@ def test_replaced_walks_have_groups_of_their_own() -> None:
 @pytest.mark.parametrize(("identity", "adjacency"), [(False, True), (True, False), (False, False)])
 def test_without_some_bits(identity: bool, adjacency: bool) -> None:
     graph = molecules(2)
-    walks = sample_walks(graph, 12, window_size=4, seed=1)
+    walks = walks_on(graph, 12, window_size=4)
     conv = make_conv(walks, 3, 16, 2, 5, identity=identity, adjacency=adjacency, precision="float32")
     check(conv, walks, graph)
 
@@ -214,12 +214,12 @@ def test_without_some_bits(identity: bool, adjacency: bool) -> None:
 def test_walks_with_a_larger_window() -> None:
     graph = molecules(2)
     conv = make_conv(sample_walks(graph, 12, window_size=4), 3, 16, 2, 5, precision="float32")
-    check(conv, sample_walks(graph, 12, window_size=9, seed=1), graph)
+    check(conv, walks_on(graph, 12, window_size=9), graph)
 
 
 def test_evaluation_uses_the_running_statistics() -> None:
     graph = molecules(2)
-    walks = sample_walks(graph, 12, window_size=4, seed=1)
+    walks = walks_on(graph, 12, window_size=4)
     check(make_conv(walks, 3, 16, 2, 5, precision="float32").eval(), walks, graph)
 
 
