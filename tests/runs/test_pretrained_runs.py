@@ -103,6 +103,7 @@ def test_a_run_killed_between_pretraining_and_training_is_resumed(pretrained, da
     assert resume_run(tmp_path / "run", dataset=dataset).record["scores"] == run.record["scores"]
 
 
+@pytest.mark.usefixtures("with_pages")
 def test_losses_are_drawn_in_a_panel_of_their_own(pretrained, dataset, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     saved = []
