@@ -165,7 +165,10 @@ def test_a_link_is_hidden_while_it_is_predicted(dataset: Dataset, tmp_path: Path
     with pytest.raises(ValueError, match="this store asks about nodes"):
         model.predict(store.with_owners(torch.arange(3)), hide=True)
     graphs = GraphStore.from_graphs([Data(x=torch.rand(3, 4), edge_index=torch.tensor([[0, 1], [1, 0]]))])
-    message = {"full": "hide=True is for pairs of nodes of one graph", "closed": "closed batches, which are of one graph"}
+    message = {
+        "full": "hide=True is for pairs of nodes of one graph",
+        "closed": "closed batches, which are of one graph",
+    }
     with pytest.raises(ValueError, match=message[batches]):
         model.predict(graphs, hide=True)
 
