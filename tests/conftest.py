@@ -59,8 +59,8 @@ if not torch.cuda.is_available():
         interpreter._patch_lang = patch_language_once
 
 # Of workers that need the same compiled function at the same time, as at the beginning in a fresh copy of the code, one
-# compiles it and the others find it in numba's cache.
-if "PYTEST_XDIST_WORKER" in os.environ and os.name == "posix":
+# compiles it and the others find it in numba's cache. This file is imported twice if tests of reproduction/ run, too.
+if "PYTEST_XDIST_WORKER" in os.environ and os.name == "posix" and Dispatcher.compile.__name__ != "compile_once":
     import fcntl
 
     compile_function = Dispatcher.compile
