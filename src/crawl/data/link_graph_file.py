@@ -1,7 +1,8 @@
 """The links of a graph file: read a piece at a time, split, and trained on in closed batches.
 
 While links are learned, some of them are hidden, so the links themselves are in memory; features stay in the file. A
-prediction hides nothing and reads the rows of the file that its walks visit.
+prediction hides nothing and reads the rows of the file that its walks visit, unless the file lists self-loops or
+parallel edges, which are no links: then the links are in memory, too.
 """
 
 from __future__ import annotations
