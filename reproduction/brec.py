@@ -3,7 +3,7 @@
 A fresh network for each pair sees 32 relabellings of both graphs and is trained to give them different answers of 16
 numbers. Hotelling's T² of the 32 differences of answers says whether it can tell them apart; the same for relabellings
 of one graph is the control. Walks are drawn anew in each evaluation, and T² counts their noise, so it is computed from
-the mean answers of 1, 2, 4, … evaluations.
+the mean answers of 1, 2, 4, … evaluations, until it is clear on which side of the threshold it ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -50,6 +50,7 @@ _MAX_EPOCHS = 20
 _LR = _WEIGHT_DECAY = 1e-4
 _BATCH_SIZE = 16
 _EVAL_BATCH_SIZE = 64
+_FEWEST_EVALUATIONS, _MARGIN = 8, 3.0  # before a pair is decided
 _ENOUGH = 0.2  # training stops when the loss of an epoch is below it
 _GRAPHS_OF_A_PAIR = 4 * NUM_RELABELLINGS  # first those of both graphs in turn, then those of the control
 _FILE, _SHA256 = "brec.g6", "a85c524d43fdf14182bad02b47d56fa1bf83b145b26908c71d4b248ac9efc242"
@@ -68,7 +69,7 @@ Pair = tuple[nx.Graph, nx.Graph]
 class PairRecord(TypedDict):
     """What came out for a pair: epochs trained, the loss of the last, and T² of pair and control.
 
-    T² has a number for each of `Settings.counts`.
+    T² has a number for each of `Settings.counts`, as far as it had to be computed; see `is_decided`.
     """
 
     pair: int
@@ -87,11 +88,11 @@ class Settings:
         num_layers: The number of layers (L).
         num_steps: Steps of a walk in training.
         num_eval_steps: Steps of a walk in evaluation.
-        num_evaluations: Evaluations of each graph, with walks of their own.
+        num_evaluations: Evaluations of each graph, at most, with walks of their own.
     """
 
-    hidden_channels: int = 64
-    num_layers: int = 3
+    hidden_channels: int = 32
+    num_layers: int = 2
     num_steps: int = 60
     num_eval_steps: int = 240
     num_evaluations: int = 64
@@ -190,6 +191,19 @@ def t_squared(differences: Array) -> float:
     return float(mean @ np.linalg.pinv(covariance, hermitian=True) @ mean)
 
 
+def is_decided(t2: float, control: float, count: int, num_evaluations: int) -> bool:
+    """Whether more evaluations than this many would change nothing.
+
+    The mean of more evaluations has less noise, and T² grows at most in proportion to their number. So a pair is
+    decided if T² is far above the threshold and that of the control far below it, or if T² would stay below it even if
+    it grew several times as fast. Few evaluations decide nothing, since T² itself is noisy.
+    """
+    if count < _FEWEST_EVALUATIONS:
+        return False
+    is_distinguished = t2 > _MARGIN * THRESHOLD and _MARGIN * control < THRESHOLD
+    return is_distinguished or _MARGIN * max(t2, control) * num_evaluations / count < THRESHOLD
+
+
 def relabelled_pairs(pairs: Iterable[tuple[int, Pair]], seed: int) -> GraphStore:
     """For each pair 128 graphs: 32 relabellings of both, in turn, and 64 of one of them, drawn at random, as control.
 
@@ -271,11 +285,18 @@ class Contest:
         self._reset(pair)
         ids = torch.arange(_GRAPHS_OF_A_PAIR) + _GRAPHS_OF_A_PAIR * self._place[pair]
         epochs, loss = self._train(pair, ids[: 2 * NUM_RELABELLINGS])
-        answers = self._mean_answers(pair, ids)
-        if not np.isfinite(answers).all():
-            raise ValueError(f"{self.network} does not answer pair {pair} with finite numbers; its loss was {loss:g}.")
-        tested = np.split(answers[:, 0::2] - answers[:, 1::2], 2, axis=1)
-        t2, control = ([_rounded(t_squared(each)) for each in of_one] for of_one in tested)
+        t2: list[float] = []
+        control: list[float] = []
+        for count, answers in self._mean_answers(pair, ids):
+            if not np.isfinite(answers).all():
+                raise ValueError(
+                    f"{self.network} does not answer pair {pair} with finite numbers; its loss was {loss:g}."
+                )
+            differences = answers[0::2] - answers[1::2]
+            t2.append(_rounded(t_squared(differences[:NUM_RELABELLINGS])))
+            control.append(_rounded(t_squared(differences[NUM_RELABELLINGS:])))
+            if is_decided(t2[-1], control[-1], count, self.settings.num_evaluations):
+                break
         return PairRecord(pair=pair, epochs=epochs, loss=_rounded(loss), t2=t2, control=control)
 
     def _fresh_network(self, pair: int) -> Network:
@@ -334,15 +355,15 @@ class Contest:
         state = [tensor for of_one in self.optimiser.state.values() for tensor in of_one.values()]
         return [*self.model.state_dict().values(), *state]
 
-    def _mean_answers(self, pair: int, ids: Tensor) -> Array:
-        """`[len(settings.counts), len(ids), 16]` the mean answers of that many evaluations."""
+    def _mean_answers(self, pair: int, ids: Tensor) -> Iterator[tuple[int, Array]]:
+        """Each of `settings.counts`, and `[len(ids), 16]` the mean answers of that many evaluations."""
         self.model.eval()
-        seeds = [derive_seed(self.seed, "evaluate", pair, i) for i in range(self.settings.num_evaluations)]
-        answers = torch.stack([self.runner.predict(ids, _EVAL_BATCH_SIZE, seed=seed) for seed in seeds])
-        counts = torch.tensor(self.settings.counts)
-        sums = answers.cpu().double().cumsum(0)[counts - 1]
-        means: Array = (sums / counts.view(-1, 1, 1)).numpy()
-        return means
+        total, done = np.zeros((len(ids), _NUM_OUTPUTS)), 0
+        for count in self.settings.counts:
+            seeds = [derive_seed(self.seed, "evaluate", pair, i) for i in range(done, count)]
+            answers = torch.stack([self.runner.predict(ids, _EVAL_BATCH_SIZE, seed=seed) for seed in seeds])
+            total, done = total + answers.cpu().double().sum(0).numpy(), count
+            yield count, total / count
 
 
 def _rounded(value: float) -> float:

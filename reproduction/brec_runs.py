@@ -1,7 +1,8 @@
 """Rows of the BREC table: a network and a seed, with a small JSON file each, and what is left to run of them.
 
 The file is `{"format", "network", "seed", "settings", "num_parameters", …, "pairs": [{"pair", "epochs", "loss", "t2",
-"control"}]}`, a line for each pair. `t2` and `control` have a number for each of `Settings.counts`.
+"control"}]}`, a line for each pair. `t2` and `control` have a number for each of `Settings.counts`, as far as they were
+computed: until the pair was decided.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import torch
 
@@ -72,15 +73,21 @@ class Row:
         return f"{self.network}-seed-{self.seed}"
 
     def failed_controls(self, index: int, pairs: Iterable[int]) -> list[int]:
-        """Those of the pairs whose control is not below the threshold with the mean of `counts[index]` evaluations."""
-        return [pair for pair in pairs if pair in self.pairs and not self.pairs[pair]["control"][index] < THRESHOLD]
+        """Those of the pairs whose control is not below the threshold with the mean of `counts[index]` evaluations; of
+        fewer, if these have decided.
+        """
+        return [pair for pair in pairs if pair in self.pairs and not self._at("control", index, pair) < THRESHOLD]
 
     def distinguished(self, index: int, pairs: Iterable[int]) -> list[int]:
         """Those of the pairs whose T² is above the threshold with the mean of `counts[index]` evaluations, and whose
         control is below it.
         """
-        above = [pair for pair in pairs if pair in self.pairs and self.pairs[pair]["t2"][index] > THRESHOLD]
+        above = [pair for pair in pairs if pair in self.pairs and self._at("t2", index, pair) > THRESHOLD]
         return sorted(set(above) - set(self.failed_controls(index, above)))
+
+    def _at(self, name: Literal["t2", "control"], index: int, pair: int) -> float:
+        values = self.pairs[pair][name]
+        return values[min(index, len(values) - 1)]
 
     def write(self, folder: Path) -> None:
         """Write its file."""
@@ -108,8 +115,8 @@ def _row(text: str) -> Row:
     settings = structure(Settings, file["settings"], "settings")
     num_counts = len(settings.counts)
     for record in file["pairs"]:
-        if not len(record["t2"]) == len(record["control"]) == num_counts:
-            raise ValueError(f"pair {record['pair']} does not have {num_counts} values of T²")
+        if not 1 <= len(record["t2"]) == len(record["control"]) <= num_counts:
+            raise ValueError(f"pair {record['pair']} does not have 1 to {num_counts} values of T² and of its control")
     made = {key: value for key, value in content.items() if key not in _KEYS}
     pairs = {record["pair"]: record for record in file["pairs"]}
     return Row(file["network"], file["seed"], settings, file["num_parameters"], made, pairs)

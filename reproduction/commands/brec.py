@@ -25,8 +25,8 @@ class Brec:
         pairs: Pairs such as 0-59 or 110, or categories: basic, regular, strongly_regular, extension, cfi, 4_vertex,
             distance_regular; all when not given.
         seeds: How many seeds of each network.
-        num_evaluations: Evaluations of each graph, with walks of their own, whose mean is tested; the table has fewer
-            of them, too.
+        num_evaluations: Evaluations of each graph at most, with walks of their own, whose mean is tested; fewer where
+            these decide.
         hidden_channels: The width of the layers.
         num_layers: The number of layers.
         num_steps: Steps of a walk in training.
@@ -46,8 +46,8 @@ class Brec:
     pairs: Words = ()
     seeds: int = 3
     num_evaluations: int = 64
-    hidden_channels: int = 64
-    num_layers: int = 3
+    hidden_channels: int = 32
+    num_layers: int = 2
     num_steps: int = 60
     num_eval_steps: int = 240
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/brec")

@@ -22,6 +22,7 @@ from reproduction.brec import (
     Settings,
     chosen_pairs,
     import_pairs,
+    is_decided,
     load_pairs,
     relabelled_pairs,
     t_squared,
@@ -81,6 +82,29 @@ def test_counts_of_evaluations():
     assert Settings(num_evaluations=12).counts == [1, 2, 4, 8, 12]
     with pytest.raises(ValueError, match=r"num_evaluations.*not 0"):
         Settings(num_evaluations=0)
+
+
+def test_when_a_pair_is_decided():
+    assert is_decided(300.0, 2.0, 8, 64)
+    assert not is_decided(300.0, 2.0, 4, 64)  # too few evaluations
+    assert not is_decided(200.0, 2.0, 8, 64)  # not far enough above
+    assert not is_decided(300.0, 30.0, 8, 64)  # the control may still fail
+    assert is_decided(3.0, 1.0, 8, 64)  # 24 with 64 evaluations, 72 if it grew three times as fast
+    assert not is_decided(3.1, 1.0, 8, 64)
+    assert not is_decided(1.0, 3.1, 8, 64)
+    assert is_decided(6.0, 1.0, 16, 64)
+
+
+def test_evaluations_end_when_the_pair_is_decided():
+    """And what was found so far is what all evaluations find."""
+    settings = Settings(hidden_channels=16, num_layers=1, num_steps=20, num_eval_steps=40, num_evaluations=16)
+    contest = Contest("crawl-8", [(0, (CUBIC, PRISM)), (1, (PRISM, PRISM))], settings, 0, CPU)
+    for pair in (0, 1):
+        record = contest.test(pair)
+        answers = [mean for _, mean in contest._mean_answers(pair, 128 * pair + torch.arange(128))]
+        differences = [mean[:64:2] - mean[1:64:2] for mean in answers]
+        assert record["t2"] == pytest.approx([t_squared(each) for each in differences[:4]], rel=1e-4)
+        assert len(record["control"]) == 4 < len(settings.counts)
 
 
 def test_the_file_is_imported_and_checked(tmp_path, monkeypatch):
@@ -163,7 +187,7 @@ def test_equal_relabellings_have_walks_of_their_own():
     """All relabellings of a complete graph are equal; T² would be that of 32 copies of one number."""
     settings = Settings(hidden_channels=8, num_layers=1, num_steps=20, num_eval_steps=40, num_evaluations=1)
     contest = Contest("crawl-8", [(4, (nx.complete_graph(5), nx.complete_graph(5)))], settings, 0, CPU)
-    answers = contest._mean_answers(4, torch.arange(128))[0]
+    _, answers = next(contest._mean_answers(4, torch.arange(128)))
     assert len(np.unique(answers[:, 0])) == 128
 
 
@@ -186,7 +210,7 @@ def test_captured_steps_find_what_eager_ones_find(monkeypatch):
         assert (contest.runner.reason is None) == bool(devices)
         contest._reset(0)
         _, loss = contest._train(0, torch.arange(16))  # one step
-        found.append((loss, contest._mean_answers(0, torch.arange(4))))
+        found.append((loss, next(contest._mean_answers(0, torch.arange(4)))[1]))
     (captured_loss, captured), (eager_loss, eager) = found
     assert captured_loss == pytest.approx(eager_loss, rel=1e-4)
     np.testing.assert_allclose(captured, eager, rtol=1e-4, atol=1e-5)

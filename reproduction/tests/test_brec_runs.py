@@ -101,6 +101,12 @@ def test_what_counts_as_distinguished():
     assert (row.distinguished(0, [0, 1, 2, 3]), row.failed_controls(0, [0, 1, 2, 3])) == ([1], [2])
     assert (row.distinguished(-1, [0, 1, 2, 3]), row.failed_controls(-1, [0, 1, 2, 3])) == ([0], [1])
     assert row.distinguished(-1, [1, 2]) == []
+    row.pairs[4] = {**record, "t2": [300.0], "control": [1.0]}  # decided
+    assert (row.distinguished(1, [0, 4]), row.distinguished(-1, [0, 4]), row.failed_controls(1, [4])) == (
+        [0, 4],
+        [0, 4],
+        [],
+    )
 
 
 def test_an_interrupt_keeps_what_was_found(tmp_path, tested, monkeypatch):
@@ -181,7 +187,8 @@ def test_two_processes_in_one_folder(tmp_path, tested):
         (lambda file: file.pop("seed"), "seed"),
         (lambda file: file.update(format="other"), "not a row of BREC"),
         (lambda file: file.update(network="gin"), "'gin'"),
-        (lambda file: file["pairs"][0].update(t2=[1.0]), "pair 0 does not have 2 values"),
+        (lambda file: file["pairs"][0].update(t2=[1.0]), "pair 0 does not have 1 to 2 values"),
+        (lambda file: file["pairs"][0].update(t2=[], control=[]), "pair 0 does not have 1 to 2 values"),
         (lambda file: file["pairs"][0].update(loss="low"), "loss"),
         (lambda file: file["settings"].update(num_layers=0), "num_layers"),
     ],
