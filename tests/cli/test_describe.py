@@ -58,12 +58,12 @@ def test_info_about_runs_on_folds(crawl, tiny, monkeypatch):
         assert crawl("train", "csl", "--protocol", "folds", "--out", "run", *tiny).code == 130
     found = _found(crawl("info", "run"))
     assert (found["name"], found["model"]) == ("csl (seed 0)", "crawl")
-    assert re.fullmatch(r"test accuracy 0\.\d{4}", found["fold 1"])
-    assert found["fold 2"] == "unfinished: 2 epochs of at most 2"
-    assert found["fold 3"] == "not begun"
+    assert re.fullmatch(r"test accuracy 0\.\d{4}", found["fold 0"])
+    assert found["fold 1"] == "unfinished: 2 epochs of at most 2"
+    assert found["fold 2"] == "not begun"
     assert found["state"] == "unfinished: 1 of 3 folds are done"
     assert found["resume with"] == "crawl train --resume run"
-    assert _found(crawl("info", "run/fold-2"))["resume with"] == "crawl train --resume run"
+    assert _found(crawl("info", "run/fold-1"))["resume with"] == "crawl train --resume run"
     assert crawl("train", "--resume", "run").code == 0
     found = _found(crawl("info", "run"))
     assert re.fullmatch(r"accuracy 0\.\d{4} ± 0\.\d{4} over 3 models", found["test"])

@@ -75,17 +75,17 @@ def test_folds_of_a_table(crawl, tiny, molecules):
     done = crawl("train", "csv", *data, *folds, *tiny, "--out", "run")
     assert done.code == 0
     assert "over 3 models" in done.out
-    splits = [json.loads(Path(f"run/fold-{k}/split.json").read_text()) for k in (1, 2, 3)]
+    splits = [json.loads(Path(f"run/fold-{k}/split.json").read_text()) for k in (0, 1, 2)]
     assert sorted(i for split in splits for i in split["test"]) == list(range(11))
     assert [split["val"] for split in splits] == [splits[1]["test"], splits[2]["test"], splits[0]["test"]]
     active = [0] * 5 + [1] * 6
     assert {sum(active[i] for i in split["test"]) for split in splits} == {2}  # classes are spread evenly
-    shutil.rmtree("run/fold-3")
-    assert "fold 3" in crawl("info", "run").out
+    shutil.rmtree("run/fold-2")
+    assert "fold 2" in crawl("info", "run").out
     again = crawl("train", "--resume", "run")
     assert again.out.splitlines()[-2] == done.out.splitlines()[-2]
     assert "holds a run" not in again.err
-    assert crawl("evaluate", "run/fold-3").code == 0
+    assert crawl("evaluate", "run/fold-2").code == 0
     assert "exists already: resume it" in crawl.error("train", "csv", *data, *folds, *tiny, "--out", "run")
     line = crawl.error("train", "csv", *data, *folds, "--data.split", "kind", *tiny, "--out", "other")
     assert "Folds are drawn, so data.split='kind'" in line

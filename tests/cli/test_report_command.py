@@ -14,7 +14,7 @@ def test_a_report(crawl, csl_run, tmp_path):
     assert (tmp_path / "report/tables.md").read_text() == done.out
     header, _, row = done.out.splitlines()
     assert header == "| run | data | model | metric | validation | test | ± evaluations | best epoch | time | notes |"
-    assert row.startswith(f"| {csl_run} | csl | CRaWl fold 1 | accuracy | ")
+    assert row.startswith(f"| {csl_run} | csl | CRaWl fold 0 | accuracy | ")
     (cells,) = csv.DictReader((tmp_path / "report/tables.csv").read_text().splitlines())
     assert cells["test"].endswith(" %")
     assert cells["best epoch"].endswith(" of 2")

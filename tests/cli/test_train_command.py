@@ -292,7 +292,7 @@ def test_folds(crawl, tiny, monkeypatch):
     monkeypatch.setattr("crawl.runs.protocol.num_folds", lambda _: 2)
     done = crawl("train", "csl", "--protocol", "folds", *tiny)
     assert done.code == 0
-    assert [_config(Path(f"runs/csl-folds-1/fold-{k}"))["data"]["fold"] for k in (1, 2)] == [0, 1]
+    assert [_config(Path(f"runs/csl-folds-1/fold-{k}"))["data"]["fold"] for k in (0, 1)] == [0, 1]
     assert "over 2 models" in done.out
     assert "between models" in done.out
     assert "between evaluations" in done.out

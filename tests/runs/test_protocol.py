@@ -10,7 +10,7 @@ from rich.console import Console
 from crawl.data import csl
 from crawl.runs import Benchmark, Counting, Csl, GivenModel, Model, Result, Social
 from crawl.runs.formats import format_score, model_title
-from crawl.runs.protocol import Summary, _left_out, as_baseline, num_folds, results_table, run_folds
+from crawl.runs.protocol import Summary, _left_out, as_baseline, num_folds, results_table, run_folds, runs_in
 
 
 def fake(*evaluations: float | None) -> Result:
@@ -39,15 +39,20 @@ def on_csl(tiny):
 
 def test_folds(on_csl, tmp_path):
     results = run_folds(on_csl, tmp_path)
-    assert [result.folder.name for result in results] == [f"fold-{k}" for k in range(1, 6)]
+    assert [result.folder.name for result in results] == [f"fold-{k}" for k in range(5)]
     assert [result.record["config"]["data"]["fold"] for result in results] == [0, 1, 2, 3, 4]
-    assert (tmp_path / "fold-3/split.json").read_text() == csl(2).split.to_json()
-    (tmp_path / "fold-5/result.json").unlink()
+    assert (tmp_path / "fold-2/split.json").read_text() == csl(2).split.to_json()
+    (tmp_path / "fold-4/result.json").unlink()
     again = run_folds(on_csl, tmp_path)  # four are read, the fifth is resumed
     assert again[:4] == results[:4]
     assert again[4].record["scores"] == results[4].record["scores"]
     with pytest.raises(ValueError, match="other settings"):
         run_folds(replace(on_csl, seed=1), tmp_path)
+    for k in reversed(range(5)):
+        (tmp_path / f"fold-{k}").rename(tmp_path / f"fold-{k + 1}")
+    for call in (lambda: run_folds(on_csl, tmp_path), lambda: runs_in(tmp_path)):
+        with pytest.raises(ValueError, match=r"named from fold-1 on.*rename each to one less"):
+            call()
     text = StringIO()
     Console(file=text, width=200).print(results_table(results))
     assert text.getvalue().count("CRaWl fold") == 5

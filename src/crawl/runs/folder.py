@@ -64,7 +64,7 @@ class RunFolder:
         if path is not None:
             names = (entry.name for entry in path.iterdir()) if path.is_dir() else ["a file"] if path.exists() else ()
             if any(not name.startswith(".") and name != "where.json" for name in names):
-                is_run = any((path / name).exists() for name in ("config.json", "fold-1", ".seeds", "ensemble.json"))
+                is_run = any((path / name).exists() for name in ("config.json", "fold-0", ".seeds", "ensemble.json"))
                 how = f"resume it with --resume {path}, or " if is_run else ""
                 raise InUse(f"{path} exists already: {how}choose another folder.")
             path.mkdir(parents=True, exist_ok=True)

@@ -62,7 +62,8 @@ def run_folds(
     cluster: Cluster | None = None,
     **where: str | Path | None,
 ) -> list[Result]:
-    """A run for each fold of the data, in `folder/fold-K`. Finished folds are read, one that was stopped is resumed.
+    """A run for each fold of the data, in `folder/fold-K`, K from 0. Finished folds are read, one that was stopped is
+    resumed.
 
     `where` are the device and the places of the data, as for `run_experiment`; `cluster` is where to share the runs
     out, if not one after the other in this process. Refuses data without folds; graphs of one's own have those of
@@ -73,7 +74,8 @@ def run_folds(
         remedy = "set data.num_folds (--folds)" if isinstance(data, OwnGraphs) else "leave out --protocol folds"
         raise ValueError(f"{data.name} has no folds: {remedy}.")
     folds = range(num_folds(experiment))
-    variants = {f"fold-{fold + 1}": replace(experiment, data=replace(data, fold=fold)) for fold in folds}
+    _refuse_folds_from_one(folder)
+    variants = {f"fold-{fold}": replace(experiment, data=replace(data, fold=fold)) for fold in folds}
     return _run_each(variants, folder, quiet, cluster, where)
 
 
@@ -140,10 +142,21 @@ def runs_in(folder: Path) -> list[str]:
     if seeds := noted_seeds(folder):
         return [f"seed-{seed}" for seed in seeds]
     configs = sorted(folder.glob("fold-*/config.json"))  # the first fold need not be begun first
-    if not configs and not (folder / "fold-1").is_dir():
+    if not configs and not (folder / "fold-0").is_dir():
         return []
-    experiment = read_config(configs[0] if configs else RunFolder.open(folder / "fold-1").config)
-    return [f"fold-{fold + 1}" for fold in range(num_folds(experiment))]
+    _refuse_folds_from_one(folder)
+    experiment = read_config(configs[0] if configs else RunFolder.open(folder / "fold-0").config)
+    return [f"fold-{fold}" for fold in range(num_folds(experiment))]
+
+
+def _refuse_folds_from_one(folder: Path) -> None:
+    """Refuse folders of folds of earlier versions, which named the first of them `fold-1`."""
+    for config in sorted(folder.glob("fold-*/config.json")):
+        if config.parent.name == f"fold-{getattr(read_config(config).data, 'fold', 0) + 1}":
+            raise ValueError(
+                f"The folders in {folder} are named from fold-1 on, as earlier versions did: rename each to one less, "
+                "fold-1 to fold-0 first."
+            )
 
 
 def as_baseline(experiment: Experiment, name: str = "gin") -> Experiment:
@@ -195,7 +208,7 @@ def result_cells(record: dict[str, Any]) -> dict[str, str]:
     metric, test, validation = record["metric"], record["scores"]["test"], record["scores"].get("val", {})
     config = Experiment.from_plain(record["config"])
     is_folded = isinstance(config.data, WithFolds | OwnGraphs) and num_folds(config)
-    fold = f" fold {getattr(config.data, 'fold', 0) + 1}" if is_folded else ""
+    fold = f" fold {getattr(config.data, 'fold', 0)}" if is_folded else ""
     members = record.get("ensemble", {}).get("num_members")
     of_members = "" if members is None else f", {members} models together"
     return {

@@ -55,7 +55,7 @@ def test_folders_of_folds_are_one_model_each(tmp_path: Path) -> None:
     for name, scores in {"a": (0.5, 0.7, 0.6, 0.6, 0.6), "b": (0.9, 0.9, 0.9, 0.9)}.items():
         for fold, score in enumerate(scores):
             data = replace(base.data, fold=fold)  # type: ignore[type-var]
-            write_run(tmp_path / name / f"fold-{fold + 1}", replace(base, data=data), score, metric="accuracy")
+            write_run(tmp_path / name / f"fold-{fold}", replace(base, data=data), score, metric="accuracy")
     page = compare_page([tmp_path / "a", tmp_path / "b"])
     assert "60.00 %" in page
     assert "6.32 % over 5 runs" in page
