@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from crawl.graph import Graph
+from crawl.ops.triton.kernel import kernel
 from crawl.walks import philox
 from crawl.walks.gpu_depth_first import depth_first_arc, parent_in_search
 from crawl.walks.gpu_rows import NO_NODE, NO_TARGET, arc_at, mass_before, reverse_arc, row_of, search
@@ -123,7 +124,6 @@ def sample(
             WINDOW_SIZE=0 if law.is_centred else window_size,
             BLOCK=_BLOCK,
             num_warps=1,
-            enable_fp_fusion=False,  # nothing here is a float, but Triton 3.9 warns if this is left open
         )
     return nodes, edges, encode(graph, nodes, window_size, slots) if law.is_centred else code
 
@@ -151,17 +151,14 @@ def encode(graph: Graph, nodes: Tensor, window_size: int, slots: Slots | None = 
             WINDOW_SIZE=window_size,
             BLOCK=_BLOCK,
             num_warps=1,
-            enable_fp_fusion=False,
         )
     return code
 
 
 # Numbers that change from call to call must not become part of the compiled kernel.
-@triton.jit(
-    do_not_specialize=[
-        *("num_slots", "num_steps", "back_odds", "ahead_odds", "common", "other"),
-        *("no_node", "no_edge", "jump", "restart"),
-    ]
+@kernel(
+    *("num_slots", "num_steps", "back_odds", "ahead_odds", "common", "other"),
+    *("no_node", "no_edge", "jump", "restart"),
 )
 def _walk(
     rowptr: tl.tensor,
@@ -308,7 +305,7 @@ def _walk(
             tl.store(code + (step + 1), bits.to(code.dtype.element_ty), mask=is_slot)
 
 
-@triton.jit(do_not_specialize=["num_places", "num_positions"])
+@kernel("num_places", "num_positions")
 def _encode(
     rowptr: tl.tensor,
     col: tl.tensor,

@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from crawl.choices import Precision
+from crawl.ops.triton.kernel import kernel
 from crawl.ops.triton.norm import MEAN, RSTD, SCALE, SHIFT
 from crawl.ops.triton.products import dot_precision
 from crawl.ops.triton.segments import sum_parts
@@ -40,7 +41,7 @@ def activate(shape: Shape, windows: Tensor, statistics: Tensor, dtype: torch.dty
     return hidden
 
 
-@triton.jit(do_not_specialize=["windows_per_walk", "num_slots"])
+@kernel("windows_per_walk", "num_slots")
 def _activate(
     windows: tl.tensor,
     statistics: tl.tensor,
@@ -144,7 +145,7 @@ def largest_gradients(pooled: list[tuple[Tensor, Tensor]]) -> Tensor:
     return maxima
 
 
-@triton.jit(do_not_specialize=["size"])
+@kernel("size")
 def _largest(
     grad_pooled: tl.tensor,
     counts: tl.tensor,
@@ -162,7 +163,7 @@ def _largest(
     tl.store(maxima + tl.program_id(0), tl.max(largest, axis=0))
 
 
-@triton.jit(do_not_specialize=["num_positions", "num_slots"])
+@kernel("num_positions", "num_slots")
 def _mixed_backward(
     windows: tl.tensor,
     statistics: tl.tensor,
@@ -294,7 +295,7 @@ def norm_sums(shape: Shape, windows: Tensor, statistics: Tensor, grad_hidden: Te
     return sum_parts(parts)
 
 
-@triton.jit(do_not_specialize=["windows_per_walk"])
+@kernel("windows_per_walk")
 def _sum_grads(
     windows: tl.tensor,
     statistics: tl.tensor,
@@ -347,7 +348,7 @@ def bit_weight_backward(shape: Shape, walks: WalkTensors, grad_rows: Tensor, pre
     return sum_parts(parts)
 
 
-@triton.jit(do_not_specialize=["num_positions"])
+@kernel("num_positions")
 def _bit_weight(
     grad_rows: tl.tensor,
     code: tl.tensor,

@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
+
+from crawl.ops.triton.kernel import kernel
 
 _BLOCK = 1024
 
@@ -58,7 +59,7 @@ def adam_step(
         )  # fmt: skip
 
 
-@triton.jit
+@kernel()
 def _adam(
     addresses: tl.tensor,
     sizes: tl.tensor,

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from crawl.ops.triton.kernel import kernel
 from crawl.ops.triton.norm import MEAN, RSTD, SCALE, SHARE, SHIFT
 from crawl.ops.triton.segments import sum_parts
 from crawl.ops.triton.shape import CHANNELS, Shape
@@ -40,7 +41,7 @@ def convolve(
     return moments
 
 
-@triton.jit(do_not_specialize=["num_positions", "kernel_size", "first_tap"])
+@kernel("num_positions", "kernel_size", "first_tap")
 def _convolve(
     node_rows: tl.tensor,
     edge_rows: tl.tensor,
@@ -210,7 +211,7 @@ def rows_backward(
     return grad_rows
 
 
-@triton.jit(do_not_specialize=["num_positions", "kernel_size", "first_tap"])
+@kernel("num_positions", "kernel_size", "first_tap")
 def _rows_backward(
     kernel: tl.tensor,
     count: tl.tensor,
@@ -291,7 +292,7 @@ def taps_backward(
     return sum_parts(parts)
 
 
-@triton.jit(do_not_specialize=["num_positions", "kernel_size", "first_tap"])
+@kernel("num_positions", "kernel_size", "first_tap")
 def _taps_backward(
     node_rows: tl.tensor,
     edge_rows: tl.tensor,

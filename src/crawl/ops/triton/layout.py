@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from crawl.ops.layout import BatchRows, StoredRows
+from crawl.ops.triton.kernel import kernel
 
 _BLOCK = 256
 _MOST_AT_ONCE = 1024  # graphs that are added up in one go
@@ -58,7 +59,7 @@ def laid_out(stored: StoredRows, ids: Tensor, num_nodes: int, num_edges: int, nu
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["num_ids", "empty"])
+@kernel("num_ids", "empty")
 def _sizes(
     ids: tl.tensor,
     node_ptr: tl.tensor,
@@ -127,7 +128,7 @@ def _graph_at(new_ptr: tl.tensor, place: tl.tensor, num_ids: tl.tensor, DEPTH: t
     return tl.minimum(low, num_ids - 1)
 
 
-@triton.jit(do_not_specialize=["num_ids", "num_nodes"])
+@kernel("num_ids", "num_nodes")
 def _nodes(
     new_ptr: tl.tensor,
     offset: tl.tensor,
@@ -158,7 +159,7 @@ def _nodes(
         tl.store(second_ptr + place, tl.where(is_node, begin - shift, num_edges).to(tl.int32), mask=place <= num_nodes)
 
 
-@triton.jit(do_not_specialize=["num_ids", "num_nodes", "num_edges"])
+@kernel("num_ids", "num_nodes", "num_edges")
 def _edges(
     new_ptr: tl.tensor,
     offset: tl.tensor,
@@ -199,7 +200,7 @@ def _edges(
         tl.store(second_order + place, tl.where(is_edge, order - shift, 0).to(tl.int32), mask=inside)
 
 
-@triton.jit(do_not_specialize=["num_ids", "num_starts"])
+@kernel("num_ids", "num_starts")
 def _starts(
     new_ptr: tl.tensor,
     offset: tl.tensor,

@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from crawl.ops.triton.kernel import kernel
 
 MOST_NUMBERS = 2**14  # one program computes them all
 _L1, _MSE = tl.constexpr(0), tl.constexpr(1)  # places in `crawl.ops.losses.LOSSES`
@@ -44,7 +45,7 @@ class _KnownLoss(torch.autograd.Function):
         return grad * grad_loss, None, None, None
 
 
-@triton.jit(do_not_specialize=["size"])
+@kernel("size")
 def _loss(
     output: tl.tensor,
     targets: tl.tensor,

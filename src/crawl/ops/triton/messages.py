@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from crawl.ops.segments import Segments
+from crawl.ops.triton.kernel import kernel
 from crawl.ops.triton.segments import sum_rows
 
 _TILE = 256  # values that a program has at once
@@ -61,7 +62,7 @@ class _AddMessages(torch.autograd.Function):
         return grad_x, grad_edges, None, None
 
 
-@triton.jit
+@kernel()
 def _add_messages(
     x: tl.tensor,
     edges: tl.tensor,
@@ -93,7 +94,7 @@ def _add_messages(
     tl.store(out + node * NUM_CHANNELS + channel, own + tl.sum(total, axis=0), mask=inside)
 
 
-@triton.jit(do_not_specialize=["num_slots"])
+@kernel("num_slots")
 def _grad_messages(
     x: tl.tensor,
     edges: tl.tensor,

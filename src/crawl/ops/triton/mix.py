@@ -20,6 +20,7 @@ from crawl.ops.triton.activations import (
     owners_of_windows,
     spread_gradient,
 )
+from crawl.ops.triton.kernel import kernel
 from crawl.ops.triton.norm import MEAN, RSTD, SCALE, SHIFT
 from crawl.ops.triton.segments import sum_parts
 from crawl.ops.triton.shape import Shape
@@ -135,7 +136,7 @@ def _precision(matrix: Tensor) -> str:
     return "ieee" if matrix.dtype == torch.float32 else "tf32"
 
 
-@triton.jit(do_not_specialize=["windows_per_walk", "num_slots"])
+@kernel("windows_per_walk", "num_slots")
 def _mix(
     windows: tl.tensor,
     statistics: tl.tensor,
@@ -179,7 +180,7 @@ def _mix(
                 tl.store(is_active + place, words.to(tl.int16), mask=is_slot)
 
 
-@triton.jit(do_not_specialize=["num_positions", "num_slots"])
+@kernel("num_positions", "num_slots")
 def _mix_backward(
     windows: tl.tensor,
     statistics: tl.tensor,

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from crawl.ops.norm import Norm
+from crawl.ops.triton.kernel import kernel
 from crawl.ops.triton.segments import sum_parts
 
 # The rows of `statistics`: what the kernels need to know of a normalisation, per channel.
@@ -130,7 +131,7 @@ def finalise(norm: Norm, moments: Tensor) -> Tensor:
     return statistics
 
 
-@triton.jit(do_not_specialize=["num_parts", "momentum", "eps"])
+@kernel("num_parts", "momentum", "eps")
 def _finalise(
     moments: tl.tensor,
     num_parts: tl.int32,
@@ -243,7 +244,7 @@ def _settle(
     return scale, shift
 
 
-@triton.jit(do_not_specialize=["num_slots", "momentum", "eps"])
+@kernel("num_slots", "momentum", "eps")
 def _normalise_at_once(
     x: tl.tensor,
     num_rows: tl.tensor,
@@ -280,7 +281,7 @@ def _normalise_at_once(
     _store_normed(value, scale, shift, place, inside, channel, out, num_slots, C, RELU)
 
 
-@triton.jit(do_not_specialize=["num_slots"])
+@kernel("num_slots")
 def _grads_at_once(
     x: tl.tensor,
     grad_out: tl.tensor,
@@ -302,7 +303,7 @@ def _grads_at_once(
     _store_grad(grad, normed, total, product, statistics, place, inside, channel, grad_x, num_slots, C)
 
 
-@triton.jit
+@kernel()
 def _moments(
     x: tl.tensor, num_rows: tl.tensor, moments: tl.tensor, C: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr
 ) -> None:
@@ -318,7 +319,7 @@ def _moments(
     tl.store(moments + 2 * C, squares, mask=channel < C)
 
 
-@triton.jit(do_not_specialize=["num_slots"])
+@kernel("num_slots")
 def _normalise(
     x: tl.tensor,
     num_rows: tl.tensor,
@@ -358,7 +359,7 @@ def _store_normed(
     tl.store(out + place, tl.where(inside, value, 0).to(out.dtype.element_ty), mask=exists)
 
 
-@triton.jit
+@kernel()
 def _grad_sums(
     x: tl.tensor,
     grad_out: tl.tensor,
@@ -377,7 +378,7 @@ def _grad_sums(
     tl.store(parts + C, tl.sum(grad * normed, axis=0), mask=channel < C)
 
 
-@triton.jit(do_not_specialize=["num_slots"])
+@kernel("num_slots")
 def _grad_rows(
     x: tl.tensor,
     grad_out: tl.tensor,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from crawl.choices import Precision
 from crawl.ops.precision import products
+from crawl.ops.triton.kernel import kernel
 from crawl.ops.triton.segments import sum_parts
 
 _LARGE_TILE = (64, 64)
@@ -89,7 +90,7 @@ def _small_tile(height: int, num_columns: int, are_rows: bool) -> tuple[int, int
 
 
 # Strides are part of the compiled kernel: it must know along which one the memory is contiguous.
-@triton.jit(do_not_specialize=["height", "num_columns", "width", "depth", "part_depth"])
+@kernel("height", "num_columns", "width", "depth", "part_depth")
 def _product(
     a: tl.tensor,
     b: tl.tensor,
@@ -160,7 +161,7 @@ def padded(square: Tensor, stride: int, dtype: torch.dtype) -> tuple[Tensor, Ten
     return out[0], out[1]
 
 
-@triton.jit(do_not_specialize=["size"])
+@kernel("size")
 def _pad(square: tl.tensor, out: tl.tensor, size: tl.int32, STRIDE: tl.constexpr, BLOCK: tl.constexpr) -> None:
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row, column = place // STRIDE, place % STRIDE

@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from crawl.ops.segments import Segments
+from crawl.ops.triton.kernel import kernel
 
 # One program sums a group, which takes long for the hub of a large graph. So where groups may have more places than
 # this, others first sum each piece of `_PIECE` places that is within one group.
@@ -125,7 +126,7 @@ def _launch(
         )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["num_positions"])
+@kernel("num_positions")
 def _sum_rows(
     rows: tl.tensor,
     ptr: tl.tensor,
@@ -185,7 +186,7 @@ def _sum_rows(
     tl.store(out + group * NUM_CHANNELS + channel, value, mask=inside)
 
 
-@triton.jit(do_not_specialize=["num_positions", "num_groups"])
+@kernel("num_positions", "num_groups")
 def _sum_pieces(
     rows: tl.tensor,
     ptr: tl.tensor,
@@ -285,7 +286,7 @@ def sum_parts(parts: Tensor) -> Tensor:
     return out
 
 
-@triton.jit(do_not_specialize=["num_parts", "size"])
+@kernel("num_parts", "size")
 def _sum_parts(
     parts: tl.tensor, out: tl.tensor, num_parts: tl.int32, size: tl.int32, PARTS: tl.constexpr, BLOCK: tl.constexpr
 ) -> None:
@@ -326,7 +327,7 @@ def spread_rows(rows: Tensor, groups: Tensor, num_rows: Tensor | None = None, ad
     return out
 
 
-@triton.jit(do_not_specialize=["num_slots"])
+@kernel("num_slots")
 def _spread_rows(
     rows: tl.tensor,
     groups: tl.tensor,
