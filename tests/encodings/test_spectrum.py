@@ -37,6 +37,24 @@ def test_large_graphs_have_the_same_eigenvalues(monkeypatch):
     assert torch.allclose(laplacian_eigenvectors(graph, 4), dense, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        nx.balanced_tree(2, 7),
+        nx.convert_node_labels_to_integers(nx.hypercube_graph(8)),
+        nx.disjoint_union_all([nx.path_graph(40 + i) for i in range(12)]),
+        nx.complete_graph(300),
+    ],
+)
+def test_of_large_graphs_are_the_smallest(monkeypatch, part):
+    """Also where many eigenvectors share an eigenvalue: a single search leaves some of them out."""
+    monkeypatch.setattr("crawl.encodings.spectrum._MOST_DENSE", 10)
+    vectors = laplacian_eigenvectors(Graph.from_networkx(part), 9).double()
+    laplacian = torch.from_numpy(nx.normalized_laplacian_matrix(part).toarray())
+    assert torch.allclose((vectors * (laplacian @ vectors)).sum(0), torch.linalg.eigvalsh(laplacian)[1:10], atol=1e-5)
+    assert torch.allclose(vectors.t() @ vectors, torch.eye(9).double(), atol=1e-5)
+
+
 def test_signs(example):
     graph, _ = example
     plain = laplacian_eigenvectors(graph, 3)

@@ -34,7 +34,8 @@ def laplacian_eigenvectors(graph: Graph, number: int = 8, *, seed: int | None = 
 
     Args:
         graph: Edges count in both directions, with their weights if there are any; of unequal weights of the two
-            directions, it is a mean. On any device; computed on the CPU.
+            directions, it is a mean. A self-loop adds to the degree of its node, once. On any device; computed on
+            the CPU.
         number: The number of columns.
         seed: Of the signs.
 
@@ -113,10 +114,27 @@ def _eigenvectors(similar: sparse.csr_array, size: int, first: Any, number: int)
         return smallest
     matrix = sparse.coo_array((rows.data, (row, column)), shape=(size, size)).tocsr()
     shifted = matrix + sparse.diags_array((abs(matrix).sum(axis=1) == 0) * 1.0)
-    start = np.random.default_rng(0).standard_normal(size)  # any vector that is not an eigenvector itself
     try:
-        values, vectors = linalg.eigsh(shifted, k=number, which="LA", v0=start)
-    except linalg.ArpackNoConvergence:
+        return _largest(shifted, number)[None]
+    except linalg.ArpackError:
         raise ValueError(f"The {number} eigenvectors of a graph of {size} nodes were not found: take fewer.") from None
-    largest: Matrix = vectors[None, :, np.argsort(-values)]
-    return largest
+
+
+def _largest(matrix: sparse.csr_array, number: int) -> Matrix:
+    """`[size, number]` the eigenvectors with the largest eigenvalues, descending, of a matrix with none below -1.
+
+    One search may find a single vector of an eigenspace of several dimensions, so those found are moved to the other
+    end of the spectrum, until nothing that is left is larger than they are.
+    """
+    size, random = matrix.shape[0], np.random.default_rng(0)
+    values, vectors = np.empty(0), np.empty((size, 0))
+    while True:
+        whole, moved, found = (linalg.aslinearoperator(part) for part in (matrix, vectors * (values + 2), vectors.T))
+        start = random.standard_normal(size)  # anew: of each eigenspace, a start leads to one vector
+        count = 1 if len(values) else number
+        new_values, new_vectors = linalg.eigsh(whole - moved @ found, k=count, which="LA", v0=start)
+        if len(values) and new_values.max() <= values.min() + 1e-9:
+            return vectors
+        values, vectors = np.append(values, new_values), np.hstack([vectors, new_vectors])
+        order = np.argsort(-values)[:number]
+        values, vectors = values[order], vectors[:, order]
