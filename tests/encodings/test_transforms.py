@@ -51,6 +51,12 @@ def test_cycle_counts_are_added_to_nodes_and_edges():
     assert torch.equal(named.edge_cycles, bare.edge_attr)
 
 
+def test_features_of_half_precision_leave_room_for_large_counts():
+    pairs = torch.combinations(torch.arange(12)).t()
+    found = AddCycleCounts(7)(Data(x=torch.ones(12, 1).half(), edge_index=torch.cat([pairs, pairs.flip(0)], dim=1)))
+    assert found.x[0].tolist() == [1, 55, 495, 3960, 27720, 166320]
+
+
 @pytest.mark.parametrize("transform", [AddReturnProbabilities, AddWalkProbabilities])
 def test_an_attribute_of_its_own(transform):
     given = data()

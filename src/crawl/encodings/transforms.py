@@ -108,7 +108,7 @@ def appended(name: str, features: Tensor | None, encodings: Tensor) -> Tensor:
     rows = features.unsqueeze(1) if features.dim() == 1 else features
     if rows.dim() != 2 or len(rows) != len(encodings):
         raise ValueError(f"{name} must have {len(encodings)} rows of numbers, not shape {list(features.shape)}.")
-    kind = rows.dtype if rows.is_floating_point() else encodings.dtype
+    kind = torch.promote_types(rows.dtype, encodings.dtype)  # half precision has no room for counts
     numbers = rows.to(encodings.device, kind)
     if not rows.is_floating_point() and not torch.equal(numbers.to(rows.device, rows.dtype), rows):
         raise ValueError(f"{name} holds integers that {kind} cannot tell apart: number its categories from 0.")
