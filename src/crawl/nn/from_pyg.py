@@ -158,6 +158,21 @@ def _refuse_if_graphs_mix(module: nn.Module) -> None:
         raise ValueError("ChebConv would scale all graphs by the largest of a batch: give it normalization='sym'.")
     if name == "PerformerAttention":
         raise ValueError(f"{name} counts padding between the graphs of a batch: give GPSConv attn_type='multihead'.")
+    is_mlp = type(module).__module__ == "torch_geometric.nn.models.mlp"
+    holder = module.get_submodule("norms") if is_mlp else module if isinstance(module, nn.Sequential) else nn.Module()
+    for norm in holder.children():
+        if _is_of_graphs(norm):
+            raise ValueError(
+                f"{type(norm).__name__} inside {name} would normalise all graphs of a batch as one, since layers give "
+                "it the nodes alone: give the layer no norm there, or a batch norm."
+            )
+
+
+def _is_of_graphs(norm: nn.Module) -> bool:
+    """Whether a norm of PyG needs the graph of each node."""
+    is_of_pyg = type(norm).__module__.startswith("torch_geometric.nn.norm")
+    takes_batch = "batch" in inspect.signature(norm.forward).parameters
+    return is_of_pyg and takes_batch and getattr(norm, "mode", "graph") == "graph"
 
 
 def _why_not_captured(layer: nn.Module) -> str | None:
