@@ -772,6 +772,12 @@ def test_settings_that_no_block_uses_are_refused(setting: dict) -> None:
     Network(1, 1, layer=("gin", ("gat", "pna", "walk")), hidden_channels=4, **setting)
 
 
+@pytest.mark.parametrize("setting", [{"p": 2.0}, {"q": 0.5}, {"restart": 0.2}])
+def test_settings_of_other_strategies_are_refused(setting: dict) -> None:
+    with pytest.raises(ValueError, match=r"which is for other strategies than uniform: leave it out"):
+        make_model(strategy="uniform", **setting)
+
+
 def test_crawl_has_no_settings_of_other_blocks() -> None:
     with pytest.raises(ValueError, match=r"uses num_heads \(7\), which is for attention, gat: leave it out"):
         make_model(num_heads=7)

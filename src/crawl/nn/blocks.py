@@ -27,7 +27,7 @@ from crawl.nn.settings import BlockSettings
 from crawl.nn.virtual_node import VirtualNodeBlock
 from crawl.nn.walk_block import WalkBlock, WalkEdgeBlock
 from crawl.nn.walk_gru import WalkGRU
-from crawl.walks.plan import WalkPlan
+from crawl.walks.plan import WalkPlan, parameters_of_others
 
 LayerPart = str | Block | tuple["LayerPart", ...]
 
@@ -112,16 +112,18 @@ def built_blocks(parts: Sequence[LayerPart], settings: BlockSettings, plan: Walk
                 f"No block after {type(unheard[0]).__name__} sees the edges that it changes: leave it out, or put one "
                 "after it that does, such as gine."
             )
-    _refuse_unused(parts, settings, None if any(block.uses_walks for block in blocks) else plan)
+    _refuse_unused(parts, settings, plan, is_walking=any(block.uses_walks for block in blocks))
     return blocks
 
 
-def _refuse_unused(parts: Sequence[LayerPart], settings: BlockSettings, plan: WalkPlan | None) -> None:
-    """Refuse settings other than the default that no block of a network uses; those of `plan`, if no block walks."""
+def _refuse_unused(parts: Sequence[LayerPart], settings: BlockSettings, plan: WalkPlan, is_walking: bool) -> None:
+    """Refuse settings other than the default that no block of a network uses, or that its walks do not depend on."""
     names = {each for part in parts for each in _flat(part) if isinstance(each, str)}
     unused: list[tuple[Any, str, tuple[str, ...]]]
     unused = [(settings, name, users) for name, users in OF_BLOCKS.items() if not names & set(users)]
-    unused += [(plan, field.name, WITH_WALKS) for field in fields(WalkPlan) if plan is not None]
+    unused += [(plan, field.name, WITH_WALKS) for field in fields(WalkPlan) if not is_walking]
+    others = (f"other strategies than {plan.strategy}",)
+    unused += [(plan, name, others) for name in parameters_of_others(plan.strategy)]
     for given, name, users in unused:
         value, usual = getattr(given, name), getattr(type(given), name)
         if value is not usual and not (isinstance(value, int | float | str) and value == usual):
