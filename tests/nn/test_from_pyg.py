@@ -175,7 +175,10 @@ class Pair(nn.Module):
         (lambda: pyg.GCNConv(WIDTH, WIDTH, cached=True), "cached=False"),
         (lambda: pyg.GPSConv(WIDTH, pyg.GCNConv(WIDTH, WIDTH, cached=True)), "GCNConv would use .* cached=False"),
         (lambda: pyg.GPSConv(WIDTH, None, attn_type="performer"), "counts padding .* attn_type='multihead'"),
-        (lambda: pyg.GIN(WIDTH, WIDTH, 2, norm="layer_norm"), "LayerNorm inside MLP would .* all graphs of a batch as one"),
+        (
+            lambda: pyg.GIN(WIDTH, WIDTH, 2, norm="layer_norm"),
+            "LayerNorm inside MLP would .* all graphs of a batch as one",
+        ),
         (lambda: pyg.GINConv(nn.Sequential(pyg.GraphNorm(WIDTH))), "GraphNorm inside Sequential would .*a batch norm"),
         (lambda: pyg.ChebConv(WIDTH, WIDTH, 2, normalization=None), "give it normalization='sym'"),
         (lambda: torch.relu, "layer must be a Module.*GINEConv"),

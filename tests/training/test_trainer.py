@@ -690,6 +690,28 @@ def test_a_model_without_anything_to_train_is_refused(make_dataset, make_model) 
         Trainer(make_model(dataset).requires_grad_(False), dataset, FAST, ONCE)
 
 
+class Detached(Whole):
+    def forward(self, data):
+        return super().forward(data).detach()
+
+
+def test_a_model_whose_answer_has_no_gradient_is_refused(make_dataset) -> None:
+    with pytest.raises(ValueError, match=r"The answer of Detached has no gradient: .* without detach"):
+        train(Detached(), make_dataset("regression"))
+
+
+class Writing(Whole):
+    def forward(self, data):
+        data.y = data.y + 1000
+        return super().forward(data)
+
+
+def test_a_model_that_writes_on_the_data_changes_no_targets(make_dataset) -> None:
+    training = replace(FAST, max_epochs=2)
+    losses = [train(make(), make_dataset("regression"), training).history[-1]["loss"] for make in (Whole, Writing)]
+    assert losses[0] == losses[1]
+
+
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_dropout_draws_from_torch_again_after_a_training(make_dataset, make_model, is_interrupted) -> None:
     dataset = make_dataset("regression")

@@ -385,8 +385,14 @@ class Trainer:
 
     def _loss(self, batch: Any, is_mean: bool) -> tuple[Tensor, Tensor]:
         """The mean or the sum of the losses of a batch, and over how many targets."""
-        settings = (self.task, self.training.loss, self.runner.answer(batch), batch.y, self.scaling)
-        return task_loss(*settings, is_mean=is_mean, weights=getattr(batch, "sample_weight", None))
+        targets, weights = batch.y, getattr(batch, "sample_weight", None)  # now: a model may write on the data
+        answer = self.runner.answer(batch)
+        if not answer.requires_grad:
+            raise ValueError(
+                f"The answer of {type(self.model).__name__} has no gradient: compute it from the parameters, without "
+                "detach(), torch.no_grad() and whole numbers."
+            )
+        return task_loss(self.task, self.training.loss, answer, targets, self.scaling, is_mean=is_mean, weights=weights)
 
     def _changed_by_steps(self) -> list[Tensor]:
         return [*self.model.state_dict().values(), *self.update.changed_by_steps()]
