@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -50,3 +51,14 @@ def test_only_norms_are_in_training_meanwhile():
 def test_norms_without_memory_are_left_alone():
     model = nn.Sequential(nn.BatchNorm1d(2, track_running_stats=False), nn.LayerNorm(2))
     assert Norms(model).members == []
+
+
+def test_a_norm_that_is_used_several_times_in_a_pass_is_refused():
+    once, again = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    norms = Norms(nn.Sequential(once, again, again))
+    before = norms.num_uses()
+    with norms.using_batches():
+        for part in torch.randn(12, 2).split(4):
+            norms.model(part)
+    with pytest.raises(ValueError, match=r"1 \(BatchNorm1d\) is used 2 times in a pass.*leave out .*num_norm_graphs"):
+        norms.check_used_once(norms.num_uses() - before, 3)

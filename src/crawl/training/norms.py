@@ -39,6 +39,20 @@ class Norms:
             for norm, momentum in zip(self.members, momenta, strict=True):
                 norm.momentum = momentum
 
+    def num_uses(self) -> Tensor:
+        """`[norms]` how many batches each has seen; counted once for each time that a pass uses it."""
+        return torch.stack([norm.get_buffer("num_batches_tracked") for norm in self.members])
+
+    def check_used_once(self, num_uses: Tensor, num_batches: int) -> None:
+        """Refuses norms that were used more often than there were batches: they remember their last use alone."""
+        for norm, number in zip(self.members, num_uses.tolist(), strict=True):
+            if number > num_batches:
+                name = next(name for name, module in self.model.named_modules() if module is norm)
+                raise ValueError(
+                    f"{name} ({type(norm).__name__}) is used {number // num_batches} times in a pass, as the norm of a "
+                    "block that is shared, so its statistics cannot be measured: leave out evaluation.num_norm_graphs."
+                )
+
     def synchronise(self, across: Callable[[Tensor], Tensor]) -> None:
         """Let them use statistics of all processes. Refuses those that cannot."""
         others = [type(norm) for norm in self.members if not isinstance(norm, BatchNorm)]

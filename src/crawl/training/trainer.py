@@ -318,6 +318,7 @@ class Trainer:
         ids = self._shuffled(seed)[:num_graphs]
         batches = list(torch.tensor_split(ids, -(-len(ids) // self.evaluation.batch_size)))
         batches = batches[self.ranks.rank :: self.ranks.size]
+        uses_before = self.norms.num_uses()
         with self.norms.using_batches():
             seen = self.runner.run(
                 self._moments, batches, self.evaluation.batch_size, seed=seed, protected=self.norms.buffers
@@ -325,6 +326,7 @@ class Trainer:
             total = torch.zeros_like(self.norms.moments())
             for batch, moments in zip(batches, seen, strict=True):
                 total.add_(moments, alpha=len(batch) / len(ids))
+        self.norms.check_used_once(self.norms.num_uses() - uses_before, len(batches))
         self.norms.set_moments(self.ranks.sum_(total))
 
     def _moments(self, batch: Any) -> Tensor:
