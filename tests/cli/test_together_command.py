@@ -74,6 +74,26 @@ def fail_alone(_: object) -> None:
     raise ValueError("the disk of this machine is full")
 
 
+def test_wrong_flags_of_tasks_of_srun_are_told_once(crawl, monkeypatch):
+    for name, value in {"SLURM_STEP_NUM_TASKS": "4", "MASTER_ADDR": "first", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    for rank, is_said in (("0", True), ("3", False)):
+        monkeypatch.setenv("SLURM_PROCID", rank)
+        said = crawl("train", "csl", "--training.lr", "fast")
+        assert (said.code, bool(said.err)) == (2, is_said)
+
+
+@pytest.mark.parametrize(("rank", "is_said"), [("0", True), ("1", False)])
+def test_tasks_that_train_apart_are_told_once(crawl, monkeypatch, rank, is_said):
+    monkeypatch.setenv("SLURM_PROCID", rank)
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    for name in ("MASTER_ADDR", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    said = crawl("train", "csv", "--data.path", "nowhere.csv").err
+    assert ("srun has started 4 tasks, and without MASTER_ADDR and MASTER_PORT each of them" in said) == is_said
+
+
 def test_an_interrupt_of_all_processes_is_told_by_the_first(crawl, monkeypatch, as_rank):
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
@@ -128,7 +148,9 @@ def test_torchrun_stops_all_and_a_line_names_the_rank_that_died(tmp_path):
     torchrun = subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     wait_for_an_epoch(tmp_path / "run")
     os.kill(process_of(0, torchrun.pid), signal.SIGKILL)
-    assert_one_tells(torchrun.communicate(timeout=120)[1], 0, tmp_path / "run")
+    said = torchrun.communicate(timeout=120)[1]
+    assert_one_tells(said, 0, tmp_path / "run")
+    assert "frame #" not in said  # where in C++ torch saw it
 
 
 @pytest.mark.parametrize(("size", "killed"), [(2, 1), (3, 0), (2, None)])

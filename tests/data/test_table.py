@@ -126,6 +126,13 @@ def test_refuses_a_pipe(tmp_path):
         Table(tmp_path / "pipe")
 
 
+def test_a_quote_that_never_closes(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('a\n1\n"2\n' + "3\n" * 100_000)
+    with pytest.raises(ValueError, match=r"table\.csv, line 3: field larger than .*: a closing quote may be missing"):
+        list(Table(path))
+
+
 def test_errors_in_later_lines(tmp_path):
     with pytest.raises(ValueError, match=r"table\.csv, line 3: "):
         list(Table(write(tmp_path, "a,b\n1,2\n" + "x" * 200_000 + ",3\n")))

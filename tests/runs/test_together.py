@@ -14,7 +14,7 @@ from crawl.runs.experiment import Experiment
 from crawl.runs.protocol import run_seeds
 from crawl.runs.run import run_experiment
 from crawl.training.ranks import Ranks
-from tests.runs.together_runs import EXPERIMENT, float32_dataset, run_tasks
+from tests.runs.together_runs import EXPERIMENT, float32_dataset, run_tasks, run_unlike
 from tests.training.test_ranks import start
 
 TOLERANCE = 1e-4  # of weights after twelve steps in single precision, whose sums are in another order
@@ -73,6 +73,14 @@ def test_only_the_first_process_writes_and_the_record_says_how_many_there_were(r
     assert "num_processes" not in json.loads((runs / "alone" / "result.json").read_text())
     epochs = [json.loads(line)["epoch"] for line in (runs / "three" / "metrics.jsonl").read_text().splitlines()]
     assert epochs == [1, 2, 3, 4]
+
+
+def test_settings_and_data_that_differ_between_processes_are_refused_in_the_same_words(tmp_path):
+    for process in start(2, run_unlike, tmp_path):
+        _, said = process.communicate(timeout=300)
+        assert "The processes differ in walk.num_steps, 8 for rank 0 and 9 for rank 1" in said
+        assert "The data of rank 1 are not those of rank 0: the node features have changed. Copy them" in said
+    assert not (tmp_path / "walks").exists()
 
 
 def test_batches_that_cannot_be_shared_are_refused_before_there_is_a_folder(monkeypatch, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,18 @@ def after(num_epochs: int, then: Any) -> Any:
 def kill() -> bool:
     os.kill(os.getpid(), signal.SIGKILL)
     return True
+
+
+def run_unlike(folder: Path) -> None:
+    """Try to run experiments, or data, that differ between the processes, and say why that is refused."""
+    rank, data = Ranks.of_this_process().rank, float32_dataset()
+    other = replace(EXPERIMENT, walk=replace(EXPERIMENT.walk, num_steps=8 + rank))
+    bent = replace(data, store=replace(data.store, x=data.store.x + rank))
+    for name, experiment, given in (("walks", other, data), ("data", EXPERIMENT, bent)):
+        try:
+            run_experiment(experiment, folder / name, dataset=given)
+        except ValueError as error:
+            print(error, file=sys.stderr)
 
 
 def run_tasks(folder: Path, *tasks: str) -> None:

@@ -19,7 +19,7 @@ import torch
 from crawl.data import from_graph
 from crawl.training import Evaluation, Trainer, Training
 from crawl.training import ranks as ranks_module
-from crawl.training.launched import launched, started_together
+from crawl.training.launched import launched, started_together, tasks_apart
 from crawl.training.norms import Norms
 from crawl.training.ranks import Process, Ranks, backend_for_gpus
 from crawl.training.update import WeightUpdate
@@ -285,6 +285,46 @@ class TestEnvironment:
     )
     def test_how_many_were_started_together(self, variables, size):
         assert started_together(variables) == size
+
+    @pytest.mark.parametrize(
+        ("variables", "number"),
+        [
+            ({}, 1),
+            ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, 1),  # the script of a job
+            ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, 4),
+            ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4", "MASTER_ADDR": "first"}, 1),
+            ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4", "WORLD_SIZE": "8"}, 1),  # srun has started torchrun
+        ],
+    )
+    def test_tasks_that_nothing_tells_to_meet(self, variables, number):
+        assert tasks_apart(variables) == number
+
+
+class TestMeeting:
+    def test_jobs_that_meet_by_mistake_are_refused(self):
+        for process in start(2, meet, own_names=("SLURM_JOB_ID",)):
+            _, said = process.communicate(timeout=60)
+            assert "jobs process-0, process-1 have met at one address: give each job another MASTER_PORT" in said
+
+    def test_a_port_in_use_is_named(self):
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            port = str(other.getsockname()[1])
+            (alone,) = start(1, meet, {"WORLD_SIZE": "2", "MASTER_PORT": port})
+            assert f"127.0.0.1:{port}, is in use" in alone.communicate(timeout=60)[1]
+
+
+def meet(variables: dict[str, str] | None = None) -> None:
+    """Meet the others as tasks of SLURM, and say what is wrong."""
+    names = {"SLURM_PROCID": "RANK", "SLURM_LOCALID": "RANK", "SLURM_STEP_NUM_TASKS": "WORLD_SIZE"}
+    os.environ.update(variables or {})
+    os.environ.update({name: os.environ[of] for name, of in names.items()})
+    del os.environ["WORLD_SIZE"]
+    try:
+        Ranks.of_this_process()
+    except ValueError as error:
+        print(error, file=sys.stderr)
 
 
 def test_refuses_norms_that_cannot_be_synchronised():

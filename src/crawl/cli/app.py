@@ -33,7 +33,7 @@ from crawl.cli.train import Train, train_type
 from crawl.cli.tune import Tune, tune_type
 from crawl.cli.walk import WalkEdges
 from crawl.files import named_if_full
-from crawl.training.launched import launched, started_together
+from crawl.training.launched import has_one_command, launched, started_together
 from crawl.training.said import is_said_by_first
 
 _DESCRIPTION = """CRaWl: graph learning with random walks and 1D CNNs.
@@ -66,6 +66,8 @@ def run_command(argv: Sequence[str] | None, parse: Callable[[Sequence[str]], Com
     arguments = [word for word in arguments if word != "--debug"]
     replace_closed_streams()
     rank = _rank()
+    if started_together() > 1:  # a line names a process that is gone; torch would add where in C++ it saw that
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if not rank:
         return _run(arguments, parse, prog, rank, debug)
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # the first process speaks for all
@@ -203,7 +205,8 @@ def _parsed(parse: Callable[[Sequence[str]], Command], arguments: Sequence[str],
         with redirect_stderr(said) if rank else nullcontext():
             return parse(arguments)
     except SystemExit as stop:
-        if stop.code and not is_said_by_first(f"wrong flags: {' '.join(arguments)}"):
+        is_told_alike = rank > 0 and has_one_command()
+        if stop.code and not is_told_alike and not is_said_by_first(f"wrong flags: {' '.join(arguments)}"):
             sys.stderr.write(said.getvalue())
         raise
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -35,6 +37,7 @@ from crawl.runs.sources import (
     existing_path,
 )
 from crawl.runs.where import Where
+from crawl.training.launched import tasks_apart
 from crawl.walks.plan import WalkPlan
 
 if TYPE_CHECKING:
@@ -92,6 +95,7 @@ class Train(Generic[RecipeT]):
 
     def run(self) -> None:
         """Train, and print what came of it."""
+        _warn_of_tasks_apart()
         if self.out is not None:
             check_folder(self.out)
         settings: Any = self.recipe
@@ -178,6 +182,17 @@ class _TrainWithoutFolds(Train[RecipeT]):
     __doc__ = Train.__doc__
     protocol: Literal["single", "seeds"] = "single"
     folds: tyro.conf.Suppress[None] = None
+
+
+def _warn_of_tasks_apart() -> None:
+    """Say, in the first of them, that tasks of `srun` train a model each, which may not be what was meant."""
+    if (number := tasks_apart()) > 1 and os.environ["SLURM_PROCID"] == "0":
+        warnings.warn(
+            f"srun has started {number} tasks, and without MASTER_ADDR and MASTER_PORT each of them trains a model of "
+            "its own: set both to train one model together.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _refuse_own_baseline(experiment: Experiment, baseline: Baseline) -> None:

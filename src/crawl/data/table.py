@@ -108,7 +108,8 @@ class Table:
         except UnicodeDecodeError:
             raise ValueError(f"{self.path} is not text in UTF-8; save it as CSV in UTF-8.") from None
         except csv.Error as error:
-            raise ValueError(f"{self.path}, line {end + 1}: {error}.") from None
+            hint = ": a closing quote may be missing" if "field limit" in str(error) else ""
+            raise ValueError(f"{self.path}, line {end + 1}: {error}{hint}.") from None
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{self.path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 

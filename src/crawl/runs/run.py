@@ -33,7 +33,16 @@ from crawl.runs.progress import lines, say, watched
 from crawl.runs.recipes import RECIPES
 from crawl.runs.records import RunRecord, curve_of, is_finished, read_config, read_history, scores_of, warn_of_parts
 from crawl.runs.reports.run_page import write_run_page
-from crawl.runs.together import refuse_several, scratch, share_state, tell, tell_finished, told
+from crawl.runs.together import (
+    check_same_data,
+    check_same_experiment,
+    refuse_several,
+    scratch,
+    share_state,
+    tell,
+    tell_finished,
+    told,
+)
 from crawl.runs.uncertainty import is_calibrated, keep_uncertainty
 from crawl.runs.where import Where
 from crawl.training.checkpoint import check_history, load_checkpoint, save_checkpoint
@@ -130,6 +139,7 @@ def run_experiment(
     if experiment.pretraining is not None:
         with_bits(model)
     check_shares(ranks.size, dataset, experiment.training)
+    check_same_experiment(ranks, experiment)
     initial = None if init is None else InitialWeights.take(model, as_path("init", init))
     run = RunFolder.create(None if folder is None else as_path("folder", folder), experiment.name)
     with run.locked(), lines(f"{run.path}: preparing", quiet):
@@ -199,6 +209,7 @@ def resume_run(
         keep_split(run, dataset.split)
         where.write(run)
         tell(ranks, experiment, where)
+        check_same_experiment(ranks, experiment)
         work = _Work(run, experiment, model, dataset, features, data, where, quiet, stop, runs_at_a_time, ranks)
         return work.train_and_evaluate()
 
@@ -241,6 +252,7 @@ class _Work:
         """Train to the end, evaluate, write everything."""
         began, commit = time.perf_counter(), commit_of_code()  # now: another may be there in the end
         run, experiment = self.run, self.experiment
+        check_same_data(self.ranks, self.data)
         if self.runs_at_a_time == 1:
             reset_peak_memory()
         dataset = replace(self.dataset, store=with_encodings(self.dataset.store, experiment.encodings))

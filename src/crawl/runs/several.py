@@ -96,8 +96,9 @@ def _on_cluster(
     failed = {name: outcomes[name].problem for name in variants if name in outcomes and outcomes[name].state != "done"}
     for name, problem in failed.items():
         if outcomes[name].state != "stopped":
-            others = f"; {len(failed) - 1} others are not finished either" if len(failed) > 1 else ""
-            raise ValueError(f"{name} is not finished: {problem}{others}.")
+            number = len(failed) - 1
+            others = f"; {number} other{'s are' * (number > 1) or ' is'} not finished either" if number else ""
+            raise ValueError(f"{name} is not finished: {problem.rstrip('.')}{others}.")
     if failed or len(outcomes) < len(variants):
         raise Stopped(f"{folder} stopped with {len(variants)} runs; it can be resumed.")
     return [Result(folder / name, json.loads(RunFolder(folder / name).result.read_text())) for name in variants]

@@ -6,12 +6,15 @@ All of them do the same, epoch by epoch. So the others need no code of their own
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from crawl.checks import shown
+from crawl.data.fingerprint import Fingerprint
 from crawl.plain import structure
 from crawl.runs.experiment import Experiment
 from crawl.runs.where import Where
@@ -48,6 +51,45 @@ def told(ranks: Ranks) -> tuple[dict[str, Any] | None, Experiment, Where]:
     if words["record"] is not None:
         return words["record"], Experiment(), Where()
     return None, Experiment.from_json(words["experiment"]), structure(Where, words["where"], "where")
+
+
+def check_same_experiment(ranks: Ranks, experiment: Experiment) -> None:
+    """Refuse, in all processes alike, settings that are not the same on all machines; the message names the first.
+
+    Where the split is may differ; `check_same_data` compares what it is.
+    """
+    if ranks.size == 1:
+        return
+    first, *others = (_leaves(told) for told in ranks.each(json.loads(experiment.to_json())))
+    for rank, other in enumerate(others, 1):
+        for name in sorted({*first, *other} - {"data.split"}):
+            if first.get(name) != other.get(name):
+                values = f"{shown(first.get(name))} for rank 0 and {shown(other.get(name))} for rank {rank}"
+                raise ValueError(f"The processes differ in {name}, {values}: start all of them with the same settings.")
+
+
+def check_same_data(ranks: Ranks, data: Fingerprint | None) -> None:
+    """Refuse, in all processes alike, data that are not the same on all machines; None where they are not known."""
+    if ranks.size == 1:
+        return
+    known = {rank: told for rank, told in enumerate(ranks.each(data and data.to_dict())) if told is not None}
+    for rank, told in known.items():
+        one = min(known)
+        if changes := Fingerprint.from_dict(known[one]).changes_to(Fingerprint.from_dict(told)):
+            raise ValueError(
+                f"The data of rank {rank} are not those of rank {one}: {'; '.join(changes)}. Copy them to all machines."
+            )
+
+
+def _leaves(value: Any, name: str = "") -> dict[str, Any]:
+    """The single values within dictionaries, by their names with dots."""
+    if not isinstance(value, dict):
+        return {name: value}
+    return {
+        leaf: found
+        for key, part in value.items()
+        for leaf, found in _leaves(part, f"{name}.{key}".removeprefix(".")).items()
+    }
 
 
 def share_state(trainer: Trainer) -> None:

@@ -39,7 +39,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int, int
         return rank, size, local
     if "MASTER_ADDR" in environment and environment.get("SLURM_NTASKS", "1") != "1":
         raise ValueError(
-            f"This SLURM job has {shown(environment['SLURM_NTASKS'])} tasks, and MASTER_ADDR says where they meet, but "
+            f"This SLURM job has {environment['SLURM_NTASKS']} tasks, and MASTER_ADDR says where they meet, but "
             "srun has not started this process: start it with srun, or unset MASTER_ADDR to train in one process."
         )
     return 0, 1, 0
@@ -51,3 +51,16 @@ def started_together(environment: Mapping[str, str] = os.environ) -> int:
         return launched(environment)[1]
     except ValueError:  # which a training will say
         return 1
+
+
+def has_one_command(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether `srun` has started this process and others, all with one command line."""
+    return "WORLD_SIZE" not in environment and "SLURM_STEP_NUM_TASKS" in environment
+
+
+def tasks_apart(environment: Mapping[str, str] = os.environ) -> int:
+    """How many tasks `srun` has started that nothing tells to meet, so that each works alone; 1 if it has not."""
+    if "WORLD_SIZE" in environment or "MASTER_ADDR" in environment or "SLURM_PROCID" not in environment:
+        return 1
+    text = environment.get("SLURM_STEP_NUM_TASKS", "1")
+    return int(text) if text.isdecimal() else 1

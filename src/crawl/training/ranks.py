@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, distributed
 
 from crawl.checks import shown
+from crawl.training.connections import check_address, choose_interface, give_up_silent, open_connections
 from crawl.training.launched import launched
 from crawl.training.said import has_first_failed
 
@@ -56,11 +57,13 @@ class Process:
         machine: The machine or container within which its number means something.
         number: What the system calls it.
         gpu: The name of its GPU, which no other GPU has; None without one, or if NCCL is missing.
+        job: The job of SLURM whose `srun` has started it; empty if something else has.
     """
 
     machine: str
     number: int
     gpu: str | None = None
+    job: str = ""
 
     @classmethod
     def this(cls) -> Self:
@@ -71,7 +74,8 @@ class Process:
         if torch.cuda.is_available() and distributed.is_nccl_available():
             properties = torch.cuda.get_device_properties(torch.cuda.current_device())
             gpu = str(getattr(properties, "uuid", None) or "") or None
-        return cls(machine, os.getpid(), gpu)
+        names = () if "WORLD_SIZE" in os.environ else ("SLURM_HET_JOB_ID", "SLURM_JOB_ID")
+        return cls(machine, os.getpid(), gpu, next(filter(None, map(os.environ.get, names)), ""))
 
     @property
     def is_running(self) -> bool:
@@ -134,19 +138,28 @@ class Ranks:
                 f"There are {size} processes, but MASTER_ADDR and MASTER_PORT do not say where the first one is: start "
                 "them with torchrun, or set both."
             )
+        before = open_connections()
+        check_address(environment["MASTER_ADDR"])
+        choose_interface(environment["MASTER_ADDR"])
         _find_each_other(rank, size, f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}")
         atexit.register(_leave, rank)
         if torch.cuda.is_available():
             torch.cuda.set_device(local_rank % torch.cuda.device_count())
         ranks = cls(rank, size, local_rank)
         ranks._meet()
+        give_up_silent(since=before)
         return ranks
 
     def _meet(self) -> None:
         """Tell each other where the processes are, and agree on how they add up tensors on GPUs."""
         global _on_gpus
-        told = self._all(json.dumps(asdict(Process.this())).encode())
-        _processes[:] = [Process(**json.loads(each)) for each in told]
+        _processes[:] = [Process(**told) for told in self.each(asdict(Process.this()))]
+        jobs = {process.job for process in _processes}
+        if len(jobs) > 1:
+            raise ValueError(
+                f"Processes of the SLURM jobs {', '.join(sorted(jobs))} have met at one address: give each job another "
+                "MASTER_PORT, such as $((20000 + SLURM_JOB_ID % 10000))."
+            )
         if backend_for_gpus(_processes) == "nccl":
             _on_gpus = distributed.new_group(backend="nccl", timeout=_PATIENCE)
             self.sum_(torch.zeros(1, device="cuda"))  # connects them, which a step that is captured could not
@@ -193,9 +206,11 @@ class Ranks:
 
     def from_first(self, value: Any) -> Any:
         """What the first process gives, which must survive JSON; others get it, whatever they give."""
-        return (
-            value if self.size == 1 else json.loads(self._all(json.dumps(value if self.is_first else None).encode())[0])
-        )
+        return value if self.size == 1 else self.each(value if self.is_first else None)[0]
+
+    def each(self, value: Any) -> list[Any]:
+        """What each process gives, by rank, which must survive JSON."""
+        return [value] if self.size == 1 else [json.loads(given) for given in self._all(json.dumps(value).encode())]
 
     def copy_from_first(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of the first process; all processes must have such of the same names and shapes."""
@@ -207,7 +222,7 @@ class Ranks:
 
     def any(self, value: bool) -> bool:
         """Whether one of the processes says so."""
-        return value if self.size == 1 else any(json.loads(each) for each in self._all(json.dumps(value).encode()))
+        return any(self.each(value))
 
     def check_equal(self, what: str, value: Any) -> None:
         """Refuse, on all processes, a value that is not the same on all of them."""
@@ -278,7 +293,13 @@ def _find_each_other(rank: int, size: int, where: str) -> None:
         warnings.warn(f"rank {rank} waits for the others of {size} processes at {where}", stacklevel=2)
         thread.join()
     for error in errors:
-        raise ValueError(f"Process {rank} of {size} did not find the others at {where}: {error}") from None
+        if "EADDRINUSE" in str(error):
+            raise ValueError(
+                f"The port of MASTER_ADDR and MASTER_PORT, {where}, is in use, perhaps by another training: choose "
+                "another MASTER_PORT."
+            ) from None
+        hint = " Set GLOO_SOCKET_IFNAME to the network that they share." if "connectFullMesh" in str(error) else ""
+        raise ValueError(f"Process {rank} of {size} did not find the others at {where}: {error}{hint}") from None
 
 
 def death() -> RankLost | None:

@@ -11,7 +11,7 @@ import torch
 
 from crawl.runs.cluster import worker
 from crawl.runs.cluster.box import Box
-from crawl.runs.cluster.worker import MARK, Order, files_of, keep_files, work
+from crawl.runs.cluster.worker import Order, files_of, keep_files, mark_file, work
 from crawl.runs.folder import InUse
 from crawl.runs.run import Stopped
 
@@ -34,7 +34,7 @@ def box(monkeypatch) -> Box:
 
 @pytest.fixture
 def shared(tmp_path) -> Path:
-    (tmp_path / MARK).write_text("abc")
+    mark_file(tmp_path, "abc").touch()
     return tmp_path
 
 
@@ -113,10 +113,15 @@ def test_the_lock_of_a_dead_worker_is_waited_for(shared, box, monkeypatch):
 
 def test_a_disk_that_is_not_shared(tmp_path, box, monkeypatch):
     monkeypatch.setattr(worker, "_SECONDS_TO_SEE", 0.0)
-    (tmp_path / MARK).write_text("of another head")
+    mark_file(tmp_path, "of another head").touch()
     end = work(tells, {}, order(tmp_path), box)
     assert f"does not see {tmp_path}: choose a folder on a disk that all machines share, or collect" in end["problem"]
     assert box.take() == []
+
+
+def test_the_same_command_started_twice(shared, box):
+    mark_file(shared, "of another head").touch()
+    assert work(tells, {"answer": "yes"}, order(shared), box)["state"] == "done"
 
 
 def test_another_version(shared, box):

@@ -20,7 +20,7 @@ from crawl.files import write_atomically
 from crawl.runs.cluster.box import Box, News
 from crawl.runs.cluster.connection import Cluster
 from crawl.runs.cluster.table import ProgressTable
-from crawl.runs.cluster.worker import MARK, Do, Order, files_of, keep_files, work
+from crawl.runs.cluster.worker import Do, Order, files_of, keep_files, mark_file, work
 from crawl.runs.folder import InUse, RunFolder
 from crawl.runs.progress import say
 
@@ -178,7 +178,7 @@ class _Sharing:
             except InUse as reason:
                 return self._end(each, Outcome("in use", problem=str(reason)))
         else:
-            write_atomically(job.folder / MARK, self.mark)
+            write_atomically(mark_file(job.folder, self.mark), "")
         self.under_way[job.name] = each
         self._submit(each)
 
@@ -269,7 +269,7 @@ class _Sharing:
     def _leave(self, each: _UnderWay) -> None:
         """Let others have the folder; one in which nothing was written is removed."""
         each.lock.close()
-        (each.job.folder / MARK).unlink(missing_ok=True)
+        mark_file(each.job.folder, self.mark).unlink(missing_ok=True)
         with suppress(OSError):  # it has files
             each.job.folder.rmdir()
 

@@ -22,7 +22,6 @@ from crawl.runs.run import Stopped
 
 Tell = Callable[[News], bool]
 Do = Callable[[Path, dict[str, Any], Tell], Any]
-MARK = ".shared"  # a file of the head in a run's folder, by which a worker knows that they share the disk
 _SECONDS_TO_SEE = 10.0  # a file of another machine
 _SECONDS_OF_A_DEAD_LOCK = 60.0  # a disk may believe for a while that a machine which died has a file locked
 
@@ -36,7 +35,7 @@ class Order:
         folder: Its folder at the head.
         attempt: How many workers have died of it before.
         cpus: How many threads compute.
-        mark: What the head has written into `MARK`.
+        mark: The end of the name of the head's `mark_file`.
         files: The files of the run so far, if they are collected; None if the disk is shared.
         version: The head's version of this library.
     """
@@ -94,12 +93,18 @@ def _folder(order: Order, stack: ExitStack) -> Path:
         keep_files(place, order.files)
         return place
     end = time.monotonic() + _SECONDS_TO_SEE
-    while not ((place / MARK).is_file() and (place / MARK).read_text() == order.mark):
+    while not mark_file(place, order.mark).is_file():
         if time.monotonic() > end:
             remedy = "choose a folder on a disk that all machines share, or collect the runs (--ray-collect)"
             raise ValueError(f"{platform.node()} does not see {place}: {remedy}.")
         time.sleep(0.2)
     return place
+
+
+def mark_file(folder: Path, mark: str) -> Path:
+    """A file of the head in a run's folder, by which a worker knows that they share the disk. Each head has its own:
+    the same command may have been started twice."""
+    return folder / f".shared-{mark}"
 
 
 def _patient(do: Do, folder: Path, task: dict[str, Any], tell: Tell, order: Order) -> Any:
