@@ -146,7 +146,9 @@ def plans() -> dict[str, dict[str, Any]]:
         "squares": {**walks, "training": Training(batch_size=8, loss="mse"), "padding": True, "window_size": 4},
         "classes": {**walks, "kind": "multiclass", "window_size": 16},
         "labels": {**walks, "kind": "labels", "window_size": 32, "hidden_channels": 90},
-        **{name: {"layer": (name,), "num_layers": 2, "hidden_channels": 80, "num_heads": 4} for name in BLOCKS},
+        **{
+            name: {"layer": ("walk", name), "num_layers": 2, "hidden_channels": 80} for name in BLOCKS if name != "walk"
+        },
         **{law.get("strategy", "centred"): {**walks, **law} for law in laws},
     }
 
