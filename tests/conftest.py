@@ -13,11 +13,8 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +23,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 from tests.browser import browser  # noqa: F401
+from tests.forks import Server, use_server
 
 if TYPE_CHECKING:
     from crawl.runs.curves import CurveGroup
@@ -57,6 +55,21 @@ if "PYTEST_XDIST_WORKER" in os.environ and os.name == "posix" and Dispatcher.com
 with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which PyG 2.8 calls when it is imported
     warnings.simplefilter("ignore")
     import torch_geometric  # noqa: F401
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let the workers of pytest-xdist share the server that their processes are forked from."""
+    config = node.config
+    if not hasattr(config, "forks"):
+        config.forks = Server()
+        config.add_cleanup(config.forks.close)
+    node.workerinput["forks"] = config.forks.address
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if address := getattr(config, "workerinput", {}).get("forks"):
+        use_server(address)
 
 
 @pytest.hookimpl(wrapper=True)

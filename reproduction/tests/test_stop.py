@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,10 +15,8 @@ import pytest
 from crawl.runs import Experiment
 from crawl.training import Cosine
 from crawl.training.checkpoint import load_checkpoint
+from tests.forks import processes
 from tests.runs.test_kill import STOPPED_BY, num_epochs, wait_for
-
-_processes = multiprocessing.get_context("forkserver")  # real processes that need not import everything again
-_processes.set_forkserver_preload(["reproduction.__main__", "crawl.runs.protocol", "crawl.data.csl"])
 
 
 def endless(experiment: Experiment) -> Experiment:
@@ -49,7 +46,7 @@ def test_tables_stopped_by_a_signal(tmp_path, jobs, number):
     code, what = STOPPED_BY[number]
     runs = [tmp_path / f"csl/crawl/seed-0-fold-{fold}" for fold in range(jobs)]
     words = ["csl", "--rows", "crawl", "--jobs", str(jobs), "--device", "cpu", "--out", str(tmp_path)]
-    process = _processes.Process(target=run_tables, args=(words, tmp_path / "errors"), daemon=True)
+    process = processes.Process(target=run_tables, args=(words, tmp_path / "errors"), daemon=True)
     process.start()
     try:
         wait_for(lambda: all(num_epochs(run) >= 2 for run in runs), process)
