@@ -23,7 +23,7 @@ IMPORTED = [
     *("crawl.cli.app", "crawl.runs.protocol", "crawl.runs.trained", "crawl.data.csl", "crawl.ops.cpu"),
     *("crawl.walks.cpu", "torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg"),
     *("tests.runs.together_runs", "PIL.PngImagePlugin", "crawl.data.molecules", "crawl.data.benchmarks"),
-    "reproduction.__main__",
+    *("reproduction.__main__", "scipy.optimize", "scipy.stats", "sklearn.metrics", "sklearn.neighbors"),
 ]
 processes.set_forkserver_preload(IMPORTED)
 
