@@ -19,10 +19,9 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
-	$(MAKE) test-reproduction
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal tests reproduction/tests
 
-# The tests of the paper's tables, a run of their own that `make test` ends with.
+# The tests of the paper's tables alone.
 test-reproduction: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal reproduction/tests
 

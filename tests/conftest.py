@@ -13,11 +13,8 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +23,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 from tests.browser import browser  # noqa: F401
+from tests.forks import Server, use_server
 
 if TYPE_CHECKING:
     from crawl.runs.curves import CurveGroup
@@ -34,29 +32,9 @@ if TYPE_CHECKING:
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
     if find_spec("triton"):
-        from triton.language.core import is_builtin
-        from triton.runtime import interpreter
+        from tests.interpreter import make_quick
 
-        # It computes whether additions and products overflow, and, without `debug`, never looks at the outcome.
-        assert not interpreter.interpreter_builder.options.debug
-        interpreter.interpreter_builder.options = replace(
-            interpreter.interpreter_builder.options, sanitize_overflow=False
-        )
-
-        # A kernel, and each call of a function in it, replaces the functions of the language that it sees until the
-        # kernel ends. Where a kernel around it has done so, that has no effect, but it would take half of the time.
-        patch_language = interpreter._patch_lang
-
-        @cache
-        def languages(function: Callable) -> list[ModuleType]:
-            language, seen = interpreter.tl, {id(value) for value in function.__globals__.values()}
-            return [module for module in (language, language.core) if id(module) in seen]
-
-        def patch_language_once(function: Callable) -> interpreter._LangPatchScope:
-            is_done = not any(is_builtin(language.load) for language in languages(function))
-            return interpreter._LangPatchScope() if is_done else patch_language(function)
-
-        interpreter._patch_lang = patch_language_once
+        make_quick()
 
 # Of workers that need the same compiled function at the same time, as at the beginning in a fresh copy of the code, one
 # compiles it and the others find it in numba's cache. This file is imported twice if tests of reproduction/ run, too.
@@ -77,6 +55,21 @@ if "PYTEST_XDIST_WORKER" in os.environ and os.name == "posix" and Dispatcher.com
 with warnings.catch_warnings():  # torch 2.13 deprecates torch.jit.script, which PyG 2.8 calls when it is imported
     warnings.simplefilter("ignore")
     import torch_geometric  # noqa: F401
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let the workers of pytest-xdist share the server that their processes are forked from."""
+    config = node.config
+    if not hasattr(config, "forks"):
+        config.forks = Server()
+        config.add_cleanup(config.forks.close)
+    node.workerinput["forks"] = config.forks.address
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if address := getattr(config, "workerinput", {}).get("forks"):
+        use_server(address)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,7 @@
 """Real processes that need not import everything again: a server of multiprocessing does so once, and forks.
 
-What they say goes to files, and they end as Python does, with what is registered for its end.
+The workers of pytest-xdist share one. What the processes say goes to files, and they end as Python does, with what is
+registered for its end.
 """
 
 from __future__ import annotations
@@ -8,20 +9,59 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import select
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from multiprocessing import connection, forkserver, resource_tracker, util
 from pathlib import Path
 from typing import Any
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(
-    [
-        *("crawl.cli.app", "crawl.runs.protocol", "crawl.runs.trained", "crawl.data.csl", "crawl.ops.cpu"),
-        *("crawl.walks.cpu", "torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg"),
-        *("tests.runs.together_runs", "PIL.PngImagePlugin", "crawl.data.molecules", "crawl.data.benchmarks"),
-    ]
-)
+IMPORTED = [
+    *("crawl.cli.app", "crawl.runs.protocol", "crawl.runs.trained", "crawl.data.csl", "crawl.ops.cpu"),
+    *("crawl.walks.cpu", "torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg"),
+    *("tests.runs.together_runs", "PIL.PngImagePlugin", "crawl.data.molecules", "crawl.data.benchmarks"),
+    *("reproduction.__main__", "scipy.optimize", "scipy.stats", "sklearn.metrics", "sklearn.neighbors"),
+]
+processes.set_forkserver_preload(IMPORTED)
+
+
+class Server:
+    """A server that several processes may use, which share its imports; it ends when it is closed or they are gone."""
+
+    def __init__(self) -> None:
+        with socket.socket(socket.AF_UNIX) as listener:
+            self.address = connection.arbitrary_address("AF_UNIX")
+            listener.bind(self.address)
+            listener.listen()
+            ends, self._open = os.pipe()
+            code = f"import sys; sys.path[:] = {sys.path!r}; from tests import forks; "
+            code += f"forks.serve({listener.fileno()}, {ends})"
+            words = [sys.executable, *util._args_from_interpreter_flags(), "-c", code]
+            self._process = util.spawnv_passfds(os.fsencode(sys.executable), words, [listener.fileno(), ends])
+            os.close(ends)
+
+    def close(self) -> None:
+        os.close(self._open)
+        os.waitpid(self._process, 0)
+        if not util.is_abstract_socket_namespace(self.address):
+            os.unlink(self.address)
+
+
+def serve(listener: int, ends: int) -> None:
+    """Fork processes for those who ask, and import everything when the first one does."""
+    if ends not in select.select([listener, ends], [], [])[0]:
+        forkserver.main(listener, ends, IMPORTED)
+
+
+def use_server(address: str) -> None:
+    """Let processes of this one come from a server that another one has started."""
+    own = forkserver._forkserver
+    own._forkserver_address = address
+    own._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)  # what keeps it is with the one that started it
+    own.ensure_running = resource_tracker.ensure_running
 
 
 class Fork:

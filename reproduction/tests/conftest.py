@@ -8,7 +8,14 @@ import pytest
 from reproduction.__main__ import main
 from tests.browser import browser  # noqa: F401
 from tests.cli.conftest import Crawl, crawl, csl_run, tiny  # noqa: F401
-from tests.conftest import _runs_without_pages, interruptible, pytest_collection, wide_tiles  # noqa: F401
+from tests.conftest import (  # noqa: F401
+    _runs_without_pages,
+    interruptible,
+    pytest_collection,
+    pytest_configure,
+    pytest_configure_node,
+    wide_tiles,
+)
 from tests.data.benchmarks.conftest import shrink  # noqa: F401
 
 

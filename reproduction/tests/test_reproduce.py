@@ -16,7 +16,7 @@ import torch
 
 from crawl import Graph
 from crawl.data import Dataset, GraphStore, Split, Task
-from crawl.runs import Experiment, TrainedModel
+from crawl.runs import Experiment, TrainedModel, run
 from crawl.runs.build import read_by
 from crawl.runs.folder import RunFolder
 from crawl.runs.records import read_run
@@ -27,6 +27,7 @@ from reproduction.report import find_runs, write_report
 from reproduction.reproduce import choose_tables, reproduce
 from reproduction.synthetic import synthetic
 from reproduction.tables import TABLES
+from tests.forks import Fork
 from tests.runs.fake_runs import write_run
 
 
@@ -171,17 +172,16 @@ def test_several_threads_do_the_same(tmp_path, csl_runs):
         assert json.loads((folder / FOLDS[0] / "result.json").read_text())["runs_at_a_time"] == number
 
 
+def small_csl_runs(folder: Path) -> None:
+    run.write_run_page = lambda _: None  # it would take longer than the runs
+    reproduce("csl", folder, num_seeds=1, rows=("crawl",), device="cpu", change=small)
+
+
 def test_several_processes_share_the_work(tmp_path, csl_runs):
-    code = (
-        "import os, sys; from reproduction.reproduce import reproduce\n"
-        "from reproduction.tests.test_reproduce import small\n"
-        "child = os.fork()\n"  # imports are made once
-        "reproduce('csl', sys.argv[1], num_seeds=1, rows=('crawl',), device='cpu', change=small)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0)"
-    )
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert all(f"{place}: done" in done.stderr for place in FOLDS), done.stderr
+    processes = [Fork(small_csl_runs, tmp_path) for _ in range(2)]
+    said = "".join(process.communicate(timeout=120)[1] for process in processes)
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert all(f"{place}: done" in said for place in FOLDS), said
     assert [scores(tmp_path, place) for place in FOLDS] == [scores(csl_runs, place) for place in FOLDS]
 
 

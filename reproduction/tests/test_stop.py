@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import signal
-import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +15,8 @@ import pytest
 from crawl.runs import Experiment
 from crawl.training import Cosine
 from crawl.training.checkpoint import load_checkpoint
+from tests.forks import processes
 from tests.runs.test_kill import STOPPED_BY, num_epochs, wait_for
-
-_processes = multiprocessing.get_context("forkserver")  # real processes that need not import everything again
-_processes.set_forkserver_preload(["reproduction.__main__", "crawl.runs.protocol", "crawl.data.csl"])
 
 
 def endless(experiment: Experiment) -> Experiment:
@@ -49,7 +46,7 @@ def test_tables_stopped_by_a_signal(tmp_path, jobs, number):
     code, what = STOPPED_BY[number]
     runs = [tmp_path / f"csl/crawl/seed-0-fold-{fold}" for fold in range(jobs)]
     words = ["csl", "--rows", "crawl", "--jobs", str(jobs), "--device", "cpu", "--out", str(tmp_path)]
-    process = _processes.Process(target=run_tables, args=(words, tmp_path / "errors"), daemon=True)
+    process = processes.Process(target=run_tables, args=(words, tmp_path / "errors"), daemon=True)
     process.start()
     try:
         wait_for(lambda: all(num_epochs(run) >= 2 for run in runs), process)
@@ -70,25 +67,30 @@ def test_tables_stopped_by_a_signal(tmp_path, jobs, number):
             assert len(load_checkpoint(run / "last.safetensors")[1]["history"]) == num_epochs(run)
 
 
-@pytest.mark.usefixtures("interruptible")
+def run_asleep(words: list[str], errors: Path) -> None:
+    """`python -m reproduction WORDS` of runs that do nothing and do not end."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    from reproduction import reproduce as module
+    from reproduction.__main__ import main
+
+    module.run_experiment = lambda *_, **__: time.sleep(600)
+    sys.exit(main(words))
+
+
 def test_a_second_interrupt_stops_at_once(tmp_path):
-    slow = """
-import time
-from reproduction import reproduce as module
-from reproduction.__main__ import main
-module.run_experiment = lambda *_, **__: time.sleep(600)
-main(["csl", "--jobs", "2", "--rows", "crawl", "--device", "cpu", "--out", "runs"])
-"""
-    command = [sys.executable, "-W", "ignore", "-c", slow]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *filter(None, sys.path)])}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as process:
-        try:
-            assert process.stderr is not None
-            for wanted in (": begins", ": begins"):
-                assert process.stderr.readline().endswith(f"{wanted}\n")
-            process.send_signal(signal.SIGINT)
-            assert process.stderr.readline().startswith("stopping at the end of the epoch")
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130
-        finally:
-            process.kill()
+    errors = tmp_path / "errors"
+    words = ["csl", "--jobs", "2", "--rows", "crawl", "--device", "cpu", "--out", str(tmp_path / "runs")]
+    process = processes.Process(target=run_asleep, args=(words, errors), daemon=True)
+    process.start()
+    try:
+        wait_for(lambda: errors.exists() and errors.read_text().count(": begins\n") == 2, process)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGINT)
+        wait_for(lambda: len(errors.read_text().splitlines()) > 2, process)
+        os.kill(process.pid, signal.SIGINT)
+        process.join(60)
+    finally:
+        process.kill()
+    assert process.exitcode == 130
+    assert errors.read_text().splitlines()[2].startswith("stopping at the end of the epoch")

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
 
 from crawl.data.features import Column, Columns
 from crawl.data.store import GraphStore
@@ -62,6 +61,8 @@ class Domain:
         """`[n]` the mean distance to the five nearest of the training embeddings that are kept."""
         if not len(embeddings):
             return np.empty(0, np.float32)
+        from sklearn.neighbors import NearestNeighbors  # which takes long to import
+
         nearest = NearestNeighbors(n_neighbors=_NUM_NEIGHBOURS).fit(self.embeddings)
         distances: Rows = nearest.kneighbors(embeddings / self.scale)[0].mean(axis=1).astype(np.float32)
         return distances

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import metrics as sk
 
 from crawl.checks import shown
 from crawl.data.task import num_hits
@@ -41,7 +40,7 @@ def score(metric: str, predictions: Array, targets: Array) -> float:
         classes = (predictions[:, 0] > 0.5) if predictions.shape[1] == 1 else predictions.argmax(axis=1)
         if metric == "accuracy":
             return float(np.mean(targets == classes))
-        return float(sk.f1_score(targets, classes, average="macro"))
+        return _by_sklearn("f1_score", targets, classes, average="macro")
     if targets.ndim == 1 and predictions.shape[1] > 1:  # classes, one against the rest
         targets = (targets[:, None] == np.arange(predictions.shape[1])).astype(np.float64)
     targets = targets[:, None] if targets.ndim == 1 else targets
@@ -71,18 +70,26 @@ def _column_score(metric: str, predictions: Array, targets: Array) -> float:
     if targets.size == 0 or np.isnan(predictions).any():
         return float("nan")
     if metric in _VALUE_SCORES:
-        return (
-            float("nan") if metric == "r2" and targets.size < 2 else float(_VALUE_SCORES[metric](targets, predictions))
-        )
+        if metric == "r2" and targets.size < 2:
+            return float("nan")
+        return _by_sklearn(_VALUE_SCORES[metric], targets, predictions)
     if metric == "accuracy":
         return float(np.mean(targets == (predictions > 0.5)))
     if metric == "macro_f1":
-        return float(sk.f1_score(targets, predictions > 0.5, average="macro"))
+        return _by_sklearn("f1_score", targets, predictions > 0.5, average="macro")
     if np.unique(targets).size < 2:  # neither curve exists
         return float("nan")
     if (k := num_hits(metric)) is not None:
         return hits_at(k, targets, predictions)
-    return float(_RANK_SCORES[metric](targets, predictions))
+    if metric == "mrr":
+        return mean_reciprocal_rank(targets, predictions)
+    return _by_sklearn(_RANK_SCORES[metric], targets, predictions)
+
+
+def _by_sklearn(name: str, targets: Array, predictions: NDArray[Any], **options: Any) -> float:
+    from sklearn import metrics  # which takes long to import
+
+    return float(getattr(metrics, name)(targets, predictions, **options))
 
 
 def hits_at(k: int, targets: Array, predictions: Array) -> float:
@@ -105,13 +112,5 @@ def mean_reciprocal_rank(targets: Array, predictions: Array) -> float:
     return float(np.mean(1 / (1 + (num_higher + num_not_lower) / 2)))
 
 
-_VALUE_SCORES: dict[str, Callable[[Array, Array], float]] = {
-    "mae": sk.mean_absolute_error,
-    "rmse": sk.root_mean_squared_error,
-    "r2": sk.r2_score,
-}
-_RANK_SCORES: dict[str, Callable[[Array, Array], float]] = {
-    "ap": sk.average_precision_score,
-    "roc_auc": sk.roc_auc_score,
-    "mrr": mean_reciprocal_rank,
-}
+_VALUE_SCORES = {"mae": "mean_absolute_error", "rmse": "root_mean_squared_error", "r2": "r2_score"}
+_RANK_SCORES = {"ap": "average_precision_score", "roc_auc": "roc_auc_score"}

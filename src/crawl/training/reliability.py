@@ -10,8 +10,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.stats import norm
 
 from crawl.training.metrics import Array
 
@@ -47,6 +45,8 @@ def fit_temperature(probabilities: Array, classes: NDArray[np.int64]) -> float:
     def loss(logarithm: float) -> float:
         return nll(with_temperature(probabilities, math.exp(logarithm)), classes)
 
+    from scipy.optimize import minimize_scalar  # which takes long to import
+
     found = minimize_scalar(loss, bounds=(-_LARGEST_LOGARITHM, _LARGEST_LOGARITHM), method="bounded")
     return math.exp(float(found.x)) if found.fun < loss(0.0) else 1.0
 
@@ -76,4 +76,6 @@ def expected_calibration_error(probabilities: Array, classes: NDArray[np.int64])
 
 def gaussian_nll(mean: Array, deviation: Array, targets: Array) -> float:
     """The mean negative log likelihood of numbers under normal distributions."""
+    from scipy.stats import norm  # which takes long to import
+
     return float(-norm.logpdf(targets, mean, deviation).mean())
