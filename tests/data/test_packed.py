@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from crawl.data import Dataset, Fingerprint, GraphStore, open_packed
+from crawl.data import packed as packed_module
 from crawl.data.pack import pack_csv, pack_graphs
 from crawl.data.packed import PackedStore, manifest_text
 from crawl.data.packing import new_folder
+from crawl.graph_files.arrays import mapped_bytes
 from tests.graph_files.test_opened import change
 
 
@@ -47,6 +51,48 @@ def test_it_stays_in_files(packed: Dataset, monkeypatch: pytest.MonkeyPatch) -> 
     assert all(torch.equal(x[[0, 3], 0], torch.tensor([i, 7 - i])) for i, x in enumerate(first) if x is not None)
     assert packed.graph_names is not None
     assert (packed.graph_names[-1], list(packed.graph_names[2:4])) == ("7", ["2", "3"])
+
+
+def test_pages_are_given_back_by_what_the_system_has_mapped(packed: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may map far more than was read."""
+    store = packed.store
+    assert isinstance(store, PackedStore)
+    now, given_back = [0], []
+    monkeypatch.setattr("crawl.data.packed.mapped_bytes", lambda: now[0])
+    monkeypatch.setattr("crawl.data.packed._RUNS_AT_ONCE", 1)
+    monkeypatch.setattr(type(store.files[0]), "release", lambda file: given_back.append((file.path.name, now[0])))
+    store.subset([0])
+    now[0] = 2**26 - 1
+    store.subset([1])
+    assert given_back == []
+    now[0] = 2**26
+    store.subset([2])
+    assert given_back == [("shard-0.crawl", 2**26), ("shard-1.crawl", 2**26)]  # what stays mapped counts no more
+    now[0] = 2**24
+    store.subset([3])
+    now[0] += 2**26
+    store.subset([4])
+    assert given_back[2:] == [("shard-0.crawl", 2**24 + 2**26), ("shard-1.crawl", 2**24 + 2**26)]
+
+
+def test_rows_are_read_in_pieces_of_few_runs() -> None:
+    rows = torch.cat([torch.arange(5), torch.arange(10, 12), torch.tensor([7]), torch.arange(20, 23)])
+    for most_rows, most_runs, expected in ((100, 2, [0, 7, 11]), (4, 2, [0, 4, 7, 11]), (100, 9, [0, 11])):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(packed_module, "_TAKEN_AT_ONCE", most_rows)
+            patch.setattr(packed_module, "_RUNS_AT_ONCE", most_runs)
+            assert list(packed_module._pieces_of(rows)) == list(pairwise(expected))
+    assert list(packed_module._pieces_of(rows[:0])) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="the system does not say what it has mapped")
+def test_the_system_says_what_it_has_mapped(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(bytes(2**24))
+    before = mapped_bytes()
+    content = np.memmap(file, np.uint8)
+    assert content.sum() == 0  # reads all pages
+    assert 2**23 < mapped_bytes() - before < 2**25
 
 
 def test_functions_are_applied_to_what_is_cut(packed: Dataset) -> None:

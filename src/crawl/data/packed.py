@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
@@ -24,7 +25,7 @@ from crawl.data.splits import Split
 from crawl.data.store import GraphStore, as_ptr
 from crawl.data.task import Task
 from crawl.files import parse_json
-from crawl.graph_files.arrays import DTYPES, Array, ArrayFile
+from crawl.graph_files.arrays import DTYPES, Array, ArrayFile, mapped_bytes
 from crawl.plain import read_checked, structure
 
 FORMAT = "crawl store 1"
@@ -33,8 +34,8 @@ _REMEDY = "pack the data again"
 _OF_GRAPHS = ("y", "sample_weight")
 _ROWS_AT_ONCE = 2**20
 _MOST_RESIDENT = 2**26  # bytes of pages that the maps may hold, about
-_AROUND = 2**16  # bytes that the system maps around the first row of a graph
-_TAKEN_AT_ONCE = 2**14  # rows, before pages may be given back
+_AROUND = 2**16  # bytes that the system maps around the first row of a graph, or more: Linux 6.18 maps up to 2 MB
+_TAKEN_AT_ONCE, _RUNS_AT_ONCE = 2**14, 64  # rows, and runs of them, before pages may be given back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +133,8 @@ class _Rows:
     def take(self, rows: Tensor, release: Callable[[int], None]) -> Tensor:
         """A copy of these rows, whole numbers as int64; `release` is told how many bytes of pages they were in."""
         found = torch.empty(len(rows), *self.shape[1:], dtype=self.dtype)
-        for begin in range(0, len(rows), _TAKEN_AT_ONCE):
-            piece, out = rows[begin : begin + _TAKEN_AT_ONCE], found[begin : begin + _TAKEN_AT_ONCE]
+        for begin, end in _pieces_of(rows):
+            piece, out = rows[begin:end], found[begin:end]
             part_of_row = torch.searchsorted(self.begins, piece, right=True) - 1
             for i in np.unique(part_of_row.numpy()).tolist():
                 mask = part_of_row == i
@@ -144,6 +145,15 @@ class _Rows:
     def meta(self) -> Tensor:
         """A tensor of the same shape without content."""
         return torch.empty(self.shape, dtype=self.dtype, device="meta")
+
+
+def _pieces_of(rows: Tensor) -> Iterator[tuple[int, int]]:
+    """Where pieces of the rows begin and end, each of few rows, in few runs of rows that are one after the other."""
+    runs = 1 + (rows.diff() != 1).nonzero().flatten()
+    bounds = [0, *runs[_RUNS_AT_ONCE - 1 :: _RUNS_AT_ONCE].tolist(), len(rows)]
+    for first, last in pairwise(bounds):
+        for begin in range(first, last, _TAKEN_AT_ONCE):
+            yield begin, min(begin + _TAKEN_AT_ONCE, last)
 
 
 class PackedStore(GraphStore):
@@ -176,7 +186,9 @@ class PackedStore(GraphStore):
     ) -> None:
         self._set(sizes=sizes.long(), node_ptr=as_ptr(sizes[0]), edge_ptr=as_ptr(sizes[1]))
         self._set(y=y, y_per_node=False, sample_weight=sample_weight, u=None, pairs=None, pair_ptr=None)
-        self._set(files=tuple(files), hashes=dict(hashes), functions=tuple(functions), _read=[0])
+        self._set(
+            files=tuple(files), hashes=dict(hashes), functions=tuple(functions), _read=[0], _mapped=[mapped_bytes()]
+        )
         self._set(of_graphs=of_graphs)
         names = {"x": "x", "edge_attr": "edge_attr", "edge_index": "edges"}
         rows = {name: _Rows(files, own) for name, own in names.items() if own in files[0].arrays}
@@ -202,6 +214,7 @@ class PackedStore(GraphStore):
     of_graphs: ArrayFile | None
     _rows: dict[str, _Rows]
     _read: list[int]
+    _mapped: list[int]
 
     @property
     def device(self) -> torch.device:
@@ -298,12 +311,13 @@ class PackedStore(GraphStore):
         return found
 
     def _release(self, num_bytes: int) -> None:
-        """Give pages back to the system once in a while, after this many more bytes were read."""
-        self._read[0] += num_bytes
-        if self._read[0] >= _MOST_RESIDENT:
-            self._read[0] = 0
+        """Give pages back to the system once in a while, by what was read and by what it says that it has mapped."""
+        mapped = mapped_bytes()
+        self._read[0], self._mapped[0] = self._read[0] + num_bytes, min(self._mapped[0], mapped)
+        if max(self._read[0], mapped - self._mapped[0]) >= _MOST_RESIDENT:
             for file in self.files:
                 file.release()
+            self._read[0], self._mapped[0] = 0, mapped_bytes()
 
 
 def is_packed(path: Path | str) -> bool:
