@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import sys
@@ -388,6 +389,8 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="measure nothing")
     arguments = parser.parse_args()
     sizes = {name: int(getattr(arguments, name)) for name in ("molecules", "peer", "predicted", "steps", "jobs")}
+    os.environ["OMP_NUM_THREADS"] = "1"  # of stages
+    torch.set_num_threads(1)
     machine = environment(["torch", "torch_geometric", "rdkit", "numpy"])
     record, gpu_record = (arguments.out / f"{name}.json" for name in ("many_molecules", "many_molecules_gpu"))
     with tempfile.TemporaryDirectory() as temporary:
