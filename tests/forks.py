@@ -10,6 +10,7 @@ import atexit
 import multiprocessing
 import os
 import select
+import signal
 import socket
 import sys
 import tempfile
@@ -121,6 +122,7 @@ def _run(function: Callable[..., Any], arguments: tuple[Any, ...], environment: 
         os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
     os.environ.clear()
     os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background, it is ignored
     torch.set_num_threads(1)
     try:
         function(*arguments)

@@ -133,13 +133,14 @@ class _Rows:
     def take(self, rows: Tensor, release: Callable[[int], None]) -> Tensor:
         """A copy of these rows, whole numbers as int64; `release` is told how many bytes of pages they were in."""
         found = torch.empty(len(rows), *self.shape[1:], dtype=self.dtype)
-        for begin, end in _pieces_of(rows):
-            piece, out = rows[begin:end], found[begin:end]
-            part_of_row = torch.searchsorted(self.begins, piece, right=True) - 1
-            for i in np.unique(part_of_row.numpy()).tolist():
-                mask = part_of_row == i
-                out[mask] = self.parts[i][piece[mask] - self.begins[i]].to(self.dtype)
-            release(_AROUND * (1 + int((piece.diff() != 1).sum())))
+        part_of_row = torch.searchsorted(self.begins, rows, right=True) - 1
+        for i, part in enumerate(self.parts):
+            places = (part_of_row == i).nonzero().flatten()
+            own = rows[places] - self.begins[i]
+            for begin, end in _pieces_of(own):
+                piece = own[begin:end]
+                found[places[begin:end]] = part[piece].to(self.dtype)
+                release(_AROUND * (1 + int((piece.diff() != 1).sum())))
         return found
 
     def meta(self) -> Tensor:
