@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/peers
-# Two more than there are cores: some tests wait for processes that they start.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+# One more than there are cores: some tests wait for processes that they start.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 # Many processes of the tests import the same modules, which one of them compiles.
 unexport PYTHONDONTWRITEBYTECODE
