@@ -103,10 +103,7 @@ def test_refuses_politely():
 
 def test_refuses_politely_whatever_the_length():
     """There are 2 · 40 · 3^9600 walks; Python writes numbers of up to 4,300 digits."""
-    graph, twin = (
-        named_graph("cfi:K4"),
-        named_graph("cfi:K4:twisted"),
-    )
+    graph, twin = named_graph("cfi:K4"), named_graph("cfi:K4:twisted")
     with pytest.raises(TooLarge, match=r"There are about 10\^4582 walks of 9600 steps"):
         total_variation(graph, twin, num_steps=9600, strategy="uniform", max_states=1000)
     with pytest.raises(TooLarge, match=r"A window of 1000 has about 10\^\d+ states"):

@@ -43,7 +43,7 @@ def test_waits_for_a_name_that_becomes_known(monkeypatch):
 class TestInterface:
     @pytest.fixture(autouse=True)
     def machine(self, monkeypatch):
-        """A machine whose own name is that of the loopback, as on Debian, and whose network is `eth7`."""
+        """A machine whose own name has a loopback address, as on Debian, and whose network is `eth7`."""
         monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
         monkeypatch.setattr(connections, "_address", lambda host: "127.0.1.1")
         monkeypatch.setattr(connections, "_address_towards", lambda host: "10.1.2.3")

@@ -49,7 +49,7 @@ def check_address(host: str, seconds: float | None = None) -> None:
 def choose_interface(host: str) -> None:
     """Let gloo use the network by which this machine reaches the first one, if it would use the loopback.
 
-    It takes the address of this machine's own name, which on Debian and Ubuntu is that of the loopback: other machines
+    It takes the address of this machine's own name, which on Debian and Ubuntu is a loopback address: other machines
     would look for this process on themselves. `GLOO_SOCKET_IFNAME` is left as it is.
     """
     if "GLOO_SOCKET_IFNAME" not in os.environ and _is_loopback(_address(socket.gethostname())):
