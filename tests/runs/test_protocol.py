@@ -59,6 +59,12 @@ def test_folds(on_csl, tmp_path):
     assert "test accuracy" in text.getvalue()
 
 
+def test_a_run_without_folds_may_have_the_name_of_one(tiny, tmp_path):
+    (tmp_path / "fold-1").mkdir()
+    (tmp_path / "fold-1" / "config.json").write_text(replace(tiny, data=Counting()).to_json())
+    assert runs_in(tmp_path) == []
+
+
 def test_data_without_folds(tiny, tmp_path):
     with pytest.raises(ValueError, match="counting has no folds: leave out --protocol folds"):
         run_folds(replace(tiny, data=Counting()), tmp_path)

@@ -152,7 +152,9 @@ def runs_in(folder: Path) -> list[str]:
 def _refuse_folds_from_one(folder: Path) -> None:
     """Refuse folders of folds of earlier versions, which named the first of them `fold-1`."""
     for config in sorted(folder.glob("fold-*/config.json")):
-        if config.parent.name == f"fold-{getattr(read_config(config).data, 'fold', 0) + 1}":
+        experiment = read_config(config)
+        is_folded = num_folds(experiment) > 0  # others may have been named so by hand
+        if is_folded and config.parent.name == f"fold-{getattr(experiment.data, 'fold', 0) + 1}":
             raise ValueError(
                 f"The folders in {folder} are named from fold-1 on, as earlier versions did: rename each to one less, "
                 "fold-1 to fold-0 first."
